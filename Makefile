@@ -142,9 +142,9 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-# PAIRS=FILE: judge those instead of made-up ones;  PRICE=1.5: what the machine costs an hour
+# PAIRS=FILE: judge those instead of made-up ones;  MODEL=FOLDER: a judge instead of random weights
 bench: setup $(VENV)/.vllm
-	$(BIN)/python -m benchmarks.throughput $(if $(PAIRS),--pairs "$(PAIRS)") $(if $(PRICE),--price $(PRICE))
+	$(BIN)/python -m benchmarks.throughput $(if $(PAIRS),--pairs "$(PAIRS)") $(if $(MODEL),--model "$(MODEL)")
 	$(BIN)/python -m benchmarks.batch_memory
 	$(BIN)/python -m benchmarks.linear_cost
 

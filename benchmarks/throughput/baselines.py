@@ -1,7 +1,7 @@
 """Ways to judge the same pairs with the same model, to be timed against each other.
 
-The original JudgeLM's loop, a padded batch through `generate`, vLLM's own `LLM.generate`, and the engines here. Each
-has the model loaded and judges when it is told to, so that they can take timings.
+The original JudgeLM's loop, a padded batch through `generate`, vLLM's own `LLM.generate` and llama.cpp. Each has the
+model loaded and judges when it is told to, so that they can take timings.
 """
 
 import json
@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 
-from benchmarks.dummy_model import prompt_of
+from benchmarks.dummy_model import TEMPLATE, prompt_of
 from judgelm.engines.base import EngineOptions, require
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.vllm.environment import quiet_imports
@@ -24,6 +25,7 @@ from judgelm.records import Sample
 
 Workload = Literal["score", "distribution", "both", "reasons"]
 REASON_TOKENS, SCORE_TOKENS, ORIGINAL_TOKENS = 256, 24, 16
+_LLAMA_WINDOW, _LLAMA_BATCH = 4096, 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +49,18 @@ class System(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainModel:
-    """Model and tokenizer as `generate` wants them; the tokenizer pads on the left."""
+    """Model and tokenizer as `generate` wants them, which pads on the left, and the template of the prompts."""
 
     model: Any
     tokenizer: Any
+    template: str = TEMPLATE
 
     @classmethod
-    def load(cls, folder: Path, dtype: torch.dtype, device: str) -> "PlainModel":
-        """Both from a folder."""
+    def load(cls, folder: Path, dtype: torch.dtype, device: str, template: str = TEMPLATE) -> "PlainModel":
+        """Model and tokenizer from a folder."""
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
-        return cls(model.to(device).eval(), tokenizer)
+        return cls(model.to(device).eval(), tokenizer, template)
 
 
 class OriginalLoop:
@@ -83,7 +86,7 @@ class OriginalLoop:
         began = time.perf_counter()
         for index, sample in enumerate(samples):
             torch.manual_seed(index)
-            ids = self._loaded.tokenizer([prompt_of(sample)]).input_ids
+            ids = self._loaded.tokenizer([prompt_of(sample, self._loaded.template)]).input_ids
             stop: Any = _OriginalStop(self._mark, self._loaded.tokenizer, len(ids[0]))
             replies = self._loaded.model.generate(
                 torch.as_tensor(ids, device=self._loaded.model.device),
@@ -149,7 +152,7 @@ class PaddedBatches:
         prompt_tokens = completion_tokens = 0
         began = time.perf_counter()
         for start in range(0, len(samples), self._batch):
-            texts = [prompt_of(sample) for sample in samples[start : start + self._batch]]
+            texts = [prompt_of(sample, self._loaded.template) for sample in samples[start : start + self._batch]]
             inputs = self._loaded.tokenizer(texts, padding=True, return_tensors="pt").to(self._loaded.model.device)
             inputs.pop("token_type_ids", None)
             replies = self._loaded.model.generate(
@@ -175,17 +178,19 @@ class PlainVllm:
 
     Args:
         options: as the engine's.
+        template: of the prompts.
 
     Raises:
         ModelError: the model cannot be loaded.
     """
 
-    def __init__(self, options: EngineOptions) -> None:
+    def __init__(self, options: EngineOptions, template: str = TEMPLATE) -> None:
         require("vllm", extra="vllm")
         with quiet_imports():
             from vllm import LLM, SamplingParams
         from judgelm.engines.vllm.engine_args import engine_args, quiet_start
 
+        self._template = template
         tokenizer = load_tokenizer(options.model, None, options)
         with quiet_start(options.model, multiprocessing=False):
             self._llm = LLM.from_engine_args(engine_args(options.model, None, tokenizer, options))
@@ -195,7 +200,7 @@ class PlainVllm:
     def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
         """Score lines; for reasons a second call goes on from them."""
         began = time.perf_counter()
-        prompts = [prompt_of(sample) for sample in samples]
+        prompts = [prompt_of(sample, self._template) for sample in samples]
         outputs = list(self._llm.generate(prompts, self._line, use_tqdm=False))
         if workload == "reasons":
             again = [f"{prompt}{output.outputs[0].text}\n" for prompt, output in zip(prompts, outputs, strict=True)]
@@ -206,4 +211,47 @@ class PlainVllm:
             prompt_tokens=sum(len(output.prompt_token_ids or ()) for output in outputs),
             completion_tokens=sum(len(output.outputs[0].token_ids) for output in outputs),
             seconds=seconds,
+        )
+
+
+class LlamaCpp:
+    """llama.cpp through llama-cpp-python, a prompt at a time; what a prompt shares with the one before is kept.
+
+    Args:
+        gguf: the model's file; its tokenizer is not used.
+        folder: of the tokenizer.
+        template: of the prompts.
+
+    Raises:
+        ModuleNotFoundError: llama-cpp-python is not installed.
+    """
+
+    def __init__(self, gguf: Path, folder: Path, template: str) -> None:
+        from llama_cpp import Llama
+
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        self._template = template
+        threads = torch.get_num_threads()
+        self._llama = Llama(
+            str(gguf), n_ctx=_LLAMA_WINDOW, n_batch=_LLAMA_BATCH, n_ubatch=_LLAMA_BATCH, n_threads=threads,
+            n_threads_batch=threads, verbose=False,
+        )  # fmt: skip
+
+    def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
+        """Judge them one by one, score lines only."""
+        [line_end] = self._tokenizer("\n", add_special_tokens=False).input_ids
+        prompt_tokens = completion_tokens = 0
+        began = time.perf_counter()
+        for sample in samples:
+            ids = self._tokenizer(prompt_of(sample, self._template)).input_ids
+            prompt_tokens += len(ids)
+            for token in islice(self._llama.generate(ids, temp=0.0), SCORE_TOKENS):
+                completion_tokens += 1
+                if token in (line_end, self._tokenizer.eos_token_id):
+                    break
+        return Work(
+            pairs=len(samples),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            seconds=time.perf_counter() - began,
         )

@@ -33,10 +33,11 @@ class TimedEngine:
 
 
 class EngineSystem:
-    """An engine of this package, driven by its runner."""
+    """An engine of this package, driven by its runner; the template is the one its judge was trained with."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, template: str = TEMPLATE) -> None:
         self._engine = TimedEngine(engine)
+        self._template = template
         self.judgments: list[Judgment] = []
 
     def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
@@ -47,7 +48,7 @@ class EngineSystem:
         """
         self._engine.at_work_s = 0.0
         began = time.perf_counter()
-        self.judgments = list(judge(samples, mode_of(workload), self._engine))
+        self.judgments = list(judge(samples, self._mode(workload), self._engine))
         seconds = time.perf_counter() - began
         failed = [
             judgment.failure.why or judgment.failure.code for judgment in self.judgments if judgment.failure is not None
@@ -62,14 +63,13 @@ class EngineSystem:
             idle=1 - self._engine.at_work_s / seconds,
         )
 
-
-def mode_of(workload: Workload) -> Pairwise:
-    """The mode that a workload stands for."""
-    return Pairwise(
-        template=TEMPLATE,
-        both_orders=workload == "both",
-        distribution=workload == "distribution",
-        reasons="all" if workload == "reasons" else "none",
-        reason_tokens=REASON_TOKENS,
-        max_tokens=SCORE_TOKENS,
-    )
+    def _mode(self, workload: Workload) -> Pairwise:
+        """The mode that a workload stands for."""
+        return Pairwise(
+            template=self._template,
+            both_orders=workload == "both",
+            distribution=workload == "distribution",
+            reasons="all" if workload == "reasons" else "none",
+            reason_tokens=REASON_TOKENS,
+            max_tokens=SCORE_TOKENS,
+        )

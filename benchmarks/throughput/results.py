@@ -1,36 +1,60 @@
-"""Results of timings: rates, shares of the peak, ratios round by round, prices; as a table and as a plot."""
+"""Results of timings: rates, shares of the ceiling, ratios round by round; as tables and as a plot."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from benchmarks.throughput.baselines import Workload
-from benchmarks.throughput.rounds import Timing
+from benchmarks.throughput.systems import (
+    F16,
+    JUDGELM,
+    JUDGELM_ALONE,
+    JUDGELM_VLLM,
+    LLAMA_CPP,
+    ORIGINAL,
+    ORIGINAL_FAST,
+    PADDED,
+    Q8_0,
+    VLLM,
+    W8A8,
+    Timing,
+)
+from judgelm.engines.base import INT8
 from judgelm.reports.plots import BLUE, GRID, ORANGE, STYLE
 
-PRICED_PAIRS = 5000
-"""As many as the JudgeLM paper's Table 3 judges."""
+Rate = tuple[str, str, Workload]
+"""Of a system, a format and a workload; `FLOAT` stands for each floating-point format in turn, the same in a ratio."""
 
+FLOAT, BEST = "float", "best"
 _STEADY = 0.85
+_FLOATS = ("bfloat16", "float16", "float32")
 
-RATIOS: Sequence[tuple[str, tuple[str, Workload], tuple[str, Workload], float | None]] = (
-    ("transformers / original loop", ("transformers", "score"), ("original", "score"), 1.9),
-    ("transformers / original loop, fast evaluation", ("transformers", "score"), ("original, fast", "score"), None),
-    ("transformers / padded batches", ("transformers", "score"), ("original, padded", "score"), None),
-    ("transformers / vLLM engine", ("transformers", "score"), ("vllm", "score"), 1.25),
-    ("transformers / plain vLLM", ("transformers", "score"), ("plain vllm", "score"), None),
-    ("vLLM engine / plain vLLM", ("vllm", "score"), ("plain vllm", "score"), 0.95),
-    ("transformers, both orders / one", ("transformers", "both"), ("transformers", "score"), 1 / 1.9),
-    ("vLLM engine, both orders / one", ("vllm", "both"), ("vllm", "score"), None),
-    ("transformers, distribution / score line", ("transformers", "distribution"), ("transformers", "score"), None),
-    ("vLLM engine, distribution / score line", ("vllm", "distribution"), ("vllm", "score"), None),
-    ("reasons: transformers / its batch of one", ("transformers", "reasons"), ("transformers, one", "reasons"), 4.0),
-    ("reasons: transformers / vLLM engine", ("transformers", "reasons"), ("vllm", "reasons"), 0.8),
-    ("reasons: vLLM engine / plain vLLM", ("vllm", "reasons"), ("plain vllm", "reasons"), 0.95),
-)
+RATIOS: Sequence[tuple[str, Rate, Rate, float | None]] = (
+    ("judgelm / vLLM", (JUDGELM, FLOAT, "score"), (VLLM, FLOAT, "score"), 1.05),
+    ("judgelm / padded batches", (JUDGELM, FLOAT, "score"), (PADDED, FLOAT, "score"), None),
+    ("judgelm / original loop", (JUDGELM, FLOAT, "score"), (ORIGINAL, FLOAT, "score"), 1.9),
+    ("judgelm / original loop, fast evaluation", (JUDGELM, FLOAT, "score"), (ORIGINAL_FAST, FLOAT, "score"), None),
+    ("judgelm on vLLM / vLLM", (JUDGELM_VLLM, FLOAT, "score"), (VLLM, FLOAT, "score"), 0.95),
+    ("judgelm int8 / judgelm", (JUDGELM, INT8, "score"), (JUDGELM, FLOAT, "score"), None),
+    ("judgelm int8 / best peer in floating point", (JUDGELM, INT8, "score"), (BEST, FLOAT, "score"), 1.25),
+    ("judgelm int8 / vLLM W8A8", (JUDGELM, INT8, "score"), (VLLM, W8A8, "score"), None),
+    ("judgelm int8 / llama.cpp Q8_0", (JUDGELM, INT8, "score"), (LLAMA_CPP, Q8_0, "score"), 1.0),
+    ("judgelm / llama.cpp F16", (JUDGELM, FLOAT, "score"), (LLAMA_CPP, F16, "score"), None),
+    ("judgelm, both orders / one", (JUDGELM, FLOAT, "both"), (JUDGELM, FLOAT, "score"), 1 / 1.75),
+    ("judgelm on vLLM, both orders / one", (JUDGELM_VLLM, FLOAT, "both"), (JUDGELM_VLLM, FLOAT, "score"), None),
+    ("judgelm, distribution / score line", (JUDGELM, FLOAT, "distribution"), (JUDGELM, FLOAT, "score"), 1 / 1.15),
+    (
+        "judgelm on vLLM, distribution / score line",
+        (JUDGELM_VLLM, FLOAT, "distribution"), (JUDGELM_VLLM, FLOAT, "score"), 1 / 1.3,
+    ),
+    ("reasons: judgelm / its batch of one", (JUDGELM, FLOAT, "reasons"), (JUDGELM_ALONE, FLOAT, "reasons"), 4.0),
+    ("reasons: judgelm / vLLM", (JUDGELM, FLOAT, "reasons"), (VLLM, FLOAT, "reasons"), 0.9),
+    ("reasons: judgelm on vLLM / vLLM", (JUDGELM_VLLM, FLOAT, "reasons"), (VLLM, FLOAT, "reasons"), 0.95),
+)  # fmt: skip
 """Rates, the first over the second, and the least that is aimed at. Reasons count written tokens, the others pairs."""
 
 
@@ -44,7 +68,10 @@ class Spread:
 
     def __str__(self) -> str:
         """As a table shows it."""
-        return f"{self.median:.3g} ({self.least:.3g} to {self.most:.3g})"
+        median, least, most = (
+            f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in (self.median, self.least, self.most)
+        )
+        return f"{median} ({least} to {most})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,50 +80,72 @@ class Result:
 
     Attributes:
         pairs_per_s: pairs judged, both orders of a pair counted once.
-        tokens_per_s: tokens written.
-        share: 2 x parameters x prompt tokens per second over the timing's peak; None where reasons are written. What a
-            prefix cache spares counts as done, so it can pass 1.
+        written_per_s: tokens written.
+        needed_per_s: prompt tokens that had to be computed, shared beginnings counted once.
+        share: of the ceiling, which those tokens could reach in this format; None where reasons are written.
         idle: share of the time that the engine was not at work; None where that is not known.
-        price: of 5,000 pairs, in the currency of the machine's price.
-        disturbed: rounds in which the two peaks differ so much that other work must have slowed the timing.
+        load_s: seconds until the system was loaded.
+        disturbed: rounds in which the two ceilings differ so much that other work must have slowed the timing.
     """
 
     system: str
+    format: str
     workload: Workload
     rounds: int
     pairs_per_s: Spread
-    tokens_per_s: Spread
+    written_per_s: Spread
+    needed_per_s: Spread
     share: Spread | None
     idle: Spread | None
-    price: float
+    load_s: Spread
     disturbed: int
 
 
-def results_of(timings: Sequence[Timing], *, parameters: int, price_per_hour: float) -> list[Result]:
-    """Each system at each workload, in the order of their first timings.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """Prompt tokens per second that the judge's matrices allow in a format, before and after a system's timings."""
 
-    Args:
-        timings: of all rounds.
-        parameters: by which prompt tokens are counted as operations.
-        price_per_hour: of the machine.
-    """
+    system: str
+    format: str
+    round: int
+    before: float
+    after: float
+
+    @property
+    def best(self) -> float:
+        """The larger of both."""
+        return max(self.before, self.after)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """True if they differ so much that other work must have slowed the system."""
+        return min(self.before, self.after) < _STEADY * self.best
+
+
+def results_of(timings: Sequence[Timing], ceilings: Sequence[Ceiling]) -> list[Result]:
+    """Each system at each workload, workload by workload, in the order of their first timings."""
+    by_system = {(ceiling.system, ceiling.format, ceiling.round): ceiling for ceiling in ceilings}
+    kinds = dict.fromkeys((timing.workload, timing.system, timing.format) for timing in timings)
+    workloads = list(dict.fromkeys(timing.workload for timing in timings))
     results = []
-    for system, workload in dict.fromkeys((timing.system, timing.workload) for timing in timings):
-        own = [timing for timing in timings if (timing.system, timing.workload) == (system, workload)]
-        pairs = spread([timing.pairs / timing.seconds for timing in own])
-        shares = [2 * parameters * timing.prompt_tokens / timing.seconds / _peak(timing) for timing in own]
+    for workload, system, format in sorted(kinds, key=lambda kind: workloads.index(kind[0])):
+        own = [one for one in timings if (one.workload, one.system, one.format) == (workload, system, format)]
+        limits = [by_system[timing.system, timing.format, timing.round] for timing in own]
+        shares = [timing.needed_tokens / timing.seconds / limit.best for timing, limit in zip(own, limits, strict=True)]
         idle = [timing.idle for timing in own if timing.idle is not None]
         results.append(
             Result(
                 system=system,
+                format=format,
                 workload=workload,
                 rounds=len(own),
-                pairs_per_s=pairs,
-                tokens_per_s=spread([timing.completion_tokens / timing.seconds for timing in own]),
+                pairs_per_s=spread([timing.pairs / timing.seconds for timing in own]),
+                written_per_s=spread([timing.completion_tokens / timing.seconds for timing in own]),
+                needed_per_s=spread([timing.needed_tokens / timing.seconds for timing in own]),
                 share=None if workload == "reasons" else spread(shares),
                 idle=spread(idle) if idle else None,
-                price=PRICED_PAIRS / pairs.median / 3600 * price_per_hour,
-                disturbed=sum(_disturbed(timing) for timing in own),
+                load_s=spread([timing.load_s for timing in own]),
+                disturbed=sum(limit.is_disturbed for limit in limits),
             )
         )
     return results
@@ -104,23 +153,41 @@ def results_of(timings: Sequence[Timing], *, parameters: int, price_per_hour: fl
 
 def ratios(timings: Sequence[Timing]) -> dict[str, tuple[Spread, float | None]]:
     """Of `RATIOS` those whose systems had timings: the ratio within each round, and what is aimed at."""
-    rates = {
-        (timing.system, timing.workload, timing.round): (
-            timing.completion_tokens if timing.workload == "reasons" else timing.pairs
-        )
-        / timing.seconds
-        for timing in timings
-    }
-    rounds = sorted({timing.round for timing in timings})
     spreads = {}
-    for name, numerator, denominator, aim in RATIOS:
-        both = [
-            (rates.get((*numerator, round_index)), rates.get((*denominator, round_index))) for round_index in rounds
-        ]
-        each = [first / second for first, second in both if first is not None and second is not None]
-        if each:
-            spreads[name] = (spread(each), aim)
+    for format in dict.fromkeys(timing.format for timing in timings if timing.format in _FLOATS):
+        for name, numerator, denominator, aim in RATIOS:
+            has_float = FLOAT in (numerator[1], denominator[1]) and denominator[0] != BEST
+            each = [
+                first / second
+                for rates in _rates_by_round(timings)
+                if (first := _rate(rates, numerator, format)) and (second := _rate(rates, denominator, format))
+            ]
+            if each:
+                spreads[f"{name} ({format})" if has_float else name] = (spread(each), aim)
     return spreads
+
+
+def _rates_by_round(timings: Sequence[Timing]) -> list[dict[Rate, float]]:
+    """Rates of each round."""
+    rounds: dict[int, dict[Rate, float]] = {}
+    for timing in timings:
+        count = timing.completion_tokens if timing.workload == "reasons" else timing.pairs
+        key = (timing.system, timing.format, timing.workload)
+        rounds.setdefault(timing.round, {})[key] = count / timing.seconds
+    return list(rounds.values())
+
+
+def _rate(rates: Mapping[Rate, float], wanted: Rate, format: str) -> float | None:
+    """The rate of a round; `BEST` is the fastest peer in floating point at the workload."""
+    system, wanted_format, workload = wanted
+    if system != BEST:
+        return rates.get((system, format if wanted_format == FLOAT else wanted_format, workload))
+    peers = [
+        rate
+        for (name, own_format, own_workload), rate in rates.items()
+        if own_workload == workload and own_format in (*_FLOATS, F16) and name not in (JUDGELM, JUDGELM_VLLM)
+    ]
+    return max(peers, default=None)
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -129,25 +196,29 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results_of as a table in Markdown."""
+    """The results as a table in Markdown."""
     lines = [
-        "| system | workload | pairs/s | written tokens/s | share of the peak | engine idle | price of 5,000 pairs |",
-        "|---|---|---|---|---|---|---|",
+        "| system | format | workload | pairs/s | prompt tokens/s, shared ones once | share of the ceiling "
+        "| written tokens/s | engine idle | load s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
         cells = (
             result.system,
+            result.format,
             result.workload,
             result.pairs_per_s,
-            result.tokens_per_s,
+            "" if result.share is None else result.needed_per_s,
             result.share or "",
+            result.written_per_s,
             result.idle or "",
+            result.load_s,
         )
-        lines.append("| " + " | ".join(map(str, cells)) + f" | {result.price:.3g} |")
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 
-def ratio_table(ratios: dict[str, tuple[Spread, float | None]]) -> str:
+def ratio_table(ratios: Mapping[str, tuple[Spread, float | None]]) -> str:
     """The ratios as a table in Markdown."""
     lines = ["| ratio of rates | median (range over rounds) | aimed at, at least |", "|---|---|---|"]
     lines += [f"| {name} | {value} | {'' if aim is None else f'{aim:.3g}'} |" for name, (value, aim) in ratios.items()]
@@ -157,7 +228,7 @@ def ratio_table(ratios: dict[str, tuple[Spread, float | None]]) -> str:
 def plot(results: Sequence[Result], title: str) -> Figure:
     """Pairs per second on a logarithmic axis, a bar for each system and workload, whiskers over the rounds."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8, 1 + 0.3 * len(results)), layout="constrained")
+        figure = Figure(figsize=(8, 1.2 + 0.3 * len(results)), layout="constrained")
         axes = figure.add_subplot()
         places = range(len(results))
         rates = [result.pairs_per_s for result in results]
@@ -165,18 +236,11 @@ def plot(results: Sequence[Result], title: str) -> Figure:
             [result.median - result.least for result in rates],
             [result.most - result.median for result in rates],
         ]
-        colours = [ORANGE if result.workload == "reasons" else BLUE for result in results]
+        colours = [ORANGE if result.system.startswith(JUDGELM) else BLUE for result in results]
         axes.barh(places, [result.median for result in rates], xerr=whiskers, color=colours)
-        axes.set_yticks(places, [f"{result.system}: {result.workload}" for result in results])
+        axes.set_yticks(places, [f"{result.workload}: {result.system}, {result.format}" for result in results])
         axes.invert_yaxis()
         axes.set(xlabel="pairs per second", xscale="log", title=title)
         axes.grid(axis="x", color=GRID)
+        axes.legend(handles=[Patch(color=ORANGE, label="judgelm"), Patch(color=BLUE, label="peers")], loc="lower right")
         return figure
-
-
-def _peak(timing: Timing) -> float:
-    return max(timing.peak_before, timing.peak_after)
-
-
-def _disturbed(timing: Timing) -> bool:
-    return min(timing.peak_before, timing.peak_after) < _STEADY * _peak(timing)

@@ -5,14 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
 from benchmarks.throughput.baselines import OriginalLoop, PaddedBatches, PlainModel
+from benchmarks.throughput.ceiling import ceiling_tokens_per_s, layer_sizes, needed_tokens
+from benchmarks.throughput.checkpoints import write_gguf, write_w8a8
 from benchmarks.throughput.engine import EngineSystem
-from benchmarks.throughput.results import ratios, results_of, spread, table
-from benchmarks.throughput.rounds import Timing
+from benchmarks.throughput.results import Ceiling, ratios, results_of, table
+from benchmarks.throughput.systems import Timing
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
@@ -90,58 +96,107 @@ def test_all_read_the_same_tokens_and_score_alike(generating, runner, samples, t
     assert lines == {one.sample_id: Scores(one.scores) for one in runner.judgments}
 
 
-def timing(system, workload, number, *, seconds, pairs=10, written=30, after=1e9):
+def timing(system, workload, number, *, seconds, format="bfloat16", pairs=10, written=30):
     return Timing(
-        system=system, workload=workload, round=number, pairs=pairs, prompt_tokens=1000, completion_tokens=written,
-        seconds=seconds, idle=None, metrics_s=None, peak_before=1e9, peak_after=after,
+        system=system, format=format, workload=workload, round=number, pairs=pairs, prompt_tokens=1000,
+        needed_tokens=800, completion_tokens=written, seconds=seconds, idle=None, load_s=1.0,
     )  # fmt: skip
 
 
-def test_a_standing_is_the_median_over_rounds():
-    timings = [timing("vllm", "score", number, seconds=seconds) for number, seconds in enumerate((1.0, 2.0, 5.0))]
-    [one] = results_of(timings, parameters=100_000, price_per_hour=3.6)
-    # 10 pairs in 1, 2 and 5 seconds; 2 * 1e5 * 1000 operations a timing, 2e8 / 1e9 of a second's peak
-    assert (one.pairs_per_s.least, one.pairs_per_s.median, one.pairs_per_s.most) == (2, 5, 10)
-    assert one.share.median == pytest.approx(0.1)
-    # 5,000 pairs at 5 a second are 1,000 seconds; 3.6 an hour is 0.001 a second
-    assert one.price == pytest.approx(1.0)
+def ceiling(system, number=0, *, after=2000.0):
+    return Ceiling(system=system, format="bfloat16", round=number, before=2000.0, after=after)
+
+
+def test_a_result_is_the_median_over_rounds():
+    timings = [timing("vLLM", "score", number, seconds=seconds) for number, seconds in enumerate((1.0, 2.0, 5.0))]
+    [result] = results_of(timings, [ceiling("vLLM", number) for number in range(3)])
+    # 10 pairs in 1, 2 and 5 seconds; 800 tokens where 2,000 a second are the ceiling
+    assert (result.pairs_per_s.least, result.pairs_per_s.median, result.pairs_per_s.most) == (2, 5, 10)
+    assert (result.share.least, result.share.median, result.share.most) == pytest.approx((0.08, 0.2, 0.4))
 
 
 def test_the_larger_ceiling_counts_and_unequal_ones_show_other_work():
-    [one] = results_of([timing("vllm", "score", 0, seconds=1.0, after=2e9)], parameters=100_000, price_per_hour=1)
-    assert one.share.median == pytest.approx(0.1)
-    assert one.disturbed == 1
+    [result] = results_of([timing("vLLM", "score", 0, seconds=1.0)], [ceiling("vLLM", after=4000.0)])
+    assert result.share.median == pytest.approx(0.2)
+    assert result.disturbed == 1
 
 
-def test_a_ratio_is_taken_within_a_round():
-    timings = [timing("transformers", "score", 0, seconds=1.0), timing("original", "score", 0, seconds=3.0)]
-    timings += [timing("transformers", "score", 1, seconds=4.0), timing("original", "score", 1, seconds=4.0)]
-    found, aim = ratios(timings)["transformers / original loop"]
-    assert (found.least, found.median, found.most, aim) == (1, 2, 3, 1.9)
+def test_a_ratio_is_taken_within_a_round_and_a_format():
+    timings = [timing("judgelm", "score", 0, seconds=1.0), timing("vLLM", "score", 0, seconds=3.0)]
+    timings += [timing("judgelm", "score", 1, seconds=4.0), timing("vLLM", "score", 1, seconds=4.0)]
+    timings += [timing("vLLM", "score", 0, seconds=9.0, format="float32")]
+    compared = ratios(timings)
+    spread, aim = compared["judgelm / vLLM (bfloat16)"]
+    assert (spread.least, spread.median, spread.most, aim) == (1, 2, 3, 1.05)
+    assert "judgelm / vLLM (float32)" not in compared
+
+
+def test_int8_stands_against_the_fastest_peer_in_floating_point():
+    timings = [
+        timing("judgelm", "score", 0, seconds=1.0, format="int8"),
+        timing("judgelm", "score", 0, seconds=0.1, format="float32"),  # no peer
+        timing("vLLM", "score", 0, seconds=2.0, format="float32"),
+        timing("vLLM", "score", 0, seconds=0.2, format="W8A8"),  # not in floating point
+        timing("llama.cpp", "score", 0, seconds=4.0, format="F16"),
+    ]
+    spread, _ = ratios(timings)["judgelm int8 / best peer in floating point"]
+    assert spread.median == 2
 
 
 def test_with_reasons_a_rate_is_of_written_tokens():
     timings = [
-        timing("transformers", "reasons", 0, seconds=1.0, pairs=8, written=800),
-        timing("transformers, one", "reasons", 0, seconds=1.0, pairs=1, written=100),
+        timing("judgelm", "reasons", 0, seconds=1.0, pairs=8, written=800),
+        timing("judgelm, one", "reasons", 0, seconds=1.0, pairs=1, written=100),
     ]
-    found, _ = ratios(timings)["reasons: transformers / its batch of one"]
-    assert found == spread([8.0])
+    spread, _ = ratios(timings)["reasons: judgelm / its batch of one (bfloat16)"]
+    assert spread.median == 8.0
 
 
 def test_rows_without_a_share_leave_its_cell_empty():
-    [one] = results_of([timing("vllm", "reasons", 0, seconds=1.0)], parameters=1, price_per_hour=1)
-    assert one.share is None
-    assert "| vllm | reasons | 10 (10 to 10) | 30 (30 to 30) |  |  |" in table([one])
+    [result] = results_of([timing("vLLM", "reasons", 0, seconds=1.0)], [ceiling("vLLM")])
+    assert result.share is None
+    assert "| vLLM | bfloat16 | reasons | 10 (10 to 10) |  |  | 30 (30 to 30) |" in table([result])
+
+
+def test_needed_tokens_count_a_shared_beginning_once():
+    assert needed_tokens([(1, 2, 3), (1, 2, 4, 5), (1, 2, 3), (9,)]) == 3 + 2 + 0 + 1
+
+
+def test_the_ceiling_multiplies_the_models_own_matrices():
+    config = LlamaConfig(hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2)
+    sizes = [(64, 64), (64, 32), (64, 32), (64, 64), (64, 96), (64, 96), (96, 64)]
+    assert layer_sizes(config) == sizes
+    assert ceiling_tokens_per_s(config, "float32", "cpu", 0.001) > 0
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q8_0"])
+def test_a_gguf_of_the_judge_holds_its_weights(folder, tmp_path, kind):
+    write_gguf(folder, tmp_path / "judge.gguf", kind)
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    written = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "judge.gguf").tensors}
+    down = gguf.dequantize(written["blk.1.ffn_down.weight"].data, written["blk.1.ffn_down.weight"].tensor_type)
+    expected = loaded.model.layers[1].mlp.down_proj.weight.detach().numpy()
+    assert np.abs(down - expected).max() <= 0.02 * np.abs(expected).max()
+    assert len(written) == len(loaded.state_dict())
+
+
+def test_w8a8_weights_are_integers_with_a_scale_for_each_output(folder, tmp_path):
+    write_w8a8(folder, tmp_path / "w8a8")
+    tensors = load_file(tmp_path / "w8a8" / "model.safetensors")
+    name = "model.layers.0.self_attn.q_proj.weight"
+    expected = load_file(folder / "model.safetensors")[name].float()
+    restored = tensors[name].float() * tensors[f"{name}_scale"]
+    assert tensors[name].dtype == torch.int8
+    assert tensors["lm_head.weight"].dtype == torch.float32
+    assert (restored - expected).abs().max() <= expected.abs().max() / 127
 
 
 @pytest.mark.slow
 def test_the_benchmark_runs(tmp_path):
     command = [sys.executable, "-m", "benchmarks.throughput", "--quick", "--out", str(tmp_path)]
-    subprocess.run([*command, "--only", "original,transformers"], check=True, capture_output=True, text=True)
+    only = ["--only", "original loop", "--only", "judgelm"]
+    subprocess.run([*command, *only], check=True, capture_output=True, text=True)
     record = json.loads((tmp_path / "throughput.json").read_text())
-    assert {one["system"] for one in record["results"]} == {
-        "original", "original, fast", "original, padded", "original, reasons", "transformers", "transformers, one",
-    }  # fmt: skip
-    assert "transformers / original loop" in (tmp_path / "throughput.md").read_text()
+    assert {result["system"] for result in record["results"]} == {"original loop", "judgelm"}
+    assert "judgelm / original loop" in (tmp_path / "throughput.md").read_text()
     assert (tmp_path / "throughput.svg").read_text().startswith("<?xml")

@@ -221,6 +221,9 @@ class DecodeBlocks:
 
 
 def _row_tokens(tokens: int) -> int:
-    """The capacity of a row that holds so many tokens: a multiple of 64, and at most a quarter more than asked for."""
-    step = max(64, 1 << (tokens.bit_length() - 3))
+    """The capacity of a row that holds so many tokens: a multiple of 128, and from 512 at most a quarter more.
+
+    Each capacity is a block, and a block of few replies takes as long as one of many.
+    """
+    step = max(128, 1 << (tokens.bit_length() - 3))
     return -(-tokens // step) * step

@@ -30,7 +30,7 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, Request
 
-_CPU_BATCH_TOKENS = 1024
+_CPU_BATCH_TOKENS = 2048
 _CUDA_BATCH_TOKENS = 8192
 _LOOK_AHEAD = 32
 

@@ -48,14 +48,14 @@ class Int8Linear(nn.Module):
         """Shape (..., features in) to (..., features out)."""
         integers, scales = quantised_tokens(row.reshape(-1, self.in_features) * self.inverse)
         unsigned = integers.add_(_ZERO - 256).view(torch.uint8)  # wraps around: -127 becomes 1, and 127 becomes 255
-        output = self._product(unsigned, 0).mul_(scales[0])
+        output = self.product(unsigned, 0).mul_(scales[0])
         for block in range(1, self.blocks):
-            output.addcmul_(self._product(unsigned, block), scales[block])
+            output.addcmul_(self.product(unsigned, block), scales[block])
         if self.bias is not None:
             output += self.bias
         return output.view(*row.shape[:-1], self.out_features)
 
-    def _product(self, unsigned: Tensor, block: int) -> Tensor:
+    def product(self, unsigned: Tensor, block: int) -> Tensor:
         """A block's product, shape (tokens, features out), before the tokens' scales."""
         product: Tensor = torch.ops.onednn.qlinear_pointwise(
             unsigned[block], 1.0, _ZERO, self.packed[block], self.scales[block], self.zeros, None,

@@ -8,6 +8,15 @@ import psutil
 import torch
 
 _MEMORY_SHARE = 0.5
+_NO_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
+    "could not create a primitive\n",
+    "could not create a memory object\n",
+    "could not execute a primitive\n",
+)
+"""In the messages of a CPU, for which torch has no error class."""
 
 
 def kv_capacity(model: Any, device: torch.device) -> int:
@@ -21,10 +30,9 @@ def kv_capacity(model: Any, device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if a pass ran out of memory; on the CPU torch has no error class for it."""
-    text = str(error)
-    kinds = (torch.OutOfMemoryError, MemoryError)
-    return isinstance(error, kinds) or "can't allocate memory" in text or "not enough memory" in text
+    """True if a pass ran out of memory."""
+    text = f"{error}\n"
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in _NO_MEMORY)
 
 
 def available_bytes(root: Path = Path("/")) -> int:

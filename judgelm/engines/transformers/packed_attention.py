@@ -21,7 +21,7 @@ from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.errors import EngineError
 
 ATTENTION_NAME = "judgelm_packed"
-_CAUSAL_BLOCK = 128
+_CAUSAL_BLOCK = 64
 
 
 class Segment(Protocol):

@@ -1,22 +1,23 @@
-"""Layers in the form that a CPU computes fastest in bfloat16: with the fewest passes over memory.
+"""Layers in the form that a CPU computes fastest: with the fewest passes over memory.
 
-torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it in every call. Here that is done
-once, when the model is loaded. A gated MLP applies activation and product where the matrix products write their
-results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
+torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it in every call; in float32 it takes
+MKL, which on processors that are not Intel's uses AVX2 alone. Here the products are oneDNN's, and the weight is
+rearranged once, when the model is loaded. A gated MLP applies activation and product where the matrix products write
+their results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
 """
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
-_PRECISION = 2e-2
+_PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 
 
 class PackedLinear(nn.Module):
     """A linear layer without gradients, its weight in oneDNN's own layout.
 
     Args:
-        linear: bfloat16, on the CPU.
+        linear: bfloat16 or float32, on the CPU.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -69,8 +70,7 @@ def pack(model: nn.Module) -> None:
     Weights that two layers share (tied embeddings), layers of other kinds (quantised, adapters) and layers whose packed
     form computes something else stay as they are.
     """
-    has_kernels = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if not (has_kernels and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
     weights = [id(weight) for _, weight in model.named_parameters(remove_duplicate=False)]
     shared = {weight for weight in weights if weights.count(weight) > 1}
@@ -85,7 +85,9 @@ def pack(model: nn.Module) -> None:
 
 
 def _packable(weight: Tensor) -> bool:
-    return weight.device.type == "cpu" and weight.dtype == torch.bfloat16
+    if weight.device.type != "cpu" or weight.dtype not in _PRECISION:
+        return False
+    return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _norm(module: nn.Module) -> PackedNorm | None:
@@ -93,7 +95,7 @@ def _norm(module: nn.Module) -> PackedNorm | None:
     if not isinstance(weight, nn.Parameter) or not isinstance(epsilon, float) or not _packable(weight):
         return None
     packed = PackedNorm(weight, epsilon)
-    return packed if _alike(module, packed, weight.shape[-1]) else None
+    return packed if _alike(module, packed, weight) else None
 
 
 def _mlp(module: nn.Module) -> PackedMlp | None:
@@ -102,11 +104,12 @@ def _mlp(module: nn.Module) -> PackedMlp | None:
     if not (isinstance(gate, PackedLinear) and isinstance(up, PackedLinear) and isinstance(down, PackedLinear)):
         return None
     packed = PackedMlp(gate, up, down)
-    return packed if _alike(module, packed, gate.in_features) else None
+    return packed if _alike(module, packed, gate.weight) else None
 
 
-def _alike(module: nn.Module, packed: nn.Module, features: int) -> bool:
-    """True if both compute the same for synthetic rows, except for rounding."""
-    rows = torch.linspace(-3, 3, 4 * features).sin().view(1, 4, features).bfloat16()
+def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:
+    """True if both compute the same for synthetic rows as wide as the weight, except for rounding."""
+    features = weight.shape[-1]
+    rows = torch.linspace(-3, 3, 4 * features).sin().view(1, 4, features).to(weight.dtype)
     expected, actual = module(rows).float(), packed(rows).float()
-    return bool((expected - actual).abs().max() <= _PRECISION * expected.abs().max())
+    return bool((expected - actual).abs().max() <= _PRECISION[weight.dtype] * expected.abs().max())

@@ -20,6 +20,7 @@ from judgelm.engines.transformers.int8_layers import (
     runs_int8,
 )
 from judgelm.engines.transformers.loading import load
+from judgelm.engines.transformers.packed_layers import PackedLinear
 from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.engines.test_contract import prompt_of
@@ -124,7 +125,8 @@ def test_head_and_norms_keep_their_format(checkpoint):
     model = load(EngineOptions(model=str(checkpoint), dtype="float32", quantization="int8")).model
     kinds = [type(module) for module in model.modules()]
     assert kinds.count(Int8Linear) == 14
-    assert type(model.lm_head) is nn.Linear
+    assert type(model.lm_head) is PackedLinear
+    assert model.lm_head.weight.dtype == torch.float32
 
 
 def test_the_calibration_text_is_part_of_the_package(tiny_model):

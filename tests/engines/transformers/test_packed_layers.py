@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
     reason="this processor or build of torch has no bfloat16 kernels to pack for",
 )
+EXACT = 1e-6
 
 
 def model_of(config, dtype=torch.bfloat16):
@@ -68,8 +69,19 @@ def test_other_activations_and_norms_are_left_alone():
     assert PackedLinear in kinds(model)
 
 
-def test_float32_is_left_alone():
-    model = model_of(LlamaConfig(**SIZES), torch.float32)
+@torch.inference_mode()
+@pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
+def test_float32_is_packed_too_and_changes_by_rounding_alone(config):
+    model, ids = model_of(config, torch.float32), torch.arange(40)[None]
+    expected = model(ids).logits
+    pack(model)
+    assert torch.nn.Linear not in kinds(model)
+    assert kinds(model).count(PackedMlp) == 2
+    assert (model(ids).logits - expected).abs().max() <= EXACT
+
+
+def test_float16_is_left_alone():
+    model = model_of(LlamaConfig(**SIZES), torch.float16)
     before = kinds(model)
     pack(model)
     assert kinds(model) == before
