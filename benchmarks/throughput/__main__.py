@@ -18,12 +18,11 @@ of 256 tokens.
 """
 
 import argparse
-import json
 import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
@@ -38,7 +37,9 @@ from transformers import AutoConfig
 
 from benchmarks.dummy_model import SHAPES, TEMPLATE, made_up_pairs, make_dummy_model
 from benchmarks.throughput.ceiling import ceiling_process, ceiling_tokens_per_s
-from benchmarks.throughput.results import Ceiling, plot, ratio_table, ratios, results_of, table
+from benchmarks.throughput.page import page, plot
+from benchmarks.throughput.record import Measurement
+from benchmarks.throughput.results import Ceiling
 from benchmarks.throughput.systems import Setting, SystemKind, Timing, measure_system, systems_of, write_checkpoints
 from judgelm.data.samples import SampleStream
 from judgelm.doctor.devices import look_at_devices
@@ -64,7 +65,11 @@ def main() -> None:
             ).dtype
         )
         systems, left_out = systems_of(dtype, options.device, writes_reasons=options.model is None)
-        systems = [system for system in systems if not options.only or system.name in options.only]
+        systems = [
+            system
+            for system in systems
+            if not options.only or {system.name, f"{system.name}: {system.format}"} & set(options.only)
+        ]
         write_checkpoints(setting, systems)
         timings, ceilings = measure_rounds(options, setting, systems, samples, config)
     write_page(options, config, timings, ceilings, left_out)
@@ -83,7 +88,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="default: judgelm's auto")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--peak", type=float, default=0.2, help="seconds of a block of a ceiling; it takes five")
-    parser.add_argument("--only", action="append", help="a system's name, once for each to run")
+    parser.add_argument("--only", action="append", help="a system, or `system: format`; once for each to run")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     parser.add_argument("--quick", action="store_true", help="a tiny model and 8 pairs, to see that all of it runs")
     options = parser.parse_args()
@@ -142,42 +147,30 @@ def measure_rounds(
 
 
 def write_page(
-    options: argparse.Namespace,
-    config: Any,
-    timings: list[Timing],
-    ceilings: list[Ceiling],
-    left_out: list[str],
+    options: argparse.Namespace, config: Any, timings: list[Timing], ceilings: list[Ceiling], left_out: list[str]
 ) -> None:
-    """The tables, the plot, and all that was measured, with the machine; the tables are shown, too."""
-    results, compared = results_of(timings, ceilings), ratios(timings)
+    """The measurement as JSON, its page and plot; the page is shown, too."""
     devices = look_at_devices()
-    machine = devices.cuda[0].name if options.device == "cuda" else f"{devices.cpu.model}, {os.cpu_count()} cores"
-    judge = f"{options.model.name}" if options.model else f"random weights of the shape {options.shape}"
-    score = [timing for timing in timings if timing.workload == "score"] or timings
-    pairs = sum(timing.pairs for timing in score)
-    heading = (
-        f"# Throughput: {judge}, on {machine}\n\n"
-        f"{(all_parameters(config) or 0) / 1e6:.0f} million parameters, {prefill_parameters(config) / 1e6:.0f} of "
-        f"them in the layers; {options.count} pairs of {options.pairs.name if options.pairs else 'made-up words'}, "
-        f"{sum(timing.prompt_tokens for timing in score) / pairs:.0f} prompt tokens each, "
-        f"{sum(timing.needed_tokens for timing in score) / pairs:.0f} without shared beginnings; rounds: "
-        f"{options.rounds}.\nCPU: {', '.join(devices.cpu.instruction_sets)}; {torch.get_num_threads()} threads; "
-        f"{', '.join(_versions())}.\nThe ceiling, prompt tokens/s by the layers' matrix products alone: "
-        f"{_best_ceilings(ceilings)}. W8A8 and Q8_0 stand against int8, F16 against float32. Other work disturbed "
-        f"{sum(result.disturbed for result in results)} of {len(timings)} timings.\n"
-        + "".join(f"Left out: {reason}.\n" for reason in left_out)
+    measurement = Measurement(
+        machine=devices.cuda[0].name if options.device == "cuda" else f"{devices.cpu.model}, {os.cpu_count()} cores",
+        instruction_sets=devices.cpu.instruction_sets,
+        threads=torch.get_num_threads(),
+        judge=options.model.name if options.model else f"random weights of the shape {options.shape}",
+        parameters=(all_parameters(config) or 0) / 1e6,
+        layer_parameters=prefill_parameters(config) / 1e6,
+        pairs=options.pairs.name if options.pairs else "made-up words",
+        count=options.count,
+        rounds=options.rounds,
+        versions=_versions(),
+        date=datetime.now(UTC).date().isoformat(),
+        left_out=left_out,
+        timings=timings,
+        ceilings=ceilings,
     )
-    page = f"{heading}\n{table(results)}\n{ratio_table(compared)}"
-    (options.out / "throughput.md").write_text(page, encoding="utf-8")
-    plot(results, f"{judge}, on {machine}").savefig(options.out / "throughput.svg")
-    record = {
-        "devices": asdict(devices), "options": {name: str(value) for name, value in vars(options).items()},
-        "timings": [asdict(timing) for timing in timings], "ceilings": [asdict(ceiling) for ceiling in ceilings],
-        "results": [asdict(result) for result in results],
-        "ratios": {name: asdict(value) | {"aimed_at": aim} for name, (value, aim) in compared.items()},
-    }  # fmt: skip
-    (options.out / "throughput.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-    print("\n" + page)
+    measurement.write(options.out / "throughput.json")
+    (options.out / "throughput.md").write_text(page([measurement]), encoding="utf-8")
+    plot([measurement]).savefig(options.out / "throughput.svg")
+    print("\n" + page([measurement]))
 
 
 def _versions() -> list[str]:
@@ -189,13 +182,6 @@ def _versions() -> list[str]:
         except PackageNotFoundError:
             continue
     return versions
-
-
-def _best_ceilings(ceilings: Sequence[Ceiling]) -> str:
-    """The best ceiling of each format that has one of its own."""
-    formats = [format for format in dict.fromkeys(ceiling.format for ceiling in ceilings) if format.islower()]
-    best = {format: max(one.best for one in ceilings if one.format == format) for format in formats}
-    return ", ".join(f"{format} {rate:,.0f}" for format, rate in best.items())
 
 
 if __name__ == "__main__":

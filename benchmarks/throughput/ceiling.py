@@ -15,7 +15,7 @@ from benchmarks.gpu.peak_flops import seconds_of
 from judgelm.engines.base import INT8
 from judgelm.engines.dtype import this_cpu_flags
 from judgelm.engines.transformers.int8_layers import Int8Linear
-from judgelm.engines.transformers.packed_layers import PackedLinear
+from judgelm.engines.transformers.packed_layers import PackedLinear, is_packable
 
 _ROWS = 1024
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
@@ -75,7 +75,7 @@ def _product(features: int, outputs: int, format: str, device: str) -> Callable[
     dtype = getattr(torch, format)
     plain = nn.Linear(features, outputs, bias=False, dtype=dtype, device=device)
     rows = torch.randn(_ROWS, features, dtype=dtype, device=device)
-    layer = PackedLinear(plain) if device == "cpu" else plain
+    layer = PackedLinear(plain) if is_packable(plain.weight) else plain
     return lambda: layer(rows)
 
 

@@ -1,12 +1,8 @@
-"""Results of timings: rates, shares of the ceiling, ratios round by round; as tables and as a plot."""
+"""Results of timings: rates, shares of the ceiling, ratios round by round."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import matplotlib as mpl
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from benchmarks.throughput.baselines import Workload
 from benchmarks.throughput.systems import (
@@ -24,7 +20,6 @@ from benchmarks.throughput.systems import (
     Timing,
 )
 from judgelm.engines.base import INT8
-from judgelm.reports.plots import BLUE, GRID, ORANGE, STYLE
 
 Rate = tuple[str, str, Workload]
 """Of a system, a format and a workload; `FLOAT` stands for each floating-point format in turn, the same in a ratio."""
@@ -193,54 +188,3 @@ def _rate(rates: Mapping[Rate, float], wanted: Rate, format: str) -> float | Non
 def spread(values: Sequence[float]) -> Spread:
     """Median, least and most of at least one value."""
     return Spread(median=statistics.median(values), least=min(values), most=max(values))
-
-
-def table(results: Sequence[Result]) -> str:
-    """The results as a table in Markdown."""
-    lines = [
-        "| system | format | workload | pairs/s | prompt tokens/s, shared ones once | share of the ceiling "
-        "| written tokens/s | engine idle | load s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        cells = (
-            result.system,
-            result.format,
-            result.workload,
-            result.pairs_per_s,
-            "" if result.share is None else result.needed_per_s,
-            result.share or "",
-            result.written_per_s,
-            result.idle or "",
-            result.load_s,
-        )
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def ratio_table(ratios: Mapping[str, tuple[Spread, float | None]]) -> str:
-    """The ratios as a table in Markdown."""
-    lines = ["| ratio of rates | median (range over rounds) | aimed at, at least |", "|---|---|---|"]
-    lines += [f"| {name} | {value} | {'' if aim is None else f'{aim:.3g}'} |" for name, (value, aim) in ratios.items()]
-    return "\n".join(lines) + "\n"
-
-
-def plot(results: Sequence[Result], title: str) -> Figure:
-    """Pairs per second on a logarithmic axis, a bar for each system and workload, whiskers over the rounds."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8, 1.2 + 0.3 * len(results)), layout="constrained")
-        axes = figure.add_subplot()
-        places = range(len(results))
-        rates = [result.pairs_per_s for result in results]
-        whiskers = [
-            [result.median - result.least for result in rates],
-            [result.most - result.median for result in rates],
-        ]
-        colours = [ORANGE if result.system.startswith(JUDGELM) else BLUE for result in results]
-        axes.barh(places, [result.median for result in rates], xerr=whiskers, color=colours)
-        axes.set_yticks(places, [f"{result.workload}: {result.system}, {result.format}" for result in results])
-        axes.invert_yaxis()
-        axes.set(xlabel="pairs per second", xscale="log", title=title)
-        axes.grid(axis="x", color=GRID)
-        axes.legend(handles=[Patch(color=ORANGE, label="judgelm"), Patch(color=BLUE, label="peers")], loc="lower right")
-        return figure

@@ -17,7 +17,9 @@ from benchmarks.throughput.baselines import OriginalLoop, PaddedBatches, PlainMo
 from benchmarks.throughput.ceiling import ceiling_tokens_per_s, layer_sizes, needed_tokens
 from benchmarks.throughput.checkpoints import write_gguf, write_w8a8
 from benchmarks.throughput.engine import EngineSystem
-from benchmarks.throughput.results import Ceiling, ratios, results_of, table
+from benchmarks.throughput.page import page
+from benchmarks.throughput.record import Measurement
+from benchmarks.throughput.results import Ceiling, ratios, results_of
 from benchmarks.throughput.systems import Timing
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -152,10 +154,31 @@ def test_with_reasons_a_rate_is_of_written_tokens():
     assert spread.median == 8.0
 
 
-def test_rows_without_a_share_leave_its_cell_empty():
-    [result] = results_of([timing("vLLM", "reasons", 0, seconds=1.0)], [ceiling("vLLM")])
-    assert result.share is None
-    assert "| vLLM | bfloat16 | reasons | 10 (10 to 10) |  |  | 30 (30 to 30) |" in table([result])
+def measurement(machine, timings):
+    ceilings = [Ceiling(system=one.system, format=one.format, round=one.round, before=2000.0, after=2000.0)
+                for one in timings]  # fmt: skip
+    return Measurement(
+        machine=machine, instruction_sets=["avx2"], threads=2, judge="a judge", parameters=135, layer_parameters=106,
+        pairs="pairs.json", count=10, rounds=1, versions=["torch 2"], date="2026-11-24", left_out=["llama.cpp: gone"],
+        timings=timings, ceilings=ceilings,
+    )  # fmt: skip
+
+
+def test_a_page_has_a_column_for_each_machine_and_empty_cells_where_nothing_was_measured():
+    first = [timing("vLLM", "score", 0, seconds=1.0), timing("vLLM", "reasons", 0, seconds=1.0)]
+    second = [timing("vLLM", "score", 0, seconds=2.0), timing("judgelm", "score", 0, seconds=1.0)]
+    text = page([measurement("one CPU", first), measurement("another CPU", second)])
+    # 10 pairs a second, and 800 of the ceiling's 2,000 tokens; with reasons 30 written tokens a second, and no share
+    assert "| vLLM | bfloat16 | 10 (10 to 10), 0.40 | 5 (5 to 5), 0.20 |" in text
+    assert "| vLLM | bfloat16 | 30 (30 to 30) |  |" in text
+    assert "| judgelm / vLLM (bfloat16) | 1.05 |  | 2 (2 to 2) |" in text
+    assert "Left out: llama.cpp: gone." in text
+
+
+def test_a_measurement_comes_back_from_its_file(tmp_path):
+    written = measurement("one CPU", [timing("vLLM", "score", 0, seconds=1.0)])
+    written.write(tmp_path / "one.json")
+    assert Measurement.read(tmp_path / "one.json") == written
 
 
 def test_needed_tokens_count_a_shared_beginning_once():
@@ -196,7 +219,7 @@ def test_the_benchmark_runs(tmp_path):
     command = [sys.executable, "-m", "benchmarks.throughput", "--quick", "--out", str(tmp_path)]
     only = ["--only", "original loop", "--only", "judgelm"]
     subprocess.run([*command, *only], check=True, capture_output=True, text=True)
-    record = json.loads((tmp_path / "throughput.json").read_text())
-    assert {result["system"] for result in record["results"]} == {"original loop", "judgelm"}
+    measured = Measurement.read(tmp_path / "throughput.json")
+    assert {timing.system for timing in measured.timings} == {"original loop", "judgelm"}
     assert "judgelm / original loop" in (tmp_path / "throughput.md").read_text()
     assert (tmp_path / "throughput.svg").read_text().startswith("<?xml")

@@ -1,5 +1,6 @@
 """Running replies in blocks: one call attends for all replies of a block, since a call for each takes far longer."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 
@@ -10,7 +11,7 @@ from judgelm.engines.transformers.attention_options import AttentionOptions
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.sequences import RunningSequence
 
-_MAX_ROWS = 32
+_MAX_ROWS, _MAX_STABLE_ROWS = 32, 256
 _FIRST_ROWS = 4
 _SPARE_TOKENS = 32
 
@@ -24,30 +25,41 @@ class DecodeBlock:
 
     Args:
         capacity: tokens of a row.
+        max_rows: maximum replies.
     """
 
-    def __init__(self, capacity: int) -> None:
+    _serials = itertools.count()
+
+    def __init__(self, capacity: int, max_rows: int = _MAX_ROWS) -> None:
         self.capacity = capacity
         self.sequences: list[RunningSequence] = []
+        self.rows = 0
+        self._serial = next(self._serials)
+        self._max_rows = max_rows
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
-        self._rows = 0
         self._places: tuple[Tensor, Tensor] | None = None
         self._masks: dict[int | None, Tensor] = {}
 
     @property
     def tokens(self) -> int:
-        """New tokens of a pass: one for each reply."""
-        return len(self.sequences)
+        """New tokens of the pass: one for each place."""
+        assert self._places is not None, "begin_pass comes first"
+        return len(self._places[1])
+
+    @property
+    def buffers(self) -> tuple[int, int]:
+        """Identifies its buffers: the block, and their rows."""
+        return self._serial, self.rows
 
     @property
     def allocated_tokens(self) -> int:
         """Tokens that its buffers have room for."""
-        return self._rows * self.capacity
+        return self.rows * self.capacity
 
     @property
     def full(self) -> bool:
         """True if no further reply fits in."""
-        return len(self.sequences) == _MAX_ROWS
+        return len(self.sequences) == self._max_rows
 
     def layers_of(self, sequence: RunningSequence) -> _Layers:
         """A reply's keys and values, per layer, shape (kv heads, capacity, head size)."""
@@ -64,7 +76,7 @@ class DecodeBlock:
             nodes: places behind those, ascending, of tokens that follow them.
         """
         row = len(self.sequences)
-        if row == self._rows:
+        if row == self.rows:
             self._grow(layers)
         end = read + len(nodes)
         for layer, (keys, values) in layers.items():
@@ -76,17 +88,17 @@ class DecodeBlock:
 
     def _grow(self, layers: _Layers) -> None:
         """Twice the rows, or nothing if memory runs out; unused places hold zeros, since products read all of a row."""
-        rows = max(_FIRST_ROWS, 2 * self._rows)
+        rows = max(_FIRST_ROWS, 2 * self.rows)
         grown: dict[int, tuple[Tensor, Tensor]] = {}
         for layer, pair in layers.items():
             with torch.inference_mode(False):  # or a model in training, which has no such mode, could not write to it
                 keys, values = (
                     tensor.new_zeros((rows, tensor.shape[0], self.capacity, tensor.shape[2])) for tensor in pair
                 )
-            if self._rows:
-                keys[: self._rows], values[: self._rows] = self._layers[layer]
+            if self.rows:
+                keys[: self.rows], values[: self.rows] = self._layers[layer]
             grown[layer] = keys, values
-        self._layers, self._rows = grown, rows
+        self._layers, self.rows = grown, rows
 
     def remove(self, sequence: RunningSequence) -> None:
         """Free a reply's row; the last reply takes it."""
@@ -98,10 +110,14 @@ class DecodeBlock:
         self.sequences[row] = self.sequences[last]
         self.sequences.pop()
 
-    def begin_pass(self, device: torch.device) -> None:
-        """Note where the last token of each reply goes."""
-        places = torch.tensor([sequence.read_tokens for sequence in self.sequences], device=device)
-        self._places = torch.arange(len(places), device=device), places
+    def begin_pass(self, places: Tensor) -> None:
+        """Take the places of a pass.
+
+        Args:
+            places: shape (rows,), where the last token of each row's reply goes. There may be more rows than replies:
+                a row without a reply holds nothing, and its attention means nothing.
+        """
+        self._places = torch.arange(len(places), device=places.device), places
         self._masks = {}
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
@@ -134,10 +150,13 @@ class DecodeBlocks:
 
     Args:
         idle_tokens: room for so many tokens is kept in blocks without a reply, since new memory is slow to touch.
+        stable: few large blocks whose rows hold a whole reply from its begin, so that one pass has the same blocks as
+            the pass before; else rows grow with their replies.
     """
 
-    def __init__(self, idle_tokens: int) -> None:
+    def __init__(self, idle_tokens: int, *, stable: bool = False) -> None:
         self._idle_tokens = idle_tokens
+        self._stable = stable
         self._all: list[DecodeBlock] = []
 
     def __len__(self) -> int:
@@ -203,10 +222,11 @@ class DecodeBlocks:
         self._all = []
 
     def _insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        capacity = _row_tokens(min(read + len(nodes) + _SPARE_TOKENS, sequence.parent.capacity))
+        most = sequence.parent.capacity
+        capacity = _row_tokens(most if self._stable else min(read + len(nodes) + _SPARE_TOKENS, most))
         block = next((other for other in self._all if other.capacity == capacity and not other.full), None)
         if block is None:
-            block = DecodeBlock(capacity)
+            block = DecodeBlock(capacity, _MAX_STABLE_ROWS if self._stable else _MAX_ROWS)
             self._all.append(block)
         block.insert(sequence, layers, read, nodes)
 

@@ -16,16 +16,18 @@ import transformers
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.request_preparation import prepare_request, refuse_images
-from judgelm.engines.score_tree import ROOT
-from judgelm.engines.transformers.decode_blocks import DecodeBlocks
+from judgelm.engines.transformers.decode_blocks import DecodeBlock, DecodeBlocks
+from judgelm.engines.transformers.decode_graphs import CudaGraphRecorder, DecodeGraphs, repeat_plainly
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
 from judgelm.engines.transformers.memory import is_out_of_memory, kv_capacity
+from judgelm.engines.transformers.new_replies import NewLogits
 from judgelm.engines.transformers.output_head import install_head
+from judgelm.engines.transformers.packed_attention import Segment
 from judgelm.engines.transformers.packed_row import NewPrompt, PackedRow
 from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
-from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer, tree_logprobs
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
+from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, Request
@@ -42,12 +44,19 @@ class TransformersEngine:
         loaded: model and tokenizer.
         max_num_batched_tokens: maximum tokens in a pass (a single prompt may be longer); None chooses by device.
         max_num_seqs: maximum running sequences.
+        decode_graphs: whether passes over running replies alone are recorded and repeated; None: on a GPU. Elsewhere
+            they are computed as they would be recorded.
     """
 
     supports_grammar = False
 
     def __init__(
-        self, loaded: LoadedModel, *, max_num_batched_tokens: int | None = None, max_num_seqs: int = 256
+        self,
+        loaded: LoadedModel,
+        *,
+        max_num_batched_tokens: int | None = None,
+        max_num_seqs: int = 256,
+        decode_graphs: bool | None = None,
     ) -> None:
         self._loaded = loaded
         self._notes = loaded.notes
@@ -65,7 +74,11 @@ class TransformersEngine:
         self._finished: list[Completion] = []
         self.kv_capacity = kv_capacity(loaded.model, self._device)
         self._prefix_cache = PrefixCache(self.kv_capacity // 8)
-        self._decoding = DecodeBlocks(idle_tokens=self.kv_capacity // 16)
+        on_gpu = self._device.type == "cuda"
+        records = on_gpu if decode_graphs is None else decode_graphs
+        recorder = CudaGraphRecorder() if records and on_gpu else repeat_plainly
+        self._graphs = DecodeGraphs(self._decode, recorder) if records else None
+        self._decoding = DecodeBlocks(idle_tokens=self.kv_capacity // 16, stable=records)
 
     @classmethod
     def load(cls, options: EngineOptions) -> "TransformersEngine":
@@ -163,7 +176,7 @@ class TransformersEngine:
     def stats(self) -> dict[str, Any]:
         """Notes, out-of-memory events, the current limits, and prompt tokens taken from the prefix cache."""
         return {
-            "notes": list(self._notes),
+            "notes": [*self._notes, *([self._graphs.failure] if self._graphs and self._graphs.failure else [])],
             "out_of_memory": self.halvings,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_num_seqs": self.max_num_seqs,
@@ -175,7 +188,7 @@ class TransformersEngine:
         self._waiting.clear()
         self._decoding.clear()
         self._prefix_cache.clear()
-        self._images = self._head = None
+        self._images = self._head = self._graphs = None
         self.__dict__.pop("_loaded", None)
 
     def _step(self) -> None:
@@ -185,16 +198,20 @@ class TransformersEngine:
             self._decoding.make_room()
             running = list(self._decoding)
             fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
-            logits = self._forward(fresh)
-            greedy = logits[: len(running)].argmax(-1).tolist()
-            begun = self._begin(fresh, logits[len(running) :])
+            if fresh or self._graphs is None:
+                logits = self._forward(fresh)
+                most_probable = logits.argmax(-1)
+            else:
+                logits, most_probable = self._graphs.run(self._decoding.blocks, self._device)
+            greedy = most_probable.tolist()  # the one time that a pass waits for the device, if all replies are greedy
+            begun = self._begin(fresh, NewLogits(logits[len(running) :], greedy[len(running) :]))
+            tokens = next_tokens(running, logits[: len(running)], greedy)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
             if not is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
             message = str(error)
         else:
-            for row, sequence in enumerate(running):
-                token = sequence.sample(logits[row], greedy[row])
+            for sequence, token in zip(running, tokens, strict=True):
                 sequence.append(token, self._loaded.tokenizer, self._loaded.eos_ids)
             for sequence in running + begun:
                 if sequence.finish_reason is not None:
@@ -250,55 +267,37 @@ class TransformersEngine:
             tokens = {"input_ids": torch.tensor([row.ids], device=self._device)}
         positions = torch.tensor([row.positions], device=self._device)
         places = torch.tensor(row.logit_places, device=self._device)
+        return self._model_logits(tokens, positions, places, row.segments)
+
+    def _decode(self, ids: torch.Tensor, positions: torch.Tensor, blocks: Sequence[DecodeBlock]) -> torch.Tensor:
+        """Logits at all tokens of a pass over running replies alone."""
+        return self._model_logits({"input_ids": ids}, positions, 0, blocks)
+
+    def _model_logits(
+        self,
+        tokens: dict[str, torch.Tensor | None],
+        positions: torch.Tensor,
+        places: torch.Tensor | int,
+        segments: Sequence[Segment],
+    ) -> torch.Tensor:
+        """Logits at the places, or at all tokens for 0, shape (places, vocabulary)."""
         output = self._loaded.model(
-            **tokens, position_ids=positions, use_cache=False, logits_to_keep=places, segments=row.segments
+            **tokens, position_ids=positions, use_cache=False, logits_to_keep=places, segments=segments
         )
         logits: torch.Tensor = output.logits[0]
         return logits
 
-    def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor) -> list[RunningSequence]:
-        """Begin the replies to new prompts; those that are not finished at once join the running ones.
-
-        A reply that is a candidate needs no pass for each of its tokens: their logits are those of the tree's nodes.
-
-        Args:
-            fresh: the prompts.
-            logits: shape (rows, vocabulary): at each prompt's end, then at the nodes of each prompt's tree.
-        """
-        begun: list[RunningSequence] = []
-        first_node = len(fresh)
-        for row, new in enumerate(fresh):
+    def _begin(self, fresh: list[NewPrompt], results: NewLogits) -> list[RunningSequence]:
+        """Begin the replies to new prompts; those that are not finished at once join the running ones."""
+        for new in fresh:
             new.kv.advance(new.new_tokens)
-            queued, after_nodes = new.queued, first_node + new.queued.tree_nodes
-            own = torch.cat((logits[row : row + 1], logits[first_node:after_nodes]))
-            first_node = after_nodes
-            if queued.tree is not None:
-                queued.candidate_logprobs = tree_logprobs(queued.tree, own)
-            for index in range(queued.request.sampling.n):
-                sequence = RunningSequence(queued, index)
-                path = self._first_tokens(sequence, own)
-                if sequence.finish_reason is None:
-                    self._decoding.join(sequence, new.kv, path)
-                begun.append(sequence)
+        replies = results.begin(fresh, self._loaded.tokenizer, self._loaded.eos_ids)
+        for reply in replies:
+            if reply.sequence.finish_reason is None:
+                self._decoding.join(reply.sequence, reply.prompt.kv, reply.path)
         for new in fresh:
             self._prefix_cache.add(new.queued, new.kv)
-        return begun
-
-    def _first_tokens(self, sequence: RunningSequence, logits: torch.Tensor) -> list[int]:
-        """Append a reply's first token, and further ones along its tree; returns the nodes of all but the last.
-
-        Args:
-            sequence: the reply.
-            logits: shape (1 + nodes, vocabulary): at the prompt's end, then at the nodes of its tree.
-        """
-        tree, path, node = sequence.parent.tree, list[int](), ROOT
-        while True:
-            token = sequence.sample(logits[node + 1])
-            sequence.append(token, self._loaded.tokenizer, self._loaded.eos_ids)
-            if tree is None or sequence.finish_reason is not None or (node, token) not in tree.node_behind:
-                return path
-            node = tree.node_behind[node, token]
-            path.append(node)
+        return [reply.sequence for reply in replies]
 
     def _finish(self, sequence: RunningSequence) -> None:
         """Take a finished reply out of the running ones; its keys and values stay for a prompt that continues it."""
@@ -314,6 +313,8 @@ class TransformersEngine:
         self.halvings += 1
         self._prefix_cache.clear()
         self._decoding.free_idle()
+        if self._graphs is not None:
+            self._graphs.clear()
         if self._images is not None:
             self._images.clear()
         oldest_first = sorted(self._decoding, key=lambda sequence: -len(sequence.ids))

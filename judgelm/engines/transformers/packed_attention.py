@@ -1,14 +1,15 @@
 """Attention over packed sequences: no padding, separate keys and values for each sequence.
 
 Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them at once.
-Only attention looks at each sequence alone: at a new prompt, at the tree of its candidates behind it, and at a block of
-running replies (`decode_blocks`) in one call. The function is registered with transformers under `ATTENTION_NAME`; the
-segments reach it as a keyword of the model's forward.
+Only attention looks at each sequence alone: at new prompts, on a GPU all of them in one call; at the tree of candidates
+behind each; and at a block of running replies (`decode_blocks`) in one call. The function is registered with
+transformers under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +19,7 @@ from transformers import AttentionInterface
 
 from judgelm.engines.transformers.attention_options import AttentionOptions
 from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.varlen_kernel import VarlenKernel, varlen_kernel
 from judgelm.errors import EngineError
 
 ATTENTION_NAME = "judgelm_packed"
@@ -141,6 +143,62 @@ class PromptSegment:
             seen = key <= position if window is None else (key <= position) & (key > position - window)
             self.masks[start, end, window] = _additive(seen, query.dtype)
         return self.masks[start, end, window]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptBatch:
+    """All new prompts of a pass: in one call where the device has a kernel for them, else one by one.
+
+    Attributes:
+        prompts: in the order of their tokens.
+        kernel_for: the kernel for a query, or None.
+    """
+
+    prompts: Sequence[PromptSegment]
+    kernel_for: Callable[[Tensor, Tensor, AttentionOptions], VarlenKernel | None] = varlen_kernel
+    bounds: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """See `Segment`."""
+        return sum(prompt.tokens for prompt in self.prompts)
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
+        """See `Segment`."""
+        kernel = self.kernel_for(query, value, options)
+        starts = list(accumulate((prompt.tokens for prompt in self.prompts), initial=0))
+        spans = [slice(*ends) for ends in pairwise(starts)]
+        if kernel is None:
+            each = [
+                prompt.attend(layer, query[:, :, span], key[:, :, span], value[:, :, span], options)
+                for prompt, span in zip(self.prompts, spans, strict=True)
+            ]
+            return each[0] if len(each) == 1 else torch.cat(each, 1)
+        pairs = [
+            prompt.kv.write(layer, key[:, :, span], value[:, :, span], prompt.kv.length)
+            for prompt, span in zip(self.prompts, spans, strict=True)
+        ]
+        if any(prompt.kv.length for prompt in self.prompts):
+            key, value = (torch.cat(tensors, 2) for tensors in zip(*pairs, strict=True))
+        lengths = [prompt.kv.length + prompt.tokens for prompt in self.prompts]
+        query_bounds, key_bounds = self._bounds(lengths, query.device)
+        out = kernel(
+            query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1), query_bounds, key_bounds,
+            max(prompt.tokens for prompt in self.prompts), max(lengths), scale=options.scaling,
+            window_size=(-1 if options.window is None else options.window - 1, 0), enable_gqa=True,
+        )  # fmt: skip
+        return out[None]
+
+    def _bounds(self, lengths: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
+        """Where each prompt's queries and its keys begin and end, shape (prompts + 1,) each; the same in all layers."""
+        if device not in self.bounds:
+            tokens = [prompt.tokens for prompt in self.prompts]
+            self.bounds[device] = (_ends(tokens, device), _ends(lengths, device))
+        return self.bounds[device]
+
+
+def _ends(lengths: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def pack(model: nn.Module) -> None:
     shared = {weight for weight in weights if weights.count(weight) > 1}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear and _packable(child.weight) and id(child.weight) not in shared:
+            if type(child) is nn.Linear and is_packable(child.weight) and id(child.weight) not in shared:
                 setattr(parent, name, PackedLinear(child))
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -84,7 +84,8 @@ def pack(model: nn.Module) -> None:
                 setattr(parent, name, packed)
 
 
-def _packable(weight: Tensor) -> bool:
+def is_packable(weight: Tensor) -> bool:
+    """True if a layer of this weight can be packed on this machine."""
     if weight.device.type != "cpu" or weight.dtype not in _PRECISION:
         return False
     return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -92,7 +93,7 @@ def _packable(weight: Tensor) -> bool:
 
 def _norm(module: nn.Module) -> PackedNorm | None:
     weight, epsilon = getattr(module, "weight", None), getattr(module, "variance_epsilon", None)
-    if not isinstance(weight, nn.Parameter) or not isinstance(epsilon, float) or not _packable(weight):
+    if not isinstance(weight, nn.Parameter) or not isinstance(epsilon, float) or not is_packable(weight):
         return None
     packed = PackedNorm(weight, epsilon)
     return packed if _alike(module, packed, weight) else None

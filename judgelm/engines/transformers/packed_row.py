@@ -7,7 +7,7 @@ import torch
 
 from judgelm.engines.transformers.decode_blocks import DecodeBlock
 from judgelm.engines.transformers.kv_cache import KVCache
-from judgelm.engines.transformers.packed_attention import PromptSegment, Segment, TreeSegment
+from judgelm.engines.transformers.packed_attention import PromptBatch, PromptSegment, Segment, TreeSegment
 from judgelm.engines.transformers.sequences import QueuedRequest
 
 
@@ -53,17 +53,21 @@ class PackedRow:
         """
         row = cls()
         for block in blocks:
-            block.begin_pass(device)
-            row.logit_places += range(len(row.ids), len(row.ids) + block.tokens)
+            places = [sequence.read_tokens for sequence in block.sequences]
+            block.begin_pass(torch.tensor(places, device=device))
+            row.logit_places += range(len(row.ids), len(row.ids) + len(places))
             row.ids += [sequence.ids[-1] for sequence in block.sequences]
-            row.positions += [sequence.read_tokens for sequence in block.sequences]
+            row.positions += places
             row.segments.append(block)
+        prompts = []
         for new in fresh:
             prompt = new.queued.tokenized.ids
             row.ids += prompt[new.kv.length :]
             row.positions += range(new.kv.length, len(prompt))
-            row.segments.append(PromptSegment(new.kv, new.new_tokens))
+            prompts.append(PromptSegment(new.kv, new.new_tokens))
             row.logit_places.append(len(row.ids) - 1)
+        if prompts:
+            row.segments.append(PromptBatch(prompts))
         for new in fresh:
             if (tree := new.queued.tree) is not None and tree.tokens:
                 row.logit_places += range(len(row.ids), len(row.ids) + len(tree.tokens))

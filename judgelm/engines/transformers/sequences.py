@@ -1,5 +1,6 @@
 """Queued requests and running sequences of the transformers engine."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -121,12 +122,23 @@ class RunningSequence:
         if token in eos_ids or sampling.stop or len(self.ids) == sampling.max_tokens:
             self.text, self.finish_reason = decode_reply(self.ids, sampling, tokenizer, eos_ids)
 
-    def sample(self, logits: torch.Tensor, greedy: int | None = None) -> int:
-        """The next token: the most probable (`greedy` where known), or one drawn with the sequence's own generator."""
-        if self.generator is None:
-            return int(logits.argmax()) if greedy is None else greedy
-        probabilities = torch.softmax(logits.float().cpu() / self.parent.request.sampling.temperature, -1)
-        return int(torch.multinomial(probabilities, 1, generator=self.generator))
+
+def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
+    """The next token of each reply: the most probable, or one drawn with the reply's own generator.
+
+    Args:
+        sequences: the replies.
+        logits: shape (rows, vocabulary), a row for each; those of sampled replies are copied to the CPU at once.
+        greedy: the most probable token of each row, and of further ones.
+    """
+    tokens = list(greedy[: len(sequences)])
+    drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]
+    if not drawn:
+        return tokens
+    for row, own in zip(drawn, logits[drawn].float().cpu(), strict=True):
+        probabilities = torch.softmax(own / sequences[row].parent.request.sampling.temperature, -1)
+        tokens[row] = int(torch.multinomial(probabilities, 1, generator=sequences[row].generator))
+    return tokens
 
 
 def decode_reply(

@@ -1,5 +1,7 @@
 """Token trees of given replies, and the replies' log-probabilities from the logits at their inner nodes."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -39,15 +41,18 @@ class CandidateTokenizer:
         return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"])
 
 
-def tree_logprobs(tree: ScoreTree, logits: Tensor) -> tuple[float, ...]:
-    """The replies' log-probabilities, as in `ScoreTree.logprobs`.
+def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
+    """The replies' log-probabilities of each tree, as in `ScoreTree.logprobs`, fetched from the device at once.
 
     Args:
-        tree: the replies.
-        logits: shape (1 + inner nodes, vocabulary): at the end of the prompt, then at each node.
+        trees: each with the rows of its prompt's end and of its inner nodes.
+        logits: shape (rows, vocabulary).
     """
-    steps = [(node, token) for node, tokens in tree.children.items() for token in tokens]
-    rows, columns = torch.tensor(steps, device=logits.device).T
+    if not trees:
+        return []
+    steps = [[(node, token) for node, tokens in tree.children.items() for token in tokens] for tree, _ in trees]
+    places = [(own[node + 1], token) for (_, own), each in zip(trees, steps, strict=True) for node, token in each]
+    rows, columns = torch.tensor(places, device=logits.device).T
     precise = logits.float()
-    known = precise[rows + 1, columns] - precise.logsumexp(-1)[rows + 1]
-    return tree.logprobs(dict(zip(steps, known.tolist(), strict=True)))
+    known = iter((precise[rows, columns] - precise.logsumexp(-1)[rows]).tolist())
+    return [tree.logprobs(dict(zip(each, known, strict=False))) for (tree, _), each in zip(trees, steps, strict=True)]

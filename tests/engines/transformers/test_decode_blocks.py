@@ -46,7 +46,7 @@ def one_pass(blocks: DecodeBlocks, replies: list[Reply], dtype: torch.dtype, opt
     """Attend for every running reply and compare; then each has a further token."""
     blocks.make_room()
     for block in blocks.blocks:
-        block.begin_pass(torch.device("cpu"))
+        block.begin_pass(torch.tensor([sequence.read_tokens for sequence in block.sequences]))
         query = torch.randn(1, HEADS, block.tokens, SIZE).to(dtype)
         key, value = (torch.randn(1, KV_HEADS, block.tokens, SIZE).to(dtype) for _ in range(2))
         out = block.attend(0, query, key, value, options)
