@@ -65,9 +65,10 @@ def _facts(measurements: Sequence[Measurement], results: Sequence[Sequence[Resul
         disturbed = sum(result.disturbed for result in own)
         lines.append(
             f"{number}. **{measurement.judge}** on **{measurement.machine}** "
-            f"({', '.join(measurement.instruction_sets)}; {measurement.threads} threads), {measurement.date}: {measurement.parameters:.0f} million parameters, "
-            f"{measurement.layer_parameters:.0f} of them in the layers; {measurement.count} pairs of "
-            f"{measurement.pairs}, {sum(timing.prompt_tokens for timing in score) / pairs:.0f} prompt tokens each, "
+            f"({', '.join(measurement.instruction_sets)}; {measurement.threads} threads), {measurement.date}: "
+            f"{measurement.parameters:.0f} million parameters, {measurement.layer_parameters:.0f} in the layers; "
+            f"{measurement.count} pairs of {measurement.pairs}, "
+            f"{sum(timing.prompt_tokens for timing in score) / pairs:.0f} prompt tokens each, "
             f"{sum(timing.needed_tokens for timing in score) / pairs:.0f} without shared beginnings; "
             f"{measurement.rounds} rounds. Ceiling, prompt tokens/s: "
             f"{', '.join(f'{name} {rate:,.0f}' for name, rate in limits.items())}. "
