@@ -3,6 +3,7 @@
     python -m benchmarks.throughput --pairs PANDALM/testset-v1.json --model runs/small-judge
     python -m benchmarks.throughput --pairs PANDALM/testset-v1.json --shape 0.5B
     python -m benchmarks.throughput --quick
+    python -m benchmarks.throughput --page    # throughput.md and its plot, of all that lies in measured/
 
 `--model` is a judge in safetensors with its `judge.json` (an adapter is merged first: `train/merge_lora.py`);
 `--shape` has random weights, which write score lines and reasons. All systems judge the same pairs, taken from all
@@ -36,8 +37,8 @@ import torch
 from transformers import AutoConfig
 
 from benchmarks.dummy_model import SHAPES, TEMPLATE, made_up_pairs, make_dummy_model
-from benchmarks.throughput.ceiling import ceiling_process, ceiling_tokens_per_s
-from benchmarks.throughput.page import page, plot
+from benchmarks.throughput.layer_products import ceiling_process, ceiling_tokens_per_s
+from benchmarks.throughput.page import page, plot, write_all
 from benchmarks.throughput.record import Measurement
 from benchmarks.throughput.results import Ceiling
 from benchmarks.throughput.systems import Setting, SystemKind, Timing, measure_system, systems_of, write_checkpoints
@@ -53,6 +54,9 @@ from judgelm.records import Sample
 def main() -> None:
     """Make or take the model, time the systems, write the page."""
     options = parsed()
+    if options.page:
+        write_all()
+        return
     samples = spread(options.pairs, options.count) if options.pairs else list(made_up_pairs(options.count))
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
@@ -90,6 +94,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--peak", type=float, default=0.2, help="seconds of a block of a ceiling; it takes five")
     parser.add_argument("--only", action="append", help="a system, or `system: format`; once for each to run")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
+    parser.add_argument("--page", action="store_true", help="write the page of all measurements, and measure nothing")
     parser.add_argument("--quick", action="store_true", help="a tiny model and 8 pairs, to see that all of it runs")
     options = parser.parse_args()
     if options.quick:

@@ -1,7 +1,7 @@
 """Ways to judge the same pairs with the same model, to be timed against each other.
 
-The original JudgeLM's loop, a padded batch through `generate`, vLLM's own `LLM.generate` and llama.cpp. Each has the
-model loaded and judges when it is told to, so that they can take timings.
+The original JudgeLM's loop, a padded batch through `generate`, and vLLM's own `LLM.generate`. Each has the model
+loaded and judges when it is told to, so that they can take timings.
 """
 
 import json
@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -25,7 +24,6 @@ from judgelm.records import Sample
 
 Workload = Literal["score", "distribution", "both", "reasons"]
 REASON_TOKENS, SCORE_TOKENS, ORIGINAL_TOKENS = 256, 24, 16
-_LLAMA_WINDOW, _LLAMA_BATCH = 4096, 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,47 +209,4 @@ class PlainVllm:
             prompt_tokens=sum(len(output.prompt_token_ids or ()) for output in outputs),
             completion_tokens=sum(len(output.outputs[0].token_ids) for output in outputs),
             seconds=seconds,
-        )
-
-
-class LlamaCpp:
-    """llama.cpp through llama-cpp-python, a prompt at a time; what a prompt shares with the one before is kept.
-
-    Args:
-        gguf: the model's file; its tokenizer is not used.
-        folder: of the tokenizer.
-        template: of the prompts.
-
-    Raises:
-        ModuleNotFoundError: llama-cpp-python is not installed.
-    """
-
-    def __init__(self, gguf: Path, folder: Path, template: str) -> None:
-        from llama_cpp import Llama
-
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self._template = template
-        threads = torch.get_num_threads()
-        self._llama = Llama(
-            str(gguf), n_ctx=_LLAMA_WINDOW, n_batch=_LLAMA_BATCH, n_ubatch=_LLAMA_BATCH, n_threads=threads,
-            n_threads_batch=threads, verbose=False,
-        )  # fmt: skip
-
-    def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
-        """Judge them one by one, score lines only."""
-        [line_end] = self._tokenizer("\n", add_special_tokens=False).input_ids
-        prompt_tokens = completion_tokens = 0
-        began = time.perf_counter()
-        for sample in samples:
-            ids = self._tokenizer(prompt_of(sample, self._template)).input_ids
-            prompt_tokens += len(ids)
-            for token in islice(self._llama.generate(ids, temp=0.0), SCORE_TOKENS):
-                completion_tokens += 1
-                if token in (line_end, self._tokenizer.eos_token_id):
-                    break
-        return Work(
-            pairs=len(samples),
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            seconds=time.perf_counter() - began,
         )

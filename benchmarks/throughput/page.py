@@ -1,6 +1,6 @@
 """The page of all measurements: engines by numeric format, a column for each machine and judge.
 
-    python -m benchmarks.throughput.page
+    python -m benchmarks.throughput --page
 
 It reads `measured/*.json` beside this file, which are `throughput.json` of `python -m benchmarks.throughput --out`, and
 writes `throughput.md` and `throughput.svg`.
@@ -28,7 +28,7 @@ _WORKLOADS = {
 }
 
 
-def main() -> None:
+def write_all() -> None:
     """Write the page and the plot."""
     measurements = [Measurement.read(path) for path in sorted((_FOLDER / "measured").glob("*.json"))]
     (_FOLDER / "throughput.md").write_text(page(measurements), encoding="utf-8")
@@ -49,7 +49,7 @@ def page(measurements: Sequence[Measurement]) -> str:
 
 
 def _facts(measurements: Sequence[Measurement], results: Sequence[Sequence[Result]]) -> str:
-    """What each column is."""
+    """The facts of each column."""
     lines = [
         "Median over the rounds, and their range. A share is of the ceiling: prompt tokens per second if only the "
         "layers' matrix products took time, in this format and with shared beginnings computed once. W8A8 and Q8_0 "
@@ -118,8 +118,8 @@ def _table(heading: str, columns: Sequence[dict[str, str]]) -> str:
 def plot(measurements: Sequence[Measurement]) -> Figure:
     """Pairs per second of the score line on a logarithmic axis: a panel for each measurement, whiskers over rounds."""
     scores = [
-        [result for result in results_of(one.timings, one.ceilings) if result.workload == "score"]
-        for one in measurements
+        [result for result in results_of(own.timings, own.ceilings) if result.workload == "score"]
+        for own in measurements
     ]
     heights = [len(own) for own in scores]
     with mpl.rc_context(STYLE):
@@ -148,7 +148,3 @@ def _bars(axes: Axes, results: Sequence[Result]) -> None:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.grid(axis="x", color=GRID)
-
-
-if __name__ == "__main__":
-    main()

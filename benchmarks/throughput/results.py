@@ -124,7 +124,8 @@ def results_of(timings: Sequence[Timing], ceilings: Sequence[Ceiling]) -> list[R
     workloads = list(dict.fromkeys(timing.workload for timing in timings))
     results = []
     for workload, system, format in sorted(kinds, key=lambda kind: workloads.index(kind[0])):
-        own = [one for one in timings if (one.workload, one.system, one.format) == (workload, system, format)]
+        kind = (workload, system, format)
+        own = [timing for timing in timings if (timing.workload, timing.system, timing.format) == kind]
         limits = [by_system[timing.system, timing.format, timing.round] for timing in own]
         shares = [timing.needed_tokens / timing.seconds / limit.best for timing, limit in zip(own, limits, strict=True)]
         idle = [timing.idle for timing in own if timing.idle is not None]

@@ -15,7 +15,6 @@ from benchmarks.dummy_model import distinct, prompt_of
 from benchmarks.throughput.baselines import (
     ORIGINAL_TOKENS,
     REASON_TOKENS,
-    LlamaCpp,
     OriginalLoop,
     PaddedBatches,
     PlainModel,
@@ -23,9 +22,10 @@ from benchmarks.throughput.baselines import (
     System,
     Workload,
 )
-from benchmarks.throughput.ceiling import needed_tokens
 from benchmarks.throughput.checkpoints import write_gguf, write_w8a8
 from benchmarks.throughput.engine import EngineSystem
+from benchmarks.throughput.layer_products import needed_tokens
+from benchmarks.throughput.llama import LlamaCpp
 from judgelm.engines.base import INT8, EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.transformers.int8_layers import runs_int8

@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
 from benchmarks.throughput.baselines import OriginalLoop, PaddedBatches, PlainModel
-from benchmarks.throughput.ceiling import ceiling_tokens_per_s, layer_sizes, needed_tokens
 from benchmarks.throughput.checkpoints import write_gguf, write_w8a8
 from benchmarks.throughput.engine import EngineSystem
+from benchmarks.throughput.layer_products import ceiling_tokens_per_s, layer_sizes, needed_tokens
 from benchmarks.throughput.page import page
 from benchmarks.throughput.record import Measurement
 from benchmarks.throughput.results import Ceiling, ratios, results_of

@@ -44,8 +44,7 @@ class TransformersEngine:
         loaded: model and tokenizer.
         max_num_batched_tokens: maximum tokens in a pass (a single prompt may be longer); None chooses by device.
         max_num_seqs: maximum running sequences.
-        decode_graphs: whether passes over running replies alone are recorded and repeated; None: on a GPU. Elsewhere
-            they are computed as they would be recorded.
+        decode_graphs: whether passes over running replies alone are recorded and repeated; None: on a GPU alone.
     """
 
     supports_grammar = False
