@@ -55,7 +55,7 @@ def _facts(measurements: Sequence[Measurement], results: Sequence[Sequence[Resul
         "layers' matrix products took time, in this format and with shared beginnings computed once. W8A8 and Q8_0 "
         "stand against int8, F16 against float32.\n"
     ]
-    for number, (measurement, own) in enumerate(zip(measurements, results, strict=True), 1):
+    for column, (measurement, own) in enumerate(zip(measurements, results, strict=True), 1):
         score = [timing for timing in measurement.timings if timing.workload == "score"] or measurement.timings
         pairs = sum(timing.pairs for timing in score)
         limits: dict[str, float] = {}
@@ -64,7 +64,7 @@ def _facts(measurements: Sequence[Measurement], results: Sequence[Sequence[Resul
                 limits[ceiling.format] = max(ceiling.best, limits.get(ceiling.format, 0.0))
         disturbed = sum(result.disturbed for result in own)
         lines.append(
-            f"{number}. **{measurement.judge}** on **{measurement.machine}** "
+            f"{column}. **{measurement.judge}** on **{measurement.machine}** "
             f"({', '.join(measurement.instruction_sets)}; {measurement.threads} threads), {measurement.date}: "
             f"{measurement.parameters:.0f} million parameters, {measurement.layer_parameters:.0f} in the layers; "
             f"{measurement.count} pairs of {measurement.pairs}, "
@@ -108,7 +108,7 @@ def _table(heading: str, columns: Sequence[dict[str, str]]) -> str:
     """A table in Markdown whose first cells are the keys of the columns."""
     rows = dict.fromkeys(key for column in columns for key in column)
     lines = [
-        f"| {heading} | {' | '.join(str(number) for number in range(1, len(columns) + 1))} |",
+        f"| {heading} | {' | '.join(str(column) for column in range(1, len(columns) + 1))} |",
         "|---" * (heading.count("|") + 1 + len(columns)) + "|",
     ]
     lines += [f"| {key} | {' | '.join(column.get(key, '') for column in columns)} |" for key in rows]
