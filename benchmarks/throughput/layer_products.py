@@ -88,7 +88,7 @@ def needed_tokens(prompts: Sequence[Sequence[int]]) -> int:
 
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:
     """Length of the common beginning."""
-    for place, (here, there) in enumerate(zip(first, second, strict=False)):
+    for position, (here, there) in enumerate(zip(first, second, strict=False)):
         if here != there:
-            return place
+            return position
     return min(len(first), len(second))
