@@ -1,8 +1,9 @@
 """Step `judging-SHAPE`: pairs per second of random weights, drawn on the device in bfloat16 and never on a disk.
 
-The transformers engine through the runner, one order and both, against padded batches through `generate` and the
-original's loop. One model serves all of them; only its attention is exchanged, as each loads it. The systems are timed
-in turn, and each time the questions begin with other words, so that no prefix cache knows them.
+The transformers engine through the runner, one order, both, and reasons with and without recorded decoding, against
+padded batches through `generate` and the original's loop. One model serves all of them; only its attention is
+exchanged, as each loads it. The systems are timed in turn, and each time the questions begin with other words, so that
+no prefix cache knows them.
 """
 
 import copy
@@ -53,8 +54,10 @@ def measure(setting: Setting, save: Save) -> None:
     }
     counted = {"all": model.num_parameters(), "prefill": prefill_parameters(model.config)}
     save({"parameters": counted, "dtype": str(setting.dtype).removeprefix("torch."), **peaks})
-    engine = TransformersEngine(_loaded(model, tokenizer))
-    systems = _systems(setting, engine, PlainModel(model, _left_padded(tokenizer)))
+    engine, without_graphs = (
+        TransformersEngine(_loaded(model, tokenizer), decode_graphs=graphs) for graphs in (True, False)
+    )
+    systems = _systems(setting, engine, without_graphs, PlainModel(model, _left_padded(tokenizer)))
     budget_s = 0.2 if setting.tiny else 6.0
     measurements: dict[str, list[Work]] = {}
     first = 0
@@ -95,7 +98,7 @@ def _left_padded(tokenizer: Any) -> Any:
 
 
 def _systems(
-    setting: Setting, engine: TransformersEngine, loaded: PlainModel
+    setting: Setting, engine: TransformersEngine, without_graphs: TransformersEngine, loaded: PlainModel
 ) -> dict[str, tuple[System, Workload, int]]:
     """By name: who judges, what it is asked for, and the least number of pairs of a measurement."""
     runner = EngineSystem(engine)
@@ -104,6 +107,8 @@ def _systems(
     return {
         "engine, one order": (runner, "score", 128 // scale**2),
         "engine, both orders": (runner, "both", 128 // scale**2),
+        "engine, reasons": (runner, "reasons", 64 // scale**2),
+        "engine, reasons, no graphs": (EngineSystem(without_graphs), "reasons", 64 // scale**2),
         "padded batches of 8": (PaddedBatches(loaded, batch=8), "score", 32 // scale),
         "padded batches of 32": (PaddedBatches(loaded, batch=32), "score", 64 // scale),
         "original's loop": (original, "score", 8 // scale),
@@ -135,6 +140,7 @@ def summary(
             "pairs_per_turn": own[0].pairs,
             "tokens_per_prompt": own[0].prompt_tokens / own[0].pairs,
             "pairs_per_s": of(own, lambda work: work.pairs / work.seconds),
+            "written_tokens_per_s": of(own, lambda work: work.completion_tokens / work.seconds),
             "written_tokens_per_pair": own[0].completion_tokens / own[0].pairs,
             "engine_one_order_against_it": [statistics.median(ratios), min(ratios), max(ratios)],
             **{f"share_of_{key}": statistics.median(flops) / peak for key, peak in peaks.items()},

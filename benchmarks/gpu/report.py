@@ -73,11 +73,19 @@ def _precision(step: Results) -> str:
 
 
 def _judging(step: Results) -> str:
-    heads = ("system", "pairs/s", "tokens a pair", "share of a layer's products", "of a square product")
+    heads = (
+        "system",
+        "pairs/s",
+        "written tokens/s",
+        "tokens a pair",
+        "share of a layer's products",
+        "of a square product",
+    )
     rows = [
         (
             name,
             _range(entry["pairs_per_s"]),
+            _range(entry["written_tokens_per_s"]),
             f"{entry['tokens_per_prompt']:.0f}",
             _percent(entry["share_of_layer_products_flops"]),
             _percent(entry["share_of_square_product_flops"]),

@@ -3,25 +3,13 @@
 torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it in every call; in float32 it takes
 MKL, which on processors that are not Intel's uses AVX2 alone. Here the products are oneDNN's, and the weight is
 rearranged once, when the model is loaded. A gated MLP applies activation and product where the matrix products write
-their results, a norm reads and writes its row once, and queries and keys are rotated in place. Only the rounding of
-intermediate values changes.
+their results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
 """
-
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, packed_attention
-
-_WINDOWS: Mapping[str, Callable[[Any], int | None]] = {
-    "LlamaAttention": lambda layer: None,
-    "MistralAttention": lambda layer: getattr(layer.config, "sliding_window", None),
-    "Qwen2Attention": lambda layer: layer.sliding_window,
-}
-"""The plain attention layers, and the sliding window of each."""
 _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 
 
@@ -62,58 +50,6 @@ class PackedMlp(nn.Module):
         return output
 
 
-class PackedAttention(nn.Module):
-    """Attention of Llama, Mistral and Qwen2, which rotates queries and keys in place: two passes instead of five.
-
-    Args:
-        attention: the layer, one of `_WINDOWS`, its projections packed.
-    """
-
-    def __init__(self, attention: Any) -> None:
-        super().__init__()
-        self.q_proj, self.k_proj, self.v_proj = attention.q_proj, attention.k_proj, attention.v_proj
-        self.o_proj = attention.o_proj
-        self.layer_idx, self.head_dim, self.scaling = attention.layer_idx, attention.head_dim, attention.scaling
-        self.window = _WINDOWS[type(attention).__name__](attention)
-
-    def forward(
-        self,
-        hidden_states: Tensor,
-        position_embeddings: tuple[Tensor, Tensor],
-        attention_mask: Tensor | None = None,
-        past_key_values: None = None,
-        **others: Any,
-    ) -> tuple[Tensor, None]:
-        """As the layer that it replaces, for packed rows: shape (1, tokens, hidden) to the same."""
-        query, key, value = (
-            projection(hidden_states).unflatten(-1, (-1, self.head_dim))
-            for projection in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        for rows in (query, key):
-            rotate(rows, *position_embeddings)
-        out, _ = packed_attention(
-            self, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attention_mask,
-            scaling=self.scaling, sliding_window=self.window, **others,
-        )  # fmt: skip
-        return self.o_proj(out.flatten(2)), None
-
-
-def rotate(rows: Tensor, cosine: Tensor, sine: Tensor) -> None:
-    """Rotate the two halves of each head by their position, in place.
-
-    Args:
-        rows: shape (1, tokens, heads, head size).
-        cosine: shape (1, tokens, head size), the second half as the first.
-        sine: as `cosine`.
-    """
-    half = rows.shape[-1] // 2
-    first, second = rows[..., :half], rows[..., half:]
-    cosine, sine = cosine[..., None, :half], sine[..., None, :half]
-    rotated = (first * cosine).addcmul_(second, sine, value=-1)
-    second.mul_(cosine).addcmul_(first, sine)
-    first.copy_(rotated)
-
-
 class PackedNorm(nn.Module):
     """Root mean square norm, in float32 inside."""
 
@@ -144,7 +80,7 @@ def pack(model: nn.Module) -> None:
                 setattr(parent, name, PackedLinear(child))
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if (packed := _norm(child) or _mlp(child) or _attention(child)) is not None:
+            if (packed := _norm(child) or _mlp(child)) is not None:
                 setattr(parent, name, packed)
 
 
@@ -170,14 +106,6 @@ def _mlp(module: nn.Module) -> PackedMlp | None:
         return None
     packed = PackedMlp(gate, up, down)
     return packed if _alike(module, packed, gate.weight) else None
-
-
-def _attention(module: nn.Module) -> PackedAttention | None:
-    """Layers of other models normalise queries, clip them or have gates, and stay as they are."""
-    layer: Any = module
-    if type(module).__name__ not in _WINDOWS or layer.config._attn_implementation != ATTENTION_NAME:
-        return None
-    return PackedAttention(layer) if isinstance(layer.q_proj, PackedLinear) else None
 
 
 def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:

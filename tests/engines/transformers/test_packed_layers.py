@@ -2,12 +2,10 @@
 
 import pytest
 import torch
-from transformers import GemmaConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config, set_seed
+from transformers import GemmaConfig, LlamaConfig, Qwen2Config, set_seed
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from judgelm.engines.transformers.kv_cache import KVCache
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, PromptSegment
-from judgelm.engines.transformers.packed_layers import PackedAttention, PackedLinear, PackedMlp, PackedNorm, pack
+from judgelm.engines.transformers.packed_layers import PackedLinear, PackedMlp, PackedNorm, pack
 
 SIZES = {
     "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -85,26 +83,6 @@ def test_float32_is_packed_too_and_changes_by_rounding_alone(config):
     assert torch.nn.Linear not in kinds(model)
     assert kinds(model).count(PackedMlp) == 2
     assert (model(ids).logits - expected).abs().max() <= EXACT
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize(
-    "config", [LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config], ids=lambda config: config.model_type
-)
-def test_attention_is_packed_where_it_is_the_plain_one(config):
-    own = config(**SIZES, head_dim=16, sliding_window=24, use_sliding_window=True, max_window_layers=0)
-    model = model_of(own, torch.float32)
-    model.set_attn_implementation(ATTENTION_NAME)
-    ids, positions = torch.arange(70)[None], torch.cat((torch.arange(40), torch.arange(30)))[None]
-
-    def logits():
-        segments = [PromptSegment(KVCache(), 40), PromptSegment(KVCache(), 30)]
-        return model(ids, position_ids=positions, use_cache=False, segments=segments).logits
-
-    expected = logits()
-    pack(model)
-    assert kinds(model).count(PackedAttention) == (0 if config is Qwen3Config else 2)  # it normalises queries and keys
-    assert (logits() - expected).abs().max() <= EXACT
 
 
 def test_float16_is_left_alone():
