@@ -116,7 +116,7 @@ def _table(heading: str, columns: Sequence[dict[str, str]]) -> str:
 
 
 def plot(measurements: Sequence[Measurement]) -> Figure:
-    """Pairs per second of the score line on a logarithmic axis: a panel for each measurement, whiskers over rounds."""
+    """Pairs per second of the score line: a panel for each measurement, whiskers over rounds."""
     scores = [
         [result for result in results_of(own.timings, own.ceilings) if result.workload == "score"]
         for own in measurements
@@ -146,5 +146,4 @@ def _bars(axes: Axes, results: Sequence[Result]) -> None:
     axes.barh(range(len(ordered)), median, xerr=[low, high], color=colours)
     axes.set_yticks(range(len(ordered)), [f"{result.system}, {result.format}" for result in ordered])
     axes.invert_yaxis()
-    axes.set_xscale("log")
     axes.grid(axis="x", color=GRID)
