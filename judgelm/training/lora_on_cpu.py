@@ -7,7 +7,7 @@ out for oneDNN once instead of in every product, where memory allows: once for t
 pass. In float32 that also replaces MKL, which on processors that are not Intel's uses AVX2 alone.
 """
 
-from types import MethodType
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,8 +43,7 @@ def speed_up_layers(model: nn.Module) -> int:
     copies = 2 * sum(weight.numel() * weight.element_size() for weight in weights)
     packs = copies <= _COPIES_SHARE * available_bytes() and all(map(is_packable, weights))
     for layer in layers:
-        layer.frozen = FrozenWeight() if packs else None
-        layer.forward = MethodType(_forward, layer)  # type: ignore[method-assign]
+        layer.forward = partial(_forward, layer, FrozenWeight() if packs else None)  # type: ignore[method-assign]
     return len(layers)
 
 
@@ -74,7 +73,7 @@ def _is_plain(layer: LoraLinear) -> bool:
     return no_extras and isinstance(layer.lora_dropout[name], nn.Identity)
 
 
-def _forward(layer: LoraLinear, x: Tensor) -> Tensor:
+def _forward(layer: LoraLinear, frozen: FrozenWeight | None, x: Tensor) -> Tensor:
     """W x + b + s B A x, shape (..., out)."""
     if layer.disable_adapters or layer.merged:
         result: Tensor = LoraLinear.forward(layer, x)
@@ -83,7 +82,6 @@ def _forward(layer: LoraLinear, x: Tensor) -> Tensor:
     base: Any = layer.base_layer
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
     first, second = layer.lora_A[name].weight, layer.lora_B[name].weight
-    frozen: Any = layer.frozen
     packed = None if frozen is None else frozen.packed(base.weight, dtype)
     plain = base.weight.to(dtype) if packed is None else None
     arguments = (x.to(dtype), plain, packed, first.to(dtype), (second * layer.scaling[name]).to(dtype))
