@@ -202,7 +202,7 @@ class TransformersEngine:
                 most_probable = logits.argmax(-1)
             else:
                 logits, most_probable = self._graphs.run(self._decoding.blocks, self._device)
-            greedy = most_probable.tolist()  # the one time that a pass waits for the device, if all replies are greedy
+            greedy = most_probable.tolist()  # waits for the device; score trees and sampled replies wait again
             begun = self._begin(fresh, NewLogits(logits[len(running) :], greedy[len(running) :]))
             tokens = next_tokens(running, logits[: len(running)], greedy)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
