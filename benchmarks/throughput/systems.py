@@ -37,7 +37,7 @@ VLLM, LLAMA_CPP = "vLLM", "llama.cpp"
 W8A8, Q8_0, F16 = "W8A8", "Q8_0", "F16"
 
 _PADDED_BATCH = 8
-_WARM_UP_PAIRS = 12
+_WARM_UP_PAIRS = 60
 _GROUND = {W8A8: INT8, Q8_0: INT8, F16: "float32"}
 """The format of the ceiling that a peer's format stands against."""
 
@@ -152,7 +152,7 @@ def write_checkpoints(setting: Setting, systems: Sequence[SystemKind]) -> None:
 def measure_system(
     setting: Setting, kind: SystemKind, samples: Sequence[Sample], reasons: int, round_index: int
 ) -> list[Timing]:
-    """Load a system in this process, let it judge some pairs, and time each of its workloads.
+    """Load a system in this process, let it judge as many pairs as are timed, and time each of its workloads.
 
     The pairs' first words differ in each timing, so a prefix cache knows only what all prompts have in common.
 
