@@ -1,4 +1,4 @@
-"""Other open judges, PandaLM, Auto-J and Prometheus, prompted with their own prompts and parsed by their own formats.
+"""Other open judges, prompted with their own prompts and parsed by their own formats.
 
 Their released checkpoints so run on the same runner and files as ours, to be compared with. Two things differ from
 their authors' code: replies are greedy by default (PandaLM's uses 4 beams and a repetition penalty of 1.2, Prometheus'
@@ -8,13 +8,14 @@ Source: PandaLM (Wang et al. 2023), Auto-J (Li et al. 2023), Prometheus (Kim et 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, graded, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.pairwise import in_sample_order, winner_of
 from judgelm.parsing.other_judges import (
     read_auto_j,
     read_auto_j_rating,
@@ -23,9 +24,10 @@ from judgelm.parsing.other_judges import (
     read_prometheus_score,
 )
 from judgelm.prompts.other_judges import HELPFULNESS, OTHER_JUDGES, BaselineJudge, JudgePrompt
-from judgelm.records import Completion, Prompt, Request, Sample, Scores, Shown, Unparsed
+from judgelm.prompts.template import sha_of
+from judgelm.records import Completion, Judgment, Prompt, Request, Sample, Scores, Shown, Unparsed
 
-_PARSERS: Mapping[BaselineJudge, Callable[[str], Scores | str | Unparsed]] = {
+PARSERS: Mapping[BaselineJudge, Callable[[str], Scores | str | Unparsed]] = {
     "pandalm": read_pandalm,
     "auto-j": read_auto_j,
     "prometheus-relative": read_prometheus_letter,
@@ -33,7 +35,24 @@ _PARSERS: Mapping[BaselineJudge, Callable[[str], Scores | str | Unparsed]] = {
     "prometheus-absolute": read_prometheus_score,
     "prometheus-1": read_prometheus_score,
 }
+"""The reader of each judge's replies."""
+
 _LABEL_FIRST = "pandalm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeTask:
+    """A released judge's task, a pair or one answer: its prompt and its reply, from its card (`judgelm.judges`).
+
+    Attributes:
+        prompt: its prompt.
+        reply: reads its reply.
+        reply_id: identifies that format in hashes.
+    """
+
+    prompt: JudgePrompt
+    reply: Callable[[str], Scores | str | Unparsed]
+    reply_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +69,7 @@ class Baseline:
 
     Attributes:
         judge: the judge, with its prompt and reply format.
+        task: prompt and reply format of a judge that has a card, instead of `judge`.
         both_orders: show a pair a second time, exchanged.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one and the prompt a place for it (Prometheus alone),
@@ -69,6 +89,7 @@ class Baseline:
     name: ClassVar[str] = "baseline"
 
     judge: BaselineJudge = "pandalm"
+    task: JudgeTask | None = None
     both_orders: bool = False
     accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
@@ -84,38 +105,43 @@ class Baseline:
         """Check the options against the judge."""
         check_choices(self, judge=BaselineJudge)
         check_above_zero(self, "max_tokens")
-        if OTHER_JUDGES[self.judge].words_from_user != bool(self.words):
+        words_needed = self.task is None and OTHER_JUDGES[self.judge].words_from_user
+        if words_needed != bool(self.words):
             finding = "has words of its own; leave them out" if self.words else "needs the words of its own prompt"
-            raise ConfigError(f"judge {self.judge} {finding} (--mode-arg words=...)")
+            raise ConfigError(f"judge {self.template} {finding} (--mode-arg words=...)")
         prompt = self.prompt
         if self.both_orders and prompt.answers == 1:
-            raise ConfigError(f"judge {self.judge} grades one answer, which has no order; leave --both-orders out")
+            raise ConfigError(f"judge {prompt.id} grades one answer, which has no order; leave --both-orders out")
         if self.reference == "use" and not prompt.takes_reference:
-            raise ConfigError(f"judge {self.judge} has no place for a reference; use --reference auto or ignore")
+            raise ConfigError(f"judge {prompt.id} has no place for a reference; use --reference auto or ignore")
         if self.reference == "ignore" and prompt.needs_reference:
-            raise ConfigError(f"judge {self.judge} always grades beside a reference; use --reference use")
+            raise ConfigError(f"judge {prompt.id} always grades beside a reference; use --reference use")
         if prompt.needs_reference:
             object.__setattr__(self, "reference", "use")
         if self.rubric and not prompt.takes_rubric:
-            raise ConfigError(f"judge {self.judge} knows no rubric; leave it out")
-        if self.explain and self.judge != _LABEL_FIRST:
-            raise ConfigError(f"judge {self.judge} reasons before its verdict anyway; explain is for {_LABEL_FIRST}")
+            raise ConfigError(f"judge {prompt.id} knows no rubric; leave it out")
+        if self.explain and not self._label_first:
+            raise ConfigError(f"judge {prompt.id} reasons before its verdict anyway; explain is for {_LABEL_FIRST}")
 
     @property
     def prompt(self) -> JudgePrompt:
         """This judge's prompt."""
-        prompt = OTHER_JUDGES[self.judge]
-        return prompt.with_words(self.words) if self.words else prompt
+        prompt = OTHER_JUDGES[self.judge] if self.task is None else self.task.prompt
+        return prompt.with_words(self.words) if self.words and prompt.words_from_user else prompt
 
     @property
     def template(self) -> str:
         """Its id in manifests."""
-        return self.prompt.id
+        return (OTHER_JUDGES[self.judge] if self.task is None else self.task.prompt).id
 
     @property
     def template_sha(self) -> str:
-        """Hash of its bytes."""
-        return self.prompt.sha
+        """Hash of its bytes, and of the reply format where a card gives it."""
+        return self.prompt.sha if self.task is None else sha_of([self.prompt.sha, self.task.reply_id])
+
+    @property
+    def _label_first(self) -> bool:
+        return self.task is None and self.judge == _LABEL_FIRST
 
     @property
     def answers(self) -> tuple[int, int]:
@@ -131,7 +157,7 @@ class Baseline:
         """
         self._check(sample)
         orders = _orders(self.prompt.answers, both=self.both_orders)
-        stop = ("\n\n",) if self.judge == _LABEL_FIRST and not self.explain else ()
+        stop = ("\n\n",) if self._label_first and not self.explain else ()
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=stop)
         completions = yield [
             Request(key=str(index), prompt=self._render(sample, order), sampling=sampling)
@@ -140,15 +166,18 @@ class Baseline:
         shown = [self._read(order, completion) for order, completion in zip(orders, completions, strict=True)]
         if self.prompt.answers == 1:
             return graded(self, sample, shown[0])
-        return compared(self, sample, shown, accept_one_order=self.accept_one_order)
+        judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
+        return replace(judgment, scores=_mean_scores(judgment))
 
     def _check(self, sample: Sample) -> None:
         needed = self.prompt.answers
         if len(sample.answers) != needed:
             way = "a pair" if needed == 2 else "one answer"
-            raise InputError(f"sample {sample.id}: {self.judge} judges {way}, got {len(sample.answers)} answers")
+            raise InputError(f"sample {sample.id}: {self.template} judges {way}, got {len(sample.answers)} answers")
         if sample.reference is None and self.reference == "use":
-            raise InputError(f"sample {sample.id}: no reference, which {self.judge} is to be shown; give each row one")
+            raise InputError(
+                f"sample {sample.id}: no reference, which {self.template} is to be shown; give each row one"
+            )
 
     def _render(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
         slots = {"question": sample.question}
@@ -158,7 +187,7 @@ class Baseline:
         if self.prompt.takes_reference and self.reference != "ignore" and sample.reference is not None:
             slots["reference"] = sample.reference
         if self.prompt.takes_rubric:
-            slots["rubric"] = self._rubric(sample)
+            slots |= _rubric_slots(self._rubric(sample))
         return self.prompt.render(slots, chat=self.chat)
 
     def _rubric(self, sample: Sample) -> str:
@@ -171,10 +200,32 @@ class Baseline:
 
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
         """A reply that was cut off is a failure, except behind the end of a line that is the label."""
-        line_ended = self.judge == _LABEL_FIRST and "\n" in "".join(completion.texts).lstrip()
-        return read_reply(
-            completion, _PARSERS[self.judge], max_tokens=self.max_tokens, order=order, needs_end=not line_ended
-        )
+        line_ended = self._label_first and "\n" in "".join(completion.texts).lstrip()
+        parse = PARSERS[self.judge] if self.task is None else self.task.reply
+        shown = read_reply(completion, parse, max_tokens=self.max_tokens, order=order, needs_end=not line_ended)
+        if shown.scores is None or len(shown.scores) < 2:
+            return shown
+        winner = winner_of((shown.scores[0], shown.scores[1]))
+        return replace(shown, label=str(winner))
+
+
+def _mean_scores(judgment: Judgment) -> tuple[float, float] | None:
+    """Each answer's mean score, of a judge that scores both; None without a verdict."""
+    read = [scores for shown in judgment.shown if (scores := in_sample_order(shown)) is not None]
+    if judgment.verdict is None or not read:
+        return None
+    return (sum(scores[0] for scores in read) / len(read), sum(scores[1] for scores in read) / len(read))
+
+
+def _rubric_slots(rubric: str) -> dict[str, str]:
+    """A rubric as the prompts show it: whole, its criterion without brackets, and its levels, which may be a list."""
+    criterion, *levels = rubric.split("\n")
+    return {
+        "rubric": rubric,
+        "criterion": criterion.removeprefix("[").removesuffix("]"),
+        "levels": "\n".join(levels),
+        "bulleted_levels": "\n".join(f"- {level}" for level in levels),
+    }
 
 
 def _orders(answers: int, *, both: bool) -> tuple[tuple[int, ...], ...]:

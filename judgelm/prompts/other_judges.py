@@ -36,7 +36,8 @@ BaselineJudge = Literal[
 Slots = Mapping[str, str]
 """`question`, `answer_1` and, as the judge has places for them, `answer_2`, `input`, `reference`, `rubric`."""
 
-_SLOT = re.compile(r"\{(question|input|answer_[12]|reference|rubric)\}")
+_SLOT = re.compile(r"\{(question|input|answer_[12]|reference|rubric|criterion|levels|bulleted_levels)\}")
+_RUBRIC_SLOTS = ("rubric", "criterion", "levels", "bulleted_levels")
 # A rubric, as a question, is never cut: what its last level says would be lost first.
 _KINDS: Mapping[str, SpanKind] = {"reference": "reference", "answer_1": "answer", "answer_2": "answer"}
 
@@ -49,7 +50,7 @@ class JudgePrompt:
         id: the template's name in manifests.
         texts: by which of `input` and `reference` are shown (a text of their names, joined by a blank) -> the message
             with its slots. A judge without a place for either has "" alone.
-        system: the system message; empty where the judge has none.
+        system: the system message; None where the judge has none, empty where it is shown an empty one.
         before: what its own wrapper has before the message, the system message included; for plain text.
         after: and behind the message.
         delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
@@ -59,7 +60,7 @@ class JudgePrompt:
 
     id: str
     texts: Mapping[str, str]
-    system: str = ""
+    system: str | None = None
     before: str = ""
     after: str = ""
     delimiters: tuple[str, ...]
@@ -86,7 +87,8 @@ class JudgePrompt:
     def sha(self) -> str:
         """sha256 (hex) over id, all texts and the wrapper."""
         wrapper = [self.before, self.after]
-        return sha_of({"id": self.id, "texts": dict(self.texts), "system": self.system, "wrapper": wrapper})
+        system = self.system or ""
+        return sha_of({"id": self.id, "texts": dict(self.texts), "system": system, "wrapper": wrapper})
 
     @cached_property
     def takes_reference(self) -> bool:
@@ -106,7 +108,7 @@ class JudgePrompt:
     @cached_property
     def takes_rubric(self) -> bool:
         """True if it shows a rubric."""
-        return any("{rubric}" in text for text in self.texts.values())
+        return any(f"{{{slot}}}" in text for text in self.texts.values() for slot in _RUBRIC_SLOTS)
 
     def render(self, slots: Slots, *, chat: bool) -> Prompt:
         """The prompt with its slots filled.
@@ -126,13 +128,18 @@ class JudgePrompt:
             (None, [self.after]),
         ]
         if chat:
-            messages = [("system", [self.system]), ("user", message)]
+            messages = [("user", message)]
+            if self.system is not None:
+                messages.insert(0, ("system", [self.system]))
 
         def show(slot: str) -> list[Span]:
             kind = _KINDS.get(slot, "question")
             return [Span(slots[slot].strip() if self.stripped and kind == "answer" else slots[slot], kind)]
 
-        return fill(messages, show, sanitizer_for(self.delimiters), chat=chat)
+        prompt = fill(messages, show, sanitizer_for(self.delimiters), chat=chat)
+        if chat and self.system == "":  # some judges are shown an empty system message, which a template would fill
+            return replace(prompt, spans=(Span("", "template", "system"), *prompt.spans))
+        return prompt
 
 
 _PANDALM_TASK = (

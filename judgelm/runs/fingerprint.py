@@ -28,8 +28,12 @@ def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: l
 
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
-    """Template and mode with its options, as JSON values."""
-    options = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(mode).items()}
+    """Template and mode with its options, as JSON values; of a released judge's task the template's sha is enough."""
+    options = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(mode).items()
+        if name != "task"
+    }
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 
 

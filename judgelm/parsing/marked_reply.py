@@ -1,0 +1,116 @@
+"""Replies whose verdict stands between two marks, such as `[[A]]`, `<answer>8</answer>` or `**Result:** 4`.
+
+Most released judges reply so. Their own parsers take a mark wherever it stands, the first or the last of several; here
+all of them must agree unless the card says that the last one counts, and what cannot be read is `Unparsed`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from judgelm.errors import ConfigError
+from judgelm.parsing.other_judges import PairLabel
+from judgelm.records import Scores, Unparsed
+
+_LONGEST = 64
+"""Characters between the marks; more is text that happens to follow a mark."""
+_AROUND = " \t*_`\"'.:[]()"
+"""What a judge may put around its verdict and that says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkedReply:
+    r"""The format of a reply: labels of a pair, the grade of an answer, or the scores of two.
+
+    Attributes:
+        before: the text before a verdict; empty where the reply is nothing else.
+        after: the text behind it; empty is the end of its line.
+        labels: what stands there -> the answer that is better, or a tie; upper and lower case are alike.
+        scale: lowest and highest number, instead of labels.
+        values: how many numbers: 1 grades an answer, 2 score a pair.
+        separator: what stands between two numbers of the same mark; empty where each has its own marks.
+        takes: `agreeing` expects that all verdicts of a reply agree, `last` takes the last.
+
+    Raises:
+        ConfigError: both labels and a scale, or neither.
+
+    Example:
+        >>> MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "C": "tie"})("So: [[B]]")
+        '2'
+        >>> MarkedReply(before="<score>", after="</score>", scale=(1, 5))("<score>4</score>")
+        Scores(values=(4.0,))
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    before: str = ""
+    after: str = ""
+    labels: Mapping[str, PairLabel] = field(default_factory=dict)
+    scale: tuple[float, float] | None = None
+    values: Literal[1, 2] = 1
+    separator: str = ""
+    takes: Literal["agreeing", "last"] = "agreeing"
+
+    def __post_init__(self) -> None:
+        """Check that it reads one kind of verdict."""
+        if bool(self.labels) == (self.scale is not None):
+            raise ConfigError("a reply format has labels or a scale, and not both")
+
+    def __call__(self, text: str) -> PairLabel | Scores | Unparsed:
+        """Read a reply without its thinking."""
+        marked = list(self._marked(text))
+        if not marked:
+            return Unparsed("off_grammar", text, f"no verdict marked by {self._marks}")
+        return self._label(marked, text) if self.labels else self._scores(marked, text)
+
+    @property
+    def _marks(self) -> str:
+        return f"{self.before!r} and {self.after!r}" if self.before else "nothing, as the whole reply"
+
+    def _marked(self, text: str) -> Iterator[str]:
+        """What stands between the marks, all over the reply."""
+        if not self.before:
+            yield text.strip(_AROUND + "\n")
+            return
+        end = 0
+        while (start := text.find(self.before, end)) >= 0:
+            start += len(self.before)
+            end = text.find(self.after or "\n", start, start + _LONGEST + len(self.after))
+            if end < 0 and not self.after and len(text) - start <= _LONGEST:
+                end = len(text)
+            if end < 0:
+                end = start
+                continue
+            yield text[start:end].strip(_AROUND)
+
+    def _label(self, marked: list[str], text: str) -> PairLabel | Unparsed:
+        known = {written.casefold(): label for written, label in self.labels.items()}
+        found = [known[verdict.casefold()] for verdict in marked if verdict.casefold() in known]
+        if not found:
+            return Unparsed("off_grammar", text, f"{marked[-1]!r} is none of {', '.join(self.labels)}")
+        if self.takes == "agreeing" and len(set(found)) > 1:
+            return Unparsed("off_grammar", text, "verdicts that differ")
+        return found[-1]
+
+    def _scores(self, marked: list[str], text: str) -> Scores | Unparsed:
+        assert self.scale is not None, "a format without labels has a scale"
+        parts = [part for verdict in marked for part in verdict.split(self.separator or None)]
+        read = [value for part in parts if (value := _number(part)) is not None]
+        groups = [tuple(read[index : index + self.values]) for index in range(0, len(read), self.values)]
+        if not groups or len(groups[-1]) < self.values:
+            return Unparsed("off_grammar", text, f"{len(read)} numbers, expected {self.values}")
+        if self.takes == "agreeing" and len(set(groups)) > 1:
+            return Unparsed("off_grammar", text, "verdicts that differ")
+        low, high = self.scale
+        if outside := [value for value in groups[-1] if not low <= value <= high]:
+            return Unparsed("out_of_range", text, f"{outside[0]:g} is outside {low:g} to {high:g}")
+        return Scores(groups[-1])
+
+
+def _number(text: str) -> float | None:
+    """A number without sign or exponent, as judges write scores; `4/5` and `4 out of 5` are 4."""
+    written = text.strip(_AROUND).split("/")[0].split(" out of ")[0].strip(_AROUND)
+    digits = written.replace(".", "", 1)
+    return float(written) if digits.isascii() and digits.isdigit() else None
