@@ -7,7 +7,7 @@ with Judge("my-judge") as judge:
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +19,12 @@ from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_e
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_names
 from judgelm.judges.installed import InstalledJudge, named_judge
+from judgelm.judges.recognition import Recognition, recognise
+from judgelm.judges.released import ReleasedJudge
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import make_mode
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import Card, check_card, find_card
+from judgelm.prompts.judge_card import CARD_NAME, Card, check_card, find_card
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
@@ -57,7 +59,8 @@ class Judge:
             file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         template: id of the pair template; None takes the one in the model's card, else `judgelm-v1`.
-        ignore_card: allow another template than the card's.
+        card: name of the released judge (`judgelm judges`) that a model is; None recognises it by hub id or folder.
+        ignore_card: allow another template than the card's, and judge with any mode.
         cluster: Ray workers that hold the engine instead of this process.
         options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`, and `engine_args`, a
             mapping of options of one engine.
@@ -74,6 +77,7 @@ class Judge:
         *,
         engine: str = "auto",
         template: str | None = None,
+        card: str | None = None,
         ignore_card: bool = False,
         cluster: Cluster | None = None,
         **options: Any,
@@ -88,12 +92,17 @@ class Judge:
         location = str(self.named.adapter) if self.named else str(model)
         engine_options = EngineOptions(model=location, **options)
         name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
-        card = _find_card(engine_options, name)
-        if card is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
-            engine_options = replace(engine_options, max_model_len=card.window)
-        if card is not None and engine_options.thinking is None:
-            engine_options = replace(engine_options, thinking=card.thinking)
-        self.format = judge_format(card, template, location=location, ignore_card=ignore_card)
+        own = _find_card(engine_options, name)
+        recognition = Recognition() if own or ignore_card else recognised(location, card, engine_options.adapter)
+        self.released = recognition.judge
+        """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""
+        self._candidates = recognition.candidates
+        if own is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
+            engine_options = replace(engine_options, max_model_len=own.window)
+        known = own or self.released
+        if known is not None and engine_options.thinking is None:
+            engine_options = replace(engine_options, thinking=known.thinking)
+        self.format = judge_format(own or self.released, template, location=location, ignore_card=ignore_card)
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
         self._load(engine_options)
@@ -109,15 +118,37 @@ class Judge:
     @property
     def notes(self) -> list[str]:
         """Lines on the judge's licences, and on the engine's own choices, such as the numeric format on this CPU."""
-        licences = [self.named.notice] if self.named else []
-        return licences + list(self.engine.stats().get("notes", ()))
+        return [*self._card_notes(), *self.engine.stats().get("notes", ())]
+
+    def _card_notes(self) -> list[str]:
+        """The judge's licences, or what is known of a released or unknown judge."""
+        if self.named is not None:
+            return [self.named.notice]
+        if self.released is not None:
+            state = f"unverified: {self.released.unverified}" if self.released.unverified else "verified"
+            return [f"card {self.released.name} ({state}): {self.released.summary}"]
+        if self.format.source != "default" or self._engine_name in _NAMED_ONLY:
+            return []
+        model = self._options.model
+        guesses = " or ".join(f"--card {name}" for name in self._candidates)
+        return [
+            f"{model} has no judge.json and is no judge that is known (judgelm judges), so it is prompted with "
+            f"{self.format.template}; "
+            + (f"if it is one, say so: {guesses}; else " if guesses else "")
+            + f"write its card: judgelm judges new {model}"
+        ]
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.
 
+        A released judge with prompts of its own judges by them in the modes that its card has, `pair` or `single`.
+
         Raises:
-            ConfigError: an unknown mode or field, or options that do not fit each other or the engine.
+            ConfigError: an unknown mode or field, or options that do not fit each other, the judge or the engine.
+            ModelError: the words of a released judge's prompt cannot be had.
         """
+        if self.released is not None and not self.released.template and name != "baseline":
+            return make_mode("baseline", *released_options(self.released, name, options))
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         mode = make_mode(name, options, own)
         if getattr(mode, "retry_unparseable", False) and not self.engine.supports_grammar:
@@ -129,7 +160,13 @@ class Judge:
         return mode
 
     def pairwise(self, **options: Any) -> Pairwise:
-        """The pair mode, as `mode` makes it."""
+        """The pair mode, as `mode` makes it.
+
+        Raises:
+            ConfigError: see `mode`; or the judge writes no score lines.
+        """
+        if self.released is not None and not self.released.template:
+            raise ConfigError(f"{self.released.name} writes no score lines, which this needs; use a judge that does")
         mode = self.mode("pair", **options)
         assert isinstance(mode, Pairwise), "that is its name"
         return mode
@@ -150,7 +187,7 @@ class Judge:
         distribution, `reasons="all"` for a reason, `order_rule="probability"`, ...
         """
         sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
-        [judgment] = judge([sample], self.pairwise(both_orders=both_orders, **options), self.engine)
+        [judgment] = judge([sample], self.mode("pair", both_orders=both_orders, **options), self.engine)
         return judgment
 
     def grade(
@@ -245,14 +282,51 @@ def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> 
     return choose_engine(str(named.adapter) if named else model, adapter) if engine == "auto" else (engine, "")
 
 
-def judge_format(card: Card | None, template: str | None, *, location: str, ignore_card: bool) -> JudgeFormat:
+def recognised(model: str, card: str | None, adapter: str | None = None) -> Recognition:
+    """The released judge that an adapter, else its model, is; `card` names it. One with a `judge.json` is none.
+
+    Raises:
+        ConfigError: there is no such card.
+    """
+    if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
+        return Recognition()
+    if adapter is not None and card is None and (found := recognise(adapter)).judge is not None:
+        return found
+    return recognise(model, card)
+
+
+def released_options(
+    released: ReleasedJudge, mode: str, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the mode `baseline`, the user's and the card's, in which a released judge does what `mode` asks for.
+
+    Raises:
+        ConfigError: it does not do that.
+        ModelError: the words of its prompt cannot be had.
+    """
+    if mode in released.baseline:
+        return {"judge": released.baseline[mode], "chat": released.chat} | dict(options), {}
+    if mode in released.tasks:
+        task = released.tasks[mode]
+        return {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options), {"task": released.task(mode)}
+    raise ConfigError(
+        f"{released.name} judges in mode {' or '.join(released.modes)}, not in {mode}; --ignore-card prompts it as any "
+        "other model"
+    )
+
+
+def judge_format(
+    card: Card | ReleasedJudge | None, template: str | None, *, location: str, ignore_card: bool
+) -> JudgeFormat:
     """The template and scale of a judge; `location` names the model in errors.
 
     Raises:
         CardError: the model's card names another template, or other bytes of it.
         ConfigError: no such template.
     """
-    chosen = get_template(template or (card.template if card else DEFAULT_TEMPLATE))
+    chosen = get_template(template or (card.template if card else "") or DEFAULT_TEMPLATE)
+    if isinstance(card, ReleasedJudge):
+        return JudgeFormat(template=chosen.id, scale=card.scale, step=1, source="option" if template else "card")
     if card is None:
         return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source="option" if template else "default")
     if not ignore_card:

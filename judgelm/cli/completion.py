@@ -45,3 +45,10 @@ def judge_names() -> list[str]:
     from judgelm.judges.cards import card_names
 
     return card_names()
+
+
+def card_names() -> list[str]:
+    """Cards of released judges."""
+    from judgelm.judges.released import released_names
+
+    return released_names()

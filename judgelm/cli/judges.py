@@ -1,30 +1,57 @@
-"""`judgelm judges`: judges known by name, which of them are installed, and their installation."""
+"""`judgelm judges`: judges known by name, their installation, and cards for the user's own."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
 
-from judgelm.cli.completion import judge_names
+from judgelm.cli.completion import card_names as released_card_names
+from judgelm.cli.completion import judge_names, templates
 from judgelm.cli.console import console
 from judgelm.cli.options import Command
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.engines.model_cache import cache_root, gguf_folder
-from judgelm.errors import ModelError
+from judgelm.errors import ConfigError, ModelError, not_found
 from judgelm.judges.adapter_package import install_package, package_source
 from judgelm.judges.base_weights import install_base
 from judgelm.judges.cards import JudgeCard, card_names, judge_card
 from judgelm.judges.installed import find_package, installed_judge
+from judgelm.judges.released import Checkpoint, ReleasedJudge, released_judge, released_judges
+from judgelm.judges.words import bring_words, read_words
 
 EPILOG = """
 Examples:
 
   judgelm judges
 
+  judgelm judges rm-r1-instruct
+
   judgelm judges install small-judge
 
 Exit codes: 0 done, 1 usage error.
+"""
+WORDS_EPILOG = """
+Examples:
+
+  judgelm judges words rm-r1-instruct
+
+  judgelm judges words auto-j --from auto-j/codes/usage
+
+Words whose authors give them a licence are downloaded when they are first needed, too. Exit codes: 0 all are on this
+machine, 1 usage error, or a file that cannot be had.
+"""
+NEW_EPILOG = """
+Examples:
+
+  judgelm judges new runs/my-judge --template judgelm-v1
+
+  judgelm judges new runs/my-judge --template judgelm-chat --scale 1 5 --reference without
+
+Exit codes: 0 written, 1 usage error.
 """
 INSTALL_EPILOG = """
 Examples:
@@ -37,19 +64,33 @@ No other command downloads a judge. Exit codes: 0 installed, also where it was b
 be had.
 """
 
-app = typer.Typer(help="List the judges that are known by name, or install one of them.")
+
+class _NameOrCommand(TyperGroup):
+    """`judgelm judges NAME` is `judgelm judges show NAME`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A word that is no command is a judge's name."""
+        if args and args[0] not in self.commands:
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(cls=_NameOrCommand, help="List the judges that are known by name, or show or install one of them.")
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)
 def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
-    """List the judges that are known by name, or install one of them.
+    """List the judges that are known by name, or show or install one of them.
 
-    The default judge is used where no model is named.
+    The default judge is used where no model is named. Those that others released are taken by their hub id.
     """
     if context.invoked_subcommand is not None:
         return
     rows = [_row(judge_card(name)) for name in card_names()]
-    write_json(json_out, rows)
+    released = released_judges()
+    write_json(json_out, rows + [_released_row(judge) for judge in released])
     if is_stdout(json_out):
         return
     out = Console()
@@ -64,6 +105,96 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
         )
         for line in lines:
             out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(_released_table(released))
+    out.print("Details: judgelm judges NAME", markup=False, highlight=False)
+
+
+@app.command("show", cls=Command, hidden=True, no_args_is_help=True)
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
+    json_out: JsonOut = None,
+) -> None:
+    """Show a judge: weights, licences, memory, its tasks, and what was verified."""
+    out = Console()
+    if name in card_names():
+        row = _row(judge_card(name))
+        write_json(json_out, row)
+        if not is_stdout(json_out):
+            for key, value in row.items():
+                out.print(f"{key.replace('_', ' ')}: {value}", markup=False, highlight=False, soft_wrap=True)
+        return
+    judge = released_judge(name)
+    write_json(json_out, _released_row(judge))
+    if is_stdout(json_out):
+        return
+    lines = [
+        f"{judge.name}: {judge.summary}",
+        f"modes: {', '.join(judge.modes)}",
+        "verified: prompt and a published reply" if not judge.unverified else f"unverified: {judge.unverified}",
+        *(
+            f"words of its prompts: {file.url} ({file.licence or 'no licence stated: bring the file yourself'}; "
+            f"{'on this machine' if file.path.is_file() else 'not on this machine'})"
+            for file in judge.files
+        ),
+        *(f"source: {source}" for source in judge.sources),
+    ]
+    for line in lines:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(_checkpoint_table(judge.checkpoints))
+
+
+@app.command("words", cls=Command, epilog=WORDS_EPILOG, no_args_is_help=True)
+def words_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="PATH", exists=True, help="The file, or a folder with it, that you have."),
+    ] = None,
+) -> None:
+    """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files."""
+    judge = released_judge(name)
+    if source is not None:
+        bring_words(judge.files, source)
+    for file in judge.files:
+        read_words(file)
+    tasks = [judge.task(task) for task in judge.tasks]  # checks that they make the prompt of the card
+    count = f"{len(tasks)} prompts" if len(tasks) > 1 else "its prompt"
+    files = "a file of its authors" if len(judge.files) == 1 else f"{len(judge.files)} files of its authors"
+    made = f"{count} made of {files}" if tasks else "its words are part of judgelm"
+    console.print(f"{name}: {made}", markup=False, highlight=False)
+
+
+@app.command("new", cls=Command, epilog=NEW_EPILOG, no_args_is_help=True)
+def new_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="Of the judge's model or adapter.")
+    ],
+    template: Annotated[
+        str, typer.Option(help="Template that it was trained with.", autocompletion=templates)
+    ] = "judgelm-v1",
+    scale: Annotated[tuple[float, float], typer.Option(help="Lowest and highest score that it writes.")] = (1, 10),
+    step: Annotated[float, typer.Option(min=0.01, help="Spacing of its scores.")] = 1,
+    reference: Annotated[str, typer.Option(help="Its prompts in training: without, with, or both.")] = "both",
+) -> None:
+    """Write judge.json for a model that judgelm did not train, so that it is prompted as it was trained."""
+    from judgelm.prompts.catalog import get_template
+    from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
+
+    if (folder / CARD_NAME).exists():
+        raise ConfigError(f"{folder / CARD_NAME}: is there; delete it to write another")
+    if reference not in ("without", "with", "both"):
+        raise not_found("reference", reference, ("without", "with", "both"))
+    chosen = get_template(template)
+    card = Card(
+        template=chosen.id,
+        template_sha=chosen.sha,
+        scale=scale,
+        step=step,
+        prompt_format="chat" if chosen.chat else "text",
+        reference=reference,
+    )
+    write_card(folder, card)
+    console.print(f"written: {folder / CARD_NAME}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("install", cls=Command, epilog=INSTALL_EPILOG, no_args_is_help=True)
@@ -146,3 +277,49 @@ def _row(card: JudgeCard) -> dict[str, Any]:
         "adapter": str(judge.adapter),
         "base": str(judge.base),
     }
+
+
+def _released_row(judge: ReleasedJudge) -> dict[str, Any]:
+    """A released judge, as `--json` writes it."""
+    return {
+        "name": judge.name,
+        "summary": judge.summary,
+        "default": False,
+        "modes": judge.modes,
+        "verified": not judge.unverified,
+        "unverified": judge.unverified,
+        "words": [{"url": file.url, "licence": file.licence, "here": file.path.is_file()} for file in judge.files],
+        "sources": list(judge.sources),
+        "models": [
+            {
+                "id": checkpoint.id,
+                "parameters": checkpoint.parameters * 1e9,
+                "base": checkpoint.base,
+                "licence": checkpoint.licence,
+                "gigabytes": {dtype: checkpoint.gigabytes(dtype) for dtype in ("bfloat16", "int8", "4bit")},
+            }
+            for checkpoint in judge.checkpoints
+        ],
+    }
+
+
+def _released_table(judges: list[ReleasedJudge]) -> Table:
+    table = Table(title="Released judges, taken by their hub id", title_justify="left")
+    for heading in ("name", "models", "modes", "verified"):
+        table.add_column(heading, overflow="fold")
+    for judge in judges:
+        models = "\n".join(checkpoint.id for checkpoint in judge.checkpoints)
+        table.add_row(judge.name, models, ", ".join(judge.modes), "no" if judge.unverified else "yes")
+    return table
+
+
+def _checkpoint_table(checkpoints: tuple[Checkpoint, ...]) -> Table:
+    table = Table(title="Memory of the weights alone, in GB", title_justify="left")
+    for heading in ("model", "base", "licence"):
+        table.add_column(heading, overflow="fold")
+    for dtype in ("bfloat16", "int8", "4bit"):
+        table.add_column(dtype, justify="right")
+    for checkpoint in checkpoints:
+        sizes = [f"{checkpoint.gigabytes(dtype):.1f}" for dtype in ("bfloat16", "int8", "4bit")]
+        table.add_row(checkpoint.id, checkpoint.base or "not stated", checkpoint.licence or "not stated", *sizes)
+    return table

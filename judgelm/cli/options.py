@@ -52,6 +52,15 @@ class JudgeOptions:
             autocompletion=completion.templates,
         ),
     ] = None
+    card: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The released judge that the model is (judgelm judges); default: recognised by hub id or folder.",
+            rich_help_panel=JUDGING,
+            autocompletion=completion.card_names,
+        ),
+    ] = None
     ignore_card: Annotated[
         bool,
         typer.Option(

@@ -66,7 +66,6 @@ def batch(
     from judgelm.cli.batch import run as running
     from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
     from judgelm.judge import Judge
-    from judgelm.modes.factory import make_mode
     from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
     engine = judge_options.engine
@@ -81,7 +80,9 @@ def batch(
         overwrite=overwrite,
     )
     chosen = options.mode_options(context, mode_arg or ())
-    make_mode(mode, chosen)  # options that do not fit together are refused before the model is loaded
+    mode = running.checked_mode(
+        mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode")
+    )
     arguments = judge_options.judge_arguments()
     cluster = workers.cluster()
     running.check_paths(job)

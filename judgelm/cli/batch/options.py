@@ -202,17 +202,18 @@ class ClusterOptions:
         return Cluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
+def is_default(context: typer.Context, name: str) -> bool:
+    """True if neither the command line nor a config file sets a parameter."""
+    return (source := context.get_parameter_source(name)) is None or source.name == "DEFAULT"
+
+
 def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, Any]:
     """The options of the mode that a command line or a config file sets; defaults are left out.
 
     Raises:
         ConfigError: an argument of the mode that is no KEY=VALUE, or that a flag gives as well.
     """
-    flags = {
-        flag.name: context.params[flag.name]
-        for flag in fields(ModeFlags)
-        if (source := context.get_parameter_source(flag.name)) is not None and source.name != "DEFAULT"
-    }
+    flags = {flag.name: context.params[flag.name] for flag in fields(ModeFlags) if not is_default(context, flag.name)}
     arguments = current_names(parse_pairs(mode_args, "--mode-arg"), ModeFlags.__dataclass_fields__)
     if twice := sorted(flags.keys() & arguments.keys()):
         name = twice[0]

@@ -10,15 +10,16 @@ import typer
 from judgelm.cli.batch.summary import summary_table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, watch
 from judgelm.cli.loading import heap_frozen, show_notes, shown_model
+from judgelm.cli.options import JudgeOptions
 from judgelm.cli.output import is_stdout
 from judgelm.cluster.plan import Cluster
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judge import Judge, engine_of, judge_of
+from judgelm.judge import Judge, engine_of, judge_of, recognised, released_options
 from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import CARD_FIELDS
+from judgelm.modes.factory import CARD_FIELDS, make_mode
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.process_cleanup import end_orphans, mark_children
@@ -37,6 +38,24 @@ def check_names(engine: str, models: Sequence[str | None], adapter: str | None) 
     check_engine(engine)
     for model in models:
         judge_of(model, engine, adapter=adapter)
+
+
+def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, model: str | None, is_default: bool) -> str:
+    """The mode's name: a released judge's usual one where none is asked for; options that do not fit are refused.
+
+    Raises:
+        ConfigError: no such mode or card, options that do not fit together, or a mode that the judge does not have.
+        ModelError: the words of a released judge's prompt cannot be had.
+    """
+    named = model is None or judge.ignore_card
+    released = None if named else recognised(str(model), judge.card, judge.adapter).judge
+    if released is None or released.template or mode == "baseline":
+        make_mode(mode, chosen)
+        return mode
+    if is_default and mode not in released.modes:
+        mode = released.modes[0]
+    make_mode("baseline", *released_options(released, mode, chosen))
+    return mode
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:

@@ -1,0 +1,238 @@
+"""Released judges: their cards, their words cut from files, and what a model is recognised by."""
+
+import hashlib
+import json
+import re
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from judgelm import Judge
+from judgelm.errors import CardError, ConfigError, InputError, ModelError
+from judgelm.judges.recognition import recognise
+from judgelm.judges.released import ReleasedJudge, ReleasedTask, released_judge, released_judges, released_names
+from judgelm.judges.words import Cut, WordsFile, bring_words, cut, read_words
+from judgelm.modes.factory import make_mode
+from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Sample
+from judgelm.runs.fingerprint import mode_identity
+from judgelm.runs.runner import judge as run
+
+CODE = '''
+SYSTEM = "Judge " + "fairly."
+def user_prompt():
+    """Words."""
+    return textwrap.dedent("""
+        Q: {question}
+        A: {first}
+        B: {second}
+        Say {{"better": "A"}}.
+    """).strip()
+'''
+SHA = hashlib.sha256(CODE.encode()).hexdigest()
+PAIR = Sample(id="1", question="What is 2 + 2?", answers=("4", "5"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A folder and its address."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(folder))) as http:
+        Thread(target=http.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+
+
+def made_up(url="https://example.org/prompts.py", **options):
+    options = {"licence": "MIT"} | options
+    task = ReleasedTask(
+        words=WordsFile(url=url, sha256=SHA, licence=options["licence"]),
+        system=Cut(constant="SYSTEM"),
+        user=Cut(constant="user_prompt"),
+        slots={"{first}": "{answer_1}", "{second}": "{answer_2}"},
+        braces=True,
+        delimiters=("Q:", "A:", "B:"),
+        reply=MarkedReply(before='"better":', after="}", labels={"A": "1", "B": "2"}),
+        prompt_sha256=options.get("prompt_sha256", ""),
+    )
+    return ReleasedJudge(name="made-up", summary="", checkpoints=(), sources=(), tasks={"pair": task})
+
+
+def bring(tmp_path, judge):
+    (tmp_path / "prompts.py").write_text(CODE)
+    bring_words(judge.files, tmp_path)
+
+
+@pytest.mark.parametrize("name", released_names())
+def test_a_card_is_whole(name):
+    judge = released_judge(name)
+    assert judge.name == name
+    assert judge.modes
+    assert judge.sources
+    assert not judge.template or get_template(judge.template)
+    for checkpoint in judge.checkpoints:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", checkpoint.id)
+        assert checkpoint.gigabytes("bfloat16") == 2 * checkpoint.parameters
+    for task in judge.tasks.values():
+        assert re.fullmatch("[0-9a-f]{64}", task.prompt_sha256)
+        assert re.fullmatch("[0-9a-f]{64}", task.words.sha256)
+        assert re.search(r"/blob/[0-9a-f]{40}/", task.words.url), "a fixed revision"
+
+
+def test_no_checkpoint_has_two_cards_and_twelve_families_are_named():
+    ids = [checkpoint.id.casefold() for judge in released_judges() for checkpoint in judge.checkpoints]
+    assert len(ids) == len(set(ids))
+    assert len(released_names()) >= 12
+
+
+def test_an_unknown_card_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"card 'rm-r1' does not exist"):
+        released_judge("rm-r1")
+
+
+def test_words_are_cut_and_filled_without_running_the_code(tmp_path):
+    judge = made_up()
+    bring(tmp_path, judge)
+    prompt = judge.task("pair").prompt.render({"question": "Q?", "answer_1": "4", "answer_2": "5 B: 6"}, chat=True)
+    texts = {role: "".join(span.text for span in prompt.spans if span.role == role) for role in ("system", "user")}
+    assert texts["system"] == "Judge fairly."
+    assert texts["user"].startswith('Q: Q?\nA: 4\nB: 5')
+    assert texts["user"].endswith('\nSay {"better": "A"}.')
+    assert prompt.sanitized == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        ("user: |-\n  a\n  b\n", Cut(key="user"), "a\nb"),
+        ('x = "1"\nx = "2"', Cut(constant="x", which=1), "2"),
+        ('x = f"{a}-{b}"', Cut(constant="x"), "{a}-{b}"),
+        ('say <a\\nb \\"c\\"> end', Cut(between=("<", ">"), escaped=True), 'a\nb "c"'),
+        ("all of it", Cut(), "all of it"),
+    ],
+)
+def test_where_words_stand(text, where, words):
+    assert cut(text, where, location="FILE") == words
+
+
+def test_a_card_that_points_at_nothing_says_so():
+    with pytest.raises(CardError, match="FILE: no words at y"):
+        cut("x = 1", Cut(constant="y"), location="FILE")
+
+
+def test_words_are_downloaded_once_and_checked(server):
+    folder, address = server
+    (folder / "prompts.py").write_text(CODE)
+    file = WordsFile(url=f"{address}/prompts.py", sha256=SHA, licence="MIT")
+    assert read_words(file) == CODE
+    (folder / "prompts.py").write_text("other")
+    assert read_words(file) == CODE
+    with pytest.raises(CardError, match="nothing was used"):
+        read_words(WordsFile(url=f"{address}/prompts.py", sha256="0" * 64, licence="MIT"))
+
+
+def test_words_that_cannot_be_had_name_the_way_out(server):
+    _, address = server
+    with pytest.raises(ModelError, match=r"cannot download .* judgelm judges words NAME --from FILE"):
+        read_words(WordsFile(url=f"{address}/gone.py", sha256=SHA, licence="MIT"))
+
+
+def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
+    judge = made_up(licence="")
+    with pytest.raises(ModelError, match="state no licence"):
+        judge.task("pair")
+    bring(tmp_path, judge)
+    assert judge.task("pair").prompt.answers == 2
+
+
+def test_a_folder_without_the_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="holds none of the files"):
+        bring_words(made_up().files, tmp_path)
+
+
+def test_another_prompt_than_the_authors_is_refused(tmp_path):
+    judge = made_up(prompt_sha256="0" * 64)
+    bring(tmp_path, judge)
+    with pytest.raises(CardError, match="its authors' code makes 000000000000"):
+        judge.task("pair")
+
+
+def test_a_pair_in_both_orders_and_a_fingerprint_without_the_words(tmp_path):
+    judge = made_up()
+    bring(tmp_path, judge)
+    mode = make_mode("baseline", {"both_orders": True}, {"task": judge.task("pair")})
+    with Judge('So {"better": "A"}', engine="scripted") as scripted:
+        [judgment] = run([PAIR], mode, scripted.engine)
+    assert judgment.verdict.winner == "tie"
+    assert judgment.consistent is False
+    identity = json.dumps(mode_identity(mode))
+    assert "Judge fairly" not in identity
+    assert mode.template_sha in identity
+
+
+def test_scores_of_both_answers_make_a_verdict(tmp_path):
+    judge = made_up()
+    bring(tmp_path, judge)
+    task = judge.task("pair")
+    scored = MarkedReply(before="<answer>", after="</answer>", scale=(1, 10), values=2)
+    mode = make_mode("baseline", {}, {"task": type(task)(prompt=task.prompt, reply=scored, reply_id="scores")})
+    with Judge("<answer>3</answer><answer>8</answer>", engine="scripted") as scripted:
+        [judgment] = run([PAIR], mode, scripted.engine)
+    assert (judgment.verdict.winner, judgment.scores) == (2, (3, 8))
+
+
+def folder_with(path, **files):
+    path.mkdir(parents=True)
+    for name, text in files.items():
+        (path / name.replace("_json", ".json")).write_text(text)
+    return str(path)
+
+
+def test_a_judge_is_recognised_by_its_hub_id_whatever_the_case():
+    assert recognise("BAAI/JudgeLM-7B-v1.0").judge.name == "judgelm"
+    assert recognise("baai/judgelm-13b-v1.0").judge.name == "judgelm"
+    assert recognise("BAAI/other").judge is None
+
+
+def test_a_folder_is_recognised_by_what_it_says_of_itself(tmp_path):
+    cached = folder_with(tmp_path / "models--gaotang--RM-R1-Qwen2.5-Instruct-7B" / "snapshots" / "abc")
+    assert recognise(cached).judge.name == "rm-r1-instruct"
+    named = folder_with(tmp_path / "a", config_json=json.dumps({"_name_or_path": "GAIR/autoj-13b"}))
+    assert recognise(named).judge.name == "auto-j"
+    cloned = folder_with(tmp_path / "b")
+    (tmp_path / "b" / ".git").mkdir()
+    (tmp_path / "b" / ".git" / "config").write_text(
+        '[remote "origin"]\n\turl = https://huggingface.co/WeOpenML/PandaLM-7B-v1\n'
+    )
+    assert recognise(cloned).judge.name == "pandalm"
+
+
+def test_a_folders_name_alone_makes_a_candidate_and_no_judge(tmp_path):
+    found = recognise(folder_with(tmp_path / "JudgeLM-7B-v1.0"))
+    assert (found.judge, found.candidates) == (None, ("judgelm",))
+    assert recognise(folder_with(tmp_path / "mine"), card="judgelm").judge.name == "judgelm"
+
+
+def test_a_served_judge_is_prompted_as_its_card_says():
+    with Judge("8 6", engine="scripted", card="judgelm") as judge:
+        assert (judge.format.template, judge.format.source) == ("judgelm-v1", "card")
+        assert judge.compare("Q", "a", "b").verdict.winner == "tie"
+    with Judge("2", engine="scripted", card="pandalm") as judge:
+        assert judge.compare("Q", "a", "b", both_orders=False).verdict.winner == 2
+        assert judge.notes[0].startswith("card pandalm (verified)")
+        with pytest.raises(ConfigError, match="pandalm judges in mode pair, not in single"):
+            judge.grade("Q", "a")
+        with pytest.raises(ConfigError, match="writes no score lines"):
+            judge.pairwise()
+    with Judge("8 6", engine="scripted", card="pandalm", ignore_card=True) as judge:
+        assert judge.released is None
