@@ -290,8 +290,8 @@ def recognised(model: str, card: str | None, adapter: str | None = None) -> Reco
     """
     if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
         return Recognition()
-    if adapter is not None and card is None and (found := recognise(adapter)).judge is not None:
-        return found
+    if adapter is not None and card is None and (recognition := recognise(adapter)).judge is not None:
+        return recognition
     return recognise(model, card)
 
 

@@ -54,10 +54,10 @@ def recognise(model: str, card: str | None = None) -> Recognition:
 def _ids_of(folder: Path) -> list[str]:
     """Hub ids that a folder states of itself."""
     ids = []
-    if found := _CACHED.search(f"{folder.resolve().as_posix()}/"):
-        ids.append(f"{found[1]}/{found[2]}")
-    if found := _REMOTE.search(_text(folder / ".git" / "config")):
-        ids.append(found[1])
+    if match := _CACHED.search(f"{folder.resolve().as_posix()}/"):
+        ids.append(f"{match[1]}/{match[2]}")
+    if match := _REMOTE.search(_text(folder / ".git" / "config")):
+        ids.append(match[1])
     try:
         config = json.loads(_text(folder / "config.json") or "{}")
     except ValueError:  # loading the model says so

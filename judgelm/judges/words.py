@@ -106,13 +106,13 @@ def bring_words(files: list[WordsFile], copy: Path) -> int:
         if copy.is_file() or path.name in names
         for content in [path.read_bytes()]
     }
-    found = [file for file in files if file.sha256 in by_hash]
-    if not found:
+    held = [file for file in files if file.sha256 in by_hash]
+    if not held:
         wanted = "; ".join(f"{file.url} (sha256 {file.sha256[:12]})" for file in files)
         raise InputError(f"{copy}: holds none of the files that this judge needs: {wanted}")
-    for file in found:
+    for file in held:
         keep_words(file, by_hash[file.sha256], origin=str(copy))
-    return len(found)
+    return len(held)
 
 
 def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
@@ -145,15 +145,15 @@ def cut(text: str, where: Cut, *, location: str) -> str:
         CardError: there are none.
     """
     if where.constant:
-        found = _constants(text, where.constant)
+        texts = _constants(text, where.constant)
     elif where.key:
         value = parse_yaml(text).get(where.key)
-        found = [value] if isinstance(value, str) else []
+        texts = [value] if isinstance(value, str) else []
     else:
-        found = [text] if where.between is None else _between(text, *where.between)
-    if where.which >= len(found):
+        texts = [text] if where.between is None else _between(text, *where.between)
+    if where.which >= len(texts):
         raise CardError(f"{location}: no words at {where.constant or where.key or where.between}; the card is wrong")
-    words = found[where.which]
+    words = texts[where.which]
     return _unescaped(words) if where.escaped else words
 
 
@@ -176,20 +176,21 @@ def _unescaped(words: str) -> str:
 
 
 def _between(text: str, before: str, after: str) -> list[str]:
-    found, position = [], 0
+    texts: list[str] = []
+    position = 0
     while (start := text.find(before, position)) >= 0:
         start += len(before)
         end = text.find(after, start)
         if end < 0:
             break
-        found.append(text[start:end])
+        texts.append(text[start:end])
         position = end
-    return found
+    return texts
 
 
 def _constants(code: str, name: str) -> list[str]:
     """The texts that a name is given, in order."""
-    found = []
+    texts: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(code)):
         value: ast.expr | None = None
         if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in node.targets):
@@ -197,8 +198,8 @@ def _constants(code: str, name: str) -> list[str]:
         elif isinstance(node, ast.FunctionDef) and node.name == name and isinstance(node.body[-1], ast.Return):
             value = node.body[-1].value
         if value is not None and (text := _text_of(value)) is not None:
-            found.append((node.lineno, text))
-    return [text for _, text in sorted(found)]
+            texts.append((node.lineno, text))
+    return [text for _, text in sorted(texts)]
 
 
 def _text_of(node: ast.expr) -> str | None:

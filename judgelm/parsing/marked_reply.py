@@ -70,7 +70,7 @@ class MarkedReply:
         return f"{self.before!r} and {self.after!r}" if self.before else "nothing, as the whole reply"
 
     def _marked(self, text: str) -> Iterator[str]:
-        """What stands between the marks, all over the reply."""
+        """Texts between the marks, all over the reply."""
         if not self.before:
             yield text.strip(_AROUND + "\n")
             return
@@ -87,12 +87,12 @@ class MarkedReply:
 
     def _label(self, marked: list[str], text: str) -> PairLabel | Unparsed:
         known = {written.casefold(): label for written, label in self.labels.items()}
-        found = [known[verdict.casefold()] for verdict in marked if verdict.casefold() in known]
-        if not found:
+        labels = [known[verdict.casefold()] for verdict in marked if verdict.casefold() in known]
+        if not labels:
             return Unparsed("off_grammar", text, f"{marked[-1]!r} is none of {', '.join(self.labels)}")
-        if self.takes == "agreeing" and len(set(found)) > 1:
+        if self.takes == "agreeing" and len(set(labels)) > 1:
             return Unparsed("off_grammar", text, "verdicts that differ")
-        return found[-1]
+        return labels[-1]
 
     def _scores(self, marked: list[str], text: str) -> Scores | Unparsed:
         assert self.scale is not None, "a format without labels has a scale"
