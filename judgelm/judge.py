@@ -99,10 +99,10 @@ class Judge:
         self._candidates = recognition.candidates
         if own is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
             engine_options = replace(engine_options, max_model_len=own.window)
-        known = own or self.released
-        if known is not None and engine_options.thinking is None:
-            engine_options = replace(engine_options, thinking=known.thinking)
-        self.format = judge_format(own or self.released, template, location=location, ignore_card=ignore_card)
+        stated: Card | ReleasedJudge | None = own or self.released
+        if stated is not None and engine_options.thinking is None:
+            engine_options = replace(engine_options, thinking=stated.thinking)
+        self.format = judge_format(stated, template, location=location, ignore_card=ignore_card)
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
         self._load(engine_options)

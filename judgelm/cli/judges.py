@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -68,9 +67,7 @@ be had.
 class _NameOrCommand(TyperGroup):
     """`judgelm judges NAME` is `judgelm judges show NAME`."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """A word that is no command is a judge's name."""
         if args and args[0] not in self.commands:
             args = ["show", *args]

@@ -22,8 +22,6 @@ from judgelm.records import ThinkingMode
 from judgelm.yaml_files import read_yaml
 
 _FOLDER = Path(__file__).parent / "released"
-TaskName = Literal["pair", "single"]
-"""The mode's name that asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +118,7 @@ class ReleasedJudge:
         sources: the pages that the facts of this card are from.
         template: id of judgelm's own template, for judges that were trained on it; then there are no tasks.
         scale: lowest and highest score, with a template.
-        baseline: tasks whose prompts are part of judgelm -> their names in the mode `baseline`.
+        baseline: tasks (`pair`, `single`) whose prompts are part of judgelm -> their names in the mode `baseline`.
         chat: whether these are wrapped by the tokenizer's chat template instead of their judge's own wrapper.
         tasks: the others.
         thinking: whether its chat template is told to have it think.
@@ -135,9 +133,9 @@ class ReleasedJudge:
     sources: tuple[str, ...]
     template: str = ""
     scale: tuple[float, float] = (1, 10)
-    baseline: Mapping[TaskName, BaselineJudge] = field(default_factory=dict)
+    baseline: Mapping[str, BaselineJudge] = field(default_factory=dict)
     chat: bool = False
-    tasks: Mapping[TaskName, ReleasedTask] = field(default_factory=dict)
+    tasks: Mapping[str, ReleasedTask] = field(default_factory=dict)
     thinking: ThinkingMode = "absent"
     unverified: str = ""
 
@@ -151,7 +149,7 @@ class ReleasedJudge:
         """The files that its prompts' words are in."""
         return list({task.words.sha256: task.words for task in self.tasks.values()}.values())
 
-    def task(self, name: TaskName) -> JudgeTask:
+    def task(self, name: str) -> JudgeTask:
         """A task, its words read.
 
         Raises:

@@ -198,7 +198,7 @@ def _constants(code: str, name: str) -> list[str]:
         elif isinstance(node, ast.FunctionDef) and node.name == name and isinstance(node.body[-1], ast.Return):
             value = node.body[-1].value
         if value is not None and (text := _text_of(value)) is not None:
-            texts.append((node.lineno, text))
+            texts.append((value.lineno, text))
     return [text for _, text in sorted(texts)]
 
 
@@ -219,7 +219,7 @@ def _text_of(node: ast.expr) -> str | None:
             parts = (_text_of(left), _text_of(right))
             return None if None in parts else "".join(part for part in parts if part)
         case ast.Call(func=ast.Attribute(attr="strip", value=inner), args=[]):
-            return None if (text := _text_of(inner)) is None else text.strip()
+            return None if (inside := _text_of(inner)) is None else inside.strip()
         case ast.Call(func=ast.Attribute(attr="dedent") | ast.Name(id="dedent"), args=[inner]):
-            return None if (text := _text_of(inner)) is None else textwrap.dedent(text)
+            return None if (inside := _text_of(inner)) is None else textwrap.dedent(inside)
     return None

@@ -52,7 +52,7 @@ def auto_j(code, task):
 def compassjudger_1(text, task):
     shown = text.split("### Pair-wise Judge")[1].split("**Input**: ```")[1].split("```")[0]
     shown = json.loads(f'"{shown}"')
-    head, rest = shown.split("<|User Prompt|>\n")
+    rest = shown.split("<|User Prompt|>\n")[1]
     question, rest = rest.split("\n\n<|The Start of Assistant A's Answer|>\n")
     first, rest = rest.split("\n<|The End of Assistant A's Answer|>\n\n<|The Start of Assistant B's Answer|>\n")
     second = rest.split("\n<|The End of Assistant B's Answer|>")[0]
