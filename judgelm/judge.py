@@ -308,7 +308,9 @@ def released_options(
         return {"judge": released.baseline[mode], "chat": released.chat} | dict(options), {}
     if mode in released.tasks:
         task = released.tasks[mode]
-        return {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options), {"task": released.task(mode)}
+        return {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options), {
+            "released_task": released.task(mode)
+        }
     raise ConfigError(
         f"{released.name} judges in mode {' or '.join(released.modes)}, not in {mode}; --ignore-card prompts it as any "
         "other model"

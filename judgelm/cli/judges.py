@@ -1,7 +1,7 @@
 """`judgelm judges`: judges known by name, their installation, and cards for the user's own."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,41 +14,49 @@ from judgelm.cli.console import console
 from judgelm.cli.options import Command
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.engines.model_cache import cache_root, gguf_folder
-from judgelm.errors import ConfigError, ModelError, not_found
+from judgelm.errors import ConfigError, InputError, ModelError, not_found
 from judgelm.judges.adapter_package import install_package, package_source
 from judgelm.judges.base_weights import install_base
 from judgelm.judges.cards import JudgeCard, card_names, judge_card
 from judgelm.judges.installed import find_package, installed_judge
-from judgelm.judges.released import Checkpoint, ReleasedJudge, released_judge, released_judges
-from judgelm.judges.words import bring_words, read_words
+
+if TYPE_CHECKING:  # loads the modes, for which help does not wait
+    from judgelm.judges.released import Checkpoint, ReleasedJudge
 
 EPILOG = """
 Examples:
 
   judgelm judges
 
-  judgelm judges rm-r1-instruct
+  judgelm judges show rm-r1-instruct
 
   judgelm judges install small-judge
 
 Exit codes: 0 done, 1 usage error.
+"""
+SHOW_EPILOG = """
+Examples:
+
+  judgelm judges show rm-r1-instruct
+
+The word show may be left out. Exit codes: 0 shown, 1 usage error.
 """
 WORDS_EPILOG = """
 Examples:
 
   judgelm judges words rm-r1-instruct
 
-  judgelm judges words auto-j --from auto-j/codes/usage
+  judgelm judges words auto-j --from constants_prompt.py
 
-Words whose authors give them a licence are downloaded when they are first needed, too. Exit codes: 0 all are on this
-machine, 1 usage error, or a file that cannot be had.
+Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error, or
+a file that cannot be had.
 """
 NEW_EPILOG = """
 Examples:
 
-  judgelm judges new runs/my-judge --template judgelm-v1
+  judgelm judges new my-judge --template judgelm-v1
 
-  judgelm judges new runs/my-judge --template judgelm-chat --scale 1 5 --reference without
+  judgelm judges new my-judge --template judgelm-chat --scale 1 5
 
 Exit codes: 0 written, 1 usage error.
 """
@@ -85,6 +93,8 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    from judgelm.judges.released import released_judges
+
     rows = [_row(judge_card(name)) for name in card_names()]
     released = released_judges()
     write_json(json_out, rows + [_released_row(judge) for judge in released])
@@ -106,7 +116,7 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
     out.print("Details: judgelm judges NAME", markup=False, highlight=False)
 
 
-@app.command("show", cls=Command, hidden=True, no_args_is_help=True)
+@app.command("show", cls=Command, epilog=SHOW_EPILOG, no_args_is_help=True)
 def show_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
     json_out: JsonOut = None,
@@ -120,6 +130,8 @@ def show_command(
             for key, value in row.items():
                 out.print(f"{key.replace('_', ' ')}: {value}", markup=False, highlight=False, soft_wrap=True)
         return
+    from judgelm.judges.released import released_judge
+
     judge = released_judge(name)
     write_json(json_out, _released_row(judge))
     if is_stdout(json_out):
@@ -145,10 +157,13 @@ def words_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="PATH", exists=True, help="The file, or a folder with it, that you have."),
+        typer.Option("--from", metavar="PATH", help="The file, or a folder with it, that you have."),
     ] = None,
 ) -> None:
     """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files."""
+    from judgelm.judges.released import released_judge
+    from judgelm.judges.words import bring_words, read_words
+
     judge = released_judge(name)
     if source is not None:
         bring_words(judge.files, source)
@@ -163,9 +178,7 @@ def words_command(
 
 @app.command("new", cls=Command, epilog=NEW_EPILOG, no_args_is_help=True)
 def new_command(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="Of the judge's model or adapter.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the judge's model or adapter.")],
     template: Annotated[
         str, typer.Option(help="Template that it was trained with.", autocompletion=templates)
     ] = "judgelm-v1",
@@ -177,6 +190,8 @@ def new_command(
     from judgelm.prompts.catalog import get_template
     from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
 
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; name that of the judge's model or adapter")
     if (folder / CARD_NAME).exists():
         raise ConfigError(f"{folder / CARD_NAME}: is there; delete it to write another")
     if reference not in ("without", "with", "both"):
@@ -276,7 +291,7 @@ def _row(card: JudgeCard) -> dict[str, Any]:
     }
 
 
-def _released_row(judge: ReleasedJudge) -> dict[str, Any]:
+def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
     """A released judge, as `--json` writes it."""
     return {
         "name": judge.name,
@@ -300,7 +315,7 @@ def _released_row(judge: ReleasedJudge) -> dict[str, Any]:
     }
 
 
-def _released_table(judges: list[ReleasedJudge]) -> Table:
+def _released_table(judges: "list[ReleasedJudge]") -> Table:
     table = Table(title="Released judges, taken by their hub id", title_justify="left")
     for heading in ("name", "models", "modes", "verified"):
         table.add_column(heading, overflow="fold")
@@ -310,7 +325,7 @@ def _released_table(judges: list[ReleasedJudge]) -> Table:
     return table
 
 
-def _checkpoint_table(checkpoints: tuple[Checkpoint, ...]) -> Table:
+def _checkpoint_table(checkpoints: "tuple[Checkpoint, ...]") -> Table:
     table = Table(title="Memory of the weights alone, in GB", title_justify="left")
     for heading in ("model", "base", "licence"):
         table.add_column(heading, overflow="fold")

@@ -62,7 +62,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "judges": LazyCommand(
         module="judgelm.cli.judges",
         name="app",
-        help="List the judges that are known by name, or install one of them.",
+        help="List the judges that are known by name, or show or install one of them.",
         no_args_is_help=False,
     ),
     "panel": LazyCommand(

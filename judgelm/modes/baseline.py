@@ -69,7 +69,7 @@ class Baseline:
 
     Attributes:
         judge: the judge, with its prompt and reply format.
-        task: prompt and reply format of a judge that has a card, instead of `judge`.
+        released_task: prompt and reply format of a judge that has a card, instead of `judge`.
         both_orders: show a pair a second time, exchanged.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one and the prompt a place for it (Prometheus alone),
@@ -89,7 +89,7 @@ class Baseline:
     name: ClassVar[str] = "baseline"
 
     judge: BaselineJudge = "pandalm"
-    task: JudgeTask | None = None
+    released_task: JudgeTask | None = None
     both_orders: bool = False
     accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
@@ -105,7 +105,7 @@ class Baseline:
         """Check the options against the judge."""
         check_choices(self, judge=BaselineJudge)
         check_above_zero(self, "max_tokens")
-        words_needed = self.task is None and OTHER_JUDGES[self.judge].words_from_user
+        words_needed = self.released_task is None and OTHER_JUDGES[self.judge].words_from_user
         if words_needed != bool(self.words):
             finding = "has words of its own; leave them out" if self.words else "needs the words of its own prompt"
             raise ConfigError(f"judge {self.template} {finding} (--mode-arg words=...)")
@@ -126,22 +126,22 @@ class Baseline:
     @property
     def prompt(self) -> JudgePrompt:
         """This judge's prompt."""
-        prompt = OTHER_JUDGES[self.judge] if self.task is None else self.task.prompt
+        prompt = OTHER_JUDGES[self.judge] if self.released_task is None else self.released_task.prompt
         return prompt.with_words(self.words) if self.words and prompt.words_from_user else prompt
 
     @property
     def template(self) -> str:
         """Its id in manifests."""
-        return (OTHER_JUDGES[self.judge] if self.task is None else self.task.prompt).id
+        return (OTHER_JUDGES[self.judge] if self.released_task is None else self.released_task.prompt).id
 
     @property
     def template_sha(self) -> str:
         """Hash of its bytes, and of the reply format where a card gives it."""
-        return self.prompt.sha if self.task is None else sha_of([self.prompt.sha, self.task.reply_id])
+        return self.prompt.sha if self.released_task is None else sha_of([self.prompt.sha, self.released_task.reply_id])
 
     @property
     def _label_first(self) -> bool:
-        return self.task is None and self.judge == _LABEL_FIRST
+        return self.released_task is None and self.judge == _LABEL_FIRST
 
     @property
     def answers(self) -> tuple[int, int]:
@@ -201,7 +201,7 @@ class Baseline:
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
         """A reply that was cut off is a failure, except behind the end of a line that is the label."""
         line_ended = self._label_first and "\n" in "".join(completion.texts).lstrip()
-        parse = PARSERS[self.judge] if self.task is None else self.task.reply
+        parse = PARSERS[self.judge] if self.released_task is None else self.released_task.reply
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, order=order, needs_end=not line_ended)
         if shown.scores is None or len(shown.scores) < 2:
             return shown

@@ -11,7 +11,7 @@ from judgelm.former_names import current_names
 from judgelm.modes import MODES
 from judgelm.modes.flow import BatchMode
 
-CARD_FIELDS = ("template", "scale", "step", "task")
+CARD_FIELDS = ("template", "scale", "step", "released_task")
 """Fields that a mode takes from the judge's card, and that are no options."""
 
 

@@ -32,7 +32,7 @@ def mode_identity(mode: BatchMode) -> dict[str, Any]:
     options = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(mode).items()
-        if name != "task"
+        if name != "released_task"
     }
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 

@@ -18,8 +18,25 @@ def test_the_list_says_what_is_installed(cli, small_judge):
     assert code == 0
     assert "small-judge (default): installed, version 9.9" in out
     assert "adapter under CC-BY-NC-4.0" in out
-    [row] = json.loads(cli("judgelm", "judges", "--json", "-")[1])
+    row, *released = json.loads(cli("judgelm", "judges", "--json", "-")[1])
     assert (row["installed"], row["adapter"]) == (True, str(small_judge))
+    assert {"judgelm", "rm-r1-instruct"} <= {judge["name"] for judge in released}
+
+
+def test_a_released_judge_is_shown_by_its_name_alone(cli):
+    code, out, _ = cli("judgelm", "judges", "auto-j")
+    assert code == 0
+    assert "no licence stated: bring the file yourself" in out
+    assert json.loads(cli("judgelm", "judges", "show", "auto-j", "--json", "-")[1])["models"][0]["base"]
+    assert cli("judgelm", "judges", "nonsense")[0] == 1
+
+
+def test_a_card_is_written_once(cli, tmp_path):
+    code, _, _ = cli("judgelm", "judges", "new", str(tmp_path), "--template", "judgelm-chat", "--scale", "1", "5")
+    assert code == 0
+    card = json.loads((tmp_path / "judge.json").read_text())
+    assert (card["template"], card["scale"], card["prompt_format"]) == ("judgelm-chat", [1, 5], "chat")
+    assert cli("judgelm", "judges", "new", str(tmp_path))[0] == 1
 
 
 def test_the_list_says_how_to_install_what_is_not(cli, judge_cache):

@@ -170,7 +170,7 @@ def test_another_prompt_than_the_authors_is_refused(tmp_path):
 def test_a_pair_in_both_orders_and_a_fingerprint_without_the_words(tmp_path):
     judge = made_up()
     bring(tmp_path, judge)
-    mode = make_mode("baseline", {"both_orders": True}, {"task": judge.task("pair")})
+    mode = make_mode("baseline", {"both_orders": True}, {"released_task": judge.task("pair")})
     with Judge('So {"better": "A"}', engine="scripted") as scripted:
         [judgment] = run([PAIR], mode, scripted.engine)
     assert judgment.verdict.winner == "tie"
@@ -185,7 +185,7 @@ def test_scores_of_both_answers_make_a_verdict(tmp_path):
     bring(tmp_path, judge)
     task = judge.task("pair")
     scored = MarkedReply(before="<answer>", after="</answer>", scale=(1, 10), values=2)
-    mode = make_mode("baseline", {}, {"task": type(task)(prompt=task.prompt, reply=scored, reply_id="scores")})
+    mode = make_mode("baseline", {}, {"released_task": type(task)(prompt=task.prompt, reply=scored, reply_id="scores")})
     with Judge("<answer>3</answer><answer>8</answer>", engine="scripted") as scripted:
         [judgment] = run([PAIR], mode, scripted.engine)
     assert (judgment.verdict.winner, judgment.scores) == (2, (3, 8))
