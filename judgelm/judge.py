@@ -7,7 +7,7 @@ with Judge("my-judge") as judge:
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from judgelm.judges.released import ReleasedJudge
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import make_mode
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import CARD_NAME, Card, check_card, find_card
+from judgelm.prompts.judge_card import Card, check_card, find_card
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
@@ -93,7 +93,7 @@ class Judge:
         engine_options = EngineOptions(model=location, **options)
         name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
         own = _find_card(engine_options, name)
-        recognition = Recognition() if own or ignore_card else recognised(location, card, engine_options.adapter)
+        recognition = Recognition() if own or ignore_card else recognise(location, card, adapter=engine_options.adapter)
         self.released = recognition.judge
         """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""
         self._candidates = recognition.candidates
@@ -148,7 +148,7 @@ class Judge:
             ModelError: the words of a released judge's prompt cannot be had.
         """
         if self.released is not None and not self.released.template and name != "baseline":
-            return make_mode("baseline", *released_options(self.released, name, options))
+            return make_mode("baseline", *self.released.mode_options(name, options))
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         mode = make_mode(name, options, own)
         if getattr(mode, "retry_unparseable", False) and not self.engine.supports_grammar:
@@ -280,41 +280,6 @@ def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> 
     check_engine(engine)
     named = judge_of(model, engine, adapter=adapter)
     return choose_engine(str(named.adapter) if named else model, adapter) if engine == "auto" else (engine, "")
-
-
-def recognised(model: str, card: str | None, adapter: str | None = None) -> Recognition:
-    """The released judge that an adapter, else its model, is; `card` names it. One with a `judge.json` is none.
-
-    Raises:
-        ConfigError: there is no such card.
-    """
-    if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
-        return Recognition()
-    if adapter is not None and card is None and (recognition := recognise(adapter)).judge is not None:
-        return recognition
-    return recognise(model, card)
-
-
-def released_options(
-    released: ReleasedJudge, mode: str, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of the mode `baseline`, the user's and the card's, in which a released judge does what `mode` asks for.
-
-    Raises:
-        ConfigError: it does not do that.
-        ModelError: the words of its prompt cannot be had.
-    """
-    if mode in released.baseline:
-        return {"judge": released.baseline[mode], "chat": released.chat} | dict(options), {}
-    if mode in released.tasks:
-        task = released.tasks[mode]
-        return {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options), {
-            "released_task": released.task(mode)
-        }
-    raise ConfigError(
-        f"{released.name} judges in mode {' or '.join(released.modes)}, not in {mode}; --ignore-card prompts it as any "
-        "other model"
-    )
 
 
 def judge_format(

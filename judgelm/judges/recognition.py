@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from judgelm.judges.released import ReleasedJudge, released_judge, released_judges
+from judgelm.prompts.judge_card import CARD_NAME
 
 _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 _REMOTE = re.compile(r"url\s*=\s*\S*huggingface\.co[/:]([\w.-]+/[\w.-]+?)(?:\.git)?\s*$", re.MULTILINE)
@@ -24,17 +25,22 @@ class Recognition:
     candidates: tuple[str, ...] = ()
 
 
-def recognise(model: str, card: str | None = None) -> Recognition:
-    """The released judge that a model is.
+def recognise(model: str, card: str | None = None, *, adapter: str | None = None) -> Recognition:
+    """The released judge that an adapter, else its model, is; one with a `judge.json` is none.
 
     Args:
         model: hub id, or a folder. A folder is recognised by the hub id in its path in the hub's cache, in its git
             remote, or in `_name_or_path` of its `config.json`.
         card: of the judge, where the user names it; nothing is recognised then.
+        adapter: hub id or folder of an adapter on the model.
 
     Raises:
         ConfigError: there is no such card.
     """
+    if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
+        return Recognition()
+    if adapter is not None and card is None and (recognition := recognise(adapter)).judge is not None:
+        return recognition
     if card is not None:
         return Recognition(judge=released_judge(card))
     folder = Path(model)

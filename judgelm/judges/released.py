@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from judgelm.errors import CardError, not_found
+from judgelm.errors import CardError, ConfigError, not_found
 from judgelm.judges.words import Cut, WordsFile, cut, read_words
 from judgelm.modes.baseline import PARSERS, JudgeTask
 from judgelm.parsing.marked_reply import MarkedReply
@@ -157,6 +157,24 @@ class ReleasedJudge:
             CardError: they are not what the card says.
         """
         return _with_words(f"{self.name}-{name}", self.tasks[name])
+
+    def mode_options(self, mode: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Options of the mode `baseline` in which this judge does what `mode` asks for: the user's, and the card's own.
+
+        Raises:
+            ConfigError: it does not do that.
+            ModelError: the words of its prompt cannot be had.
+        """
+        if mode in self.baseline:
+            return {"judge": self.baseline[mode], "chat": self.chat} | dict(options), {}
+        if mode in self.tasks:
+            task = self.tasks[mode]
+            chosen = {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options)
+            return chosen, {"released_task": self.task(mode)}
+        raise ConfigError(
+            f"{self.name} judges in mode {' or '.join(self.modes)}, not in {mode}; --ignore-card prompts it as any "
+            "other model"
+        )
 
 
 _CARD = TypeAdapter(ReleasedJudge)

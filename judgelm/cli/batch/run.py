@@ -17,7 +17,8 @@ from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judge import Judge, engine_of, judge_of, recognised, released_options
+from judgelm.judge import Judge, engine_of, judge_of
+from judgelm.judges.recognition import recognise
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import CARD_FIELDS, make_mode
 from judgelm.records import Judgment
@@ -48,13 +49,13 @@ def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, mode
         ModelError: the words of a released judge's prompt cannot be had.
     """
     named = model is None or judge.ignore_card
-    released = None if named else recognised(str(model), judge.card, judge.adapter).judge
+    released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge
     if released is None or released.template or mode == "baseline":
         make_mode(mode, chosen)
         return mode
     if is_default and mode not in released.modes:
         mode = released.modes[0]
-    make_mode("baseline", *released_options(released, mode, chosen))
+    make_mode("baseline", *released.mode_options(mode, chosen))
     return mode
 
 
