@@ -45,3 +45,10 @@ def judge_names() -> list[str]:
     from judgelm.judges.cards import card_names
 
     return card_names()
+
+
+def datasets() -> list[str]:
+    """Public data sets that are known by name."""
+    from judgelm.data.hub.cards import dataset_names
+
+    return dataset_names()
