@@ -18,6 +18,7 @@ from tests.support.hub_server import running_hub
 
 pytestmark = pytest.mark.conformance
 
+NOWHERE = "http://127.0.0.1:9"  # no service listens there
 OFFSETBIAS = [
     {"instruction": f"Name prime {n}.", "output_1": "7", "output_2": "8", "label": 1 + n % 2} for n in range(20)
 ]
@@ -137,7 +138,13 @@ def test_datasets_finds_the_files_of_a_configuration_and_a_split(hub, get, tmp_p
     source = json.loads((tmp_path / "out/source.json").read_text())
     assert sorted(source["splits"]) == ["train", "validation"]
     lock = yaml.safe_load((tmp_path / "judgelm-data.lock.yaml").read_text())
-    assert sorted(lock["helpsteer3"]["files"]) == ["preference/train.jsonl.gz", "preference/validation.jsonl.gz"]
+    assert {name: list(files) for name, files in lock["helpsteer3"]["splits"].items()} == {
+        "validation": ["preference/validation.jsonl.gz"],
+        "train": ["preference/train.jsonl.gz"],
+    }
+    # and again without the hub, by the paths of the lock
+    hub.url = NOWHERE
+    assert get("helpsteer3", "-o", "out", "--overwrite")[0] == 0
 
 
 def test_parquet_files_of_two_splits_by_the_repositorys_own_metadata(hub, get, tmp_path):
@@ -272,12 +279,12 @@ def test_killed_between_two_files_the_first_is_not_downloaded_again(hub, command
 def test_without_the_hub_a_locked_set_comes_from_the_cache_and_an_unlocked_one_does_not(hub, command, get, tmp_path):
     sha = hub.commit("dataset", "NCSOFT/offsetbias", {"train.jsonl": lines(*OFFSETBIAS)})
     assert get("offsetbias", "-o", "out")[0] == 0
-    hub.url = "http://127.0.0.1:9"  # no service there
+    hub.url = NOWHERE
     code, err = get("offsetbias", "-o", "out", "--overwrite")
     assert code == 0, err
     assert f"revision: {sha}, of judgelm-data.lock.yaml; the hub does not answer, so it was not compared" in err
     code, err = get("judgelm-100k")
-    assert (code, "no answer from the hub at http://127.0.0.1:9" in err) == (1, True)
+    assert (code, f"no answer from the hub at {NOWHERE}" in err) == (1, True)
 
 
 def test_a_damaged_cache_is_refused(hub, get, tmp_path):

@@ -189,7 +189,7 @@ def _result_row(result: "DatasetResult") -> dict[str, Any]:
         "repo": result.card.repo,
         "revision": result.revision.sha,
         "outdated": result.revision.is_outdated,
-        "files": dict(result.files),
+        "files": {name: dict(files) for name, files in result.files.items()},
         "splits": {
             name: {
                 "rows": split.rows,

@@ -28,6 +28,8 @@ SOURCE_FILE = "source.json"
 
 _LABELS = ("winner", "scores", "score", "score_w_reference")
 _Entry = Mapping[str, object]
+Hashes = Mapping[str, Mapping[str, str]]
+"""Split -> path of each of its files in the repository -> sha256."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +85,14 @@ class DatasetResult:
         card: of the data set.
         revision: that was taken.
         splits: by name.
-        files: path in the repository -> sha256.
+        files: split -> path of each of its files in the repository -> sha256.
         paths: files written.
     """
 
     card: DatasetCard
     revision: Revision
     splits: Mapping[str, SplitResult]
-    files: Mapping[str, str]
+    files: Hashes
     paths: tuple[Path, ...]
 
 
@@ -148,16 +150,16 @@ def import_dataset(
     revision = choose_revision(card, locked, update=update)
     on_revision(revision)
     try:
-        local = {name: _download(card, name, revision) for name in names}
-        hashes = {path: file_sha256(file) for files in local.values() for path, file in files.items()}
+        local = {name: _download(card, name, revision, locked) for name in names}
+        hashes = {name: {path: file_sha256(file) for path, file in files.items()} for name, files in local.items()}
         if locked is not None and revision.locked:
             _check_hashes(card, locked, hashes)
-        lock_dataset(lockfile, card.name, LockedDataset(repo=card.repo, revision=revision.sha, files=hashes))
+        lock_dataset(lockfile, card.name, LockedDataset(repo=card.repo, revision=revision.sha, splits=hashes))
         results = _write(card, out, local)
     except OSError as error:
         finding = f"{error.filename or out}: cannot write: {error.strerror or error}"
         raise RunError(f"{finding}; make room, or choose another place") from error
-    write_text(out / SOURCE_FILE, json.dumps(_source(card, out, revision, local, hashes, results), indent=1) + "\n")
+    write_text(out / SOURCE_FILE, json.dumps(_source(card, out, revision, hashes, results), indent=1) + "\n")
     paths = [out / f"{name}{part}" for name in names for part in (".jsonl", ".rejects.jsonl")]
     written = tuple(path for path in [*paths, out / SOURCE_FILE] if path.exists())
     return DatasetResult(card=card, revision=revision, splits=results, files=hashes, paths=written)
@@ -171,22 +173,25 @@ def _check_out(out: Path, names: Sequence[str], *, overwrite: bool) -> None:
         raise RunError(f"{there}: exists already; add --overwrite to replace it, or choose another -o")
 
 
-def _download(card: DatasetCard, name: str, revision: Revision) -> dict[str, Path]:
-    """A split's files: path in the repository -> local file."""
-    paths = split_files(card, card.splits[name], revision.sha)
+def _download(card: DatasetCard, name: str, revision: Revision, locked: LockedDataset | None) -> dict[str, Path]:
+    """A split's files, those of the lock where it has them: path in the repository -> local file."""
+    paths = list(locked.splits.get(name, ())) if locked is not None and revision.locked else []
+    paths = paths or split_files(card, card.splits[name], revision.sha)
     if not paths:
         raise InputError(f"{card.repo} at {revision.sha[:12]}: no file of split {name}; the layout has changed")
     return {path: download_file(card, path, revision.sha, cached_only=revision.hub is None) for path in paths}
 
 
-def _check_hashes(card: DatasetCard, locked: LockedDataset, hashes: Mapping[str, str]) -> None:
-    for path, sha in hashes.items():
-        if locked.files.get(path, sha) != sha:
-            finding = f"{path} has sha256 {sha[:12]}, locked is {locked.files[path][:12]}, at one revision"
-            raise InputError(
-                f"{card.repo}: {finding}; the cache of the hub client is damaged: delete the data set there "
-                "(hf cache rm), and run the same command again"
-            )
+def _check_hashes(card: DatasetCard, locked: LockedDataset, hashes: Hashes) -> None:
+    for name, files in hashes.items():
+        for path, sha in files.items():
+            expected = locked.splits.get(name, {}).get(path, sha)
+            if expected != sha:
+                raise InputError(
+                    f"{card.repo}: {path} has sha256 {sha[:12]}, locked is {expected[:12]}, at one revision; the cache "
+                    "of the hub client is damaged: delete the data set there (hf cache rm), and run the same command "
+                    "again"
+                )
 
 
 def _write(card: DatasetCard, out: Path, local: Mapping[str, Mapping[str, Path]]) -> dict[str, SplitResult]:
@@ -245,15 +250,14 @@ def _source(
     card: DatasetCard,
     out: Path,
     revision: Revision,
-    local: Mapping[str, Mapping[str, Path]],
-    hashes: Mapping[str, str],
+    hashes: Hashes,
     results: Mapping[str, SplitResult],
 ) -> dict[str, object]:
     """The contents of `source.json`; splits that an earlier import wrote keep their entries."""
     splits = {
         name: {
             "revision": revision.sha,
-            "files": {path: hashes[path] for path in local[name]},
+            "files": dict(hashes[name]),
             "rows": result.rows,
             "labels": dict(sorted(result.winners.items())),
             "rejected": result.rejected,

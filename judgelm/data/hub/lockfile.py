@@ -5,7 +5,7 @@ deleted and made again, and the next download must be the same one. A revision i
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,14 +28,14 @@ class LockedDataset:
     Attributes:
         repo: id on the hub.
         revision: commit sha that the hub answered with.
-        files: path in the repository -> sha256 of the bytes.
+        splits: split -> path of each of its files in the repository -> sha256 of the bytes.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     repo: str
     revision: str
-    files: Mapping[str, str] = field(default_factory=dict)
+    splits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 _LOCK = TypeAdapter(dict[str, LockedDataset])
@@ -56,7 +56,7 @@ def read_lock(path: Path) -> dict[str, LockedDataset]:
 
 
 def lock_dataset(path: Path, name: str, locked: LockedDataset) -> None:
-    """Write a data set's lock and leave the others; files of splits that were locked before stay at one revision.
+    """Write a data set's lock and leave the others; splits that were locked before stay where the revision does.
 
     Raises:
         ConfigError: the file that is there is no lockfile.
@@ -65,7 +65,7 @@ def lock_dataset(path: Path, name: str, locked: LockedDataset) -> None:
     locks = read_lock(path)
     before = locks.get(name)
     if before is not None and before.revision == locked.revision:
-        locked = LockedDataset(repo=locked.repo, revision=locked.revision, files={**before.files, **locked.files})
+        locked = replace(locked, splits={**before.splits, **locked.splits})
     locks[name] = locked
     content = yaml.safe_dump({key: asdict(locks[key]) for key in sorted(locks)}, sort_keys=False)
     write_text(path, _HEADER + content)

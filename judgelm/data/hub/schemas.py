@@ -114,12 +114,12 @@ def _feedback_collection(row: Row) -> Fields:
 def _nectar(row: Row) -> Fields:
     """Nectar's ranked answers: the best against the worst, which are alone in their ranks."""
     ranked = row.data["answers"]
-    if not isinstance(ranked, list) or len(ranked) < 2:
+    if not isinstance(ranked, list) or len(ranked) < 2 or not all(isinstance(answer, dict) for answer in ranked):
         raise field_error(row, "answers", f"expected ranked answers, at least two, got {describe(ranked)}")
-    answers = [Row(row.file, row.line, answer) for answer in ranked if isinstance(answer, dict)]
+    answers = [Row(row.file, row.line, answer) for answer in ranked]
     by_rank = sorted(answers, key=lambda answer: number_field(answer, "rank"))
     ranks = [number_field(answer, "rank") for answer in by_rank]
-    if len(answers) != len(ranked) or ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
+    if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
         raise field_error(row, "answers", "the best or the worst rank is shared; leave the row out")
     return {
         "prompt": row.data["prompt"],

@@ -6,7 +6,7 @@ import yaml
 from judgelm.data.hub.lockfile import LockedDataset, lock_dataset, read_lock
 from judgelm.errors import ConfigError
 
-FIRST = LockedDataset(repo="a/b", revision="1" * 40, files={"train.jsonl": "aa"})
+FIRST = LockedDataset(repo="a/b", revision="1" * 40, splits={"train": {"train.jsonl": "aa"}})
 
 
 def test_without_a_file_nothing_is_locked(tmp_path):
@@ -26,18 +26,18 @@ def test_other_sets_stay_and_names_are_in_order(tmp_path):
     assert list(yaml.safe_load(path.read_text())) == ["a", "z"]
 
 
-def test_files_of_a_second_split_join_those_of_the_first_at_one_revision(tmp_path):
+def test_a_second_split_joins_the_first_at_one_revision(tmp_path):
     path = tmp_path / "lock.yaml"
     lock_dataset(path, "set", FIRST)
-    lock_dataset(path, "set", LockedDataset(repo="a/b", revision=FIRST.revision, files={"test.jsonl": "bb"}))
-    assert read_lock(path)["set"].files == {"train.jsonl": "aa", "test.jsonl": "bb"}
+    lock_dataset(path, "set", LockedDataset(repo="a/b", revision=FIRST.revision, splits={"test": {"test.jsonl": "bb"}}))
+    assert read_lock(path)["set"].splits == {"train": {"train.jsonl": "aa"}, "test": {"test.jsonl": "bb"}}
 
 
-def test_another_revision_forgets_the_files_of_the_first(tmp_path):
+def test_another_revision_forgets_the_splits_of_the_first(tmp_path):
     path = tmp_path / "lock.yaml"
     lock_dataset(path, "set", FIRST)
-    lock_dataset(path, "set", LockedDataset(repo="a/b", revision="2" * 40, files={"test.jsonl": "bb"}))
-    assert read_lock(path)["set"] == LockedDataset(repo="a/b", revision="2" * 40, files={"test.jsonl": "bb"})
+    lock_dataset(path, "set", LockedDataset(repo="a/b", revision="2" * 40, splits={"test": {"test.jsonl": "bb"}}))
+    assert read_lock(path)["set"] == LockedDataset(repo="a/b", revision="2" * 40, splits={"test": {"test.jsonl": "bb"}})
 
 
 @pytest.mark.parametrize(
