@@ -201,7 +201,8 @@ def test_a_gated_set_without_access_is_a_sentence_with_the_steps(hub, get, tmp_p
     hub.commit("dataset", card.repo, {"data/train-0.jsonl": "{}"}, gated=True, tokens=["hf_good"])
     code, err = get(card.name, token=token)
     assert code == 1
-    assert f"error: {card.repo}: {finding}; accept its conditions at {card.page}" in err
+    assert f"error: {card.repo}: {finding}" in err
+    assert f"; accept its conditions at {card.page} (logged in), create a token" in err
     assert not (tmp_path / "judgelm-data.lock.yaml").exists()
 
 
@@ -246,12 +247,13 @@ def test_another_schema_is_said_and_no_rows_are_written(hub, get, tmp_path):
 
 
 def test_a_broken_transfer_goes_on_where_it_broke(hub, get, tmp_path):
-    content = lines(*OFFSETBIAS)
+    # the client writes in chunks of 10 MiB, so 11 MB of 12 leave it with one chunk
+    content = lines(*(row | {"output_2": "8" * 600_000} for row in OFFSETBIAS))
     hub.commit("dataset", "NCSOFT/offsetbias", {"train.jsonl": content})
-    hub.break_after["train.jsonl"] = 500
+    hub.break_after["train.jsonl"] = 11_000_000
     code, err = get("offsetbias", "-o", "out")
     assert code == 0, err
-    assert hub.downloads("train.jsonl") == [None, "bytes=500-"]
+    assert hub.downloads("train.jsonl") == [None, f"bytes={10 << 20}-"]
     assert len(rows(tmp_path / "out/train.jsonl")) == 20
 
 

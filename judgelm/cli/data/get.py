@@ -93,7 +93,7 @@ def get_command(
 
 
 def _disable_progress_bars() -> None:
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
 

@@ -48,7 +48,7 @@ class Revision:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the hub has another revision now."""
+        """True if the hub has another revision now."""
         return self.hub is not None and self.hub.revision != self.sha
 
 

@@ -82,6 +82,7 @@ def _rubric(row: Row) -> str:
 
 def _preference_collection(row: Row) -> Fields:
     """Prometheus' pairs: the preference is the label, the two grades of 1 to 5 are metadata."""
+    grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
     return {
         "question": row.data["orig_instruction"],
         "answer_1": row.data["orig_response_A"],
@@ -89,10 +90,7 @@ def _preference_collection(row: Row) -> Fields:
         "reference": row.data.get("orig_reference_answer"),
         "winner": row.data["orig_preference"],
         "reason": row.data.get("orig_feedback"),
-        "metadata": {
-            "rubric": _rubric(row),
-            **{name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data},
-        },
+        "metadata": {"rubric": _rubric(row), **grades},
     }
 
 
