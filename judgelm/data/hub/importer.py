@@ -22,6 +22,7 @@ from judgelm.data.readers.rejects import RejectCounts, no_usable_row
 from judgelm.data.readers.rows import Reject, truncate_raw
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import parse_json
+from judgelm.modes.pairwise import winner_of
 from judgelm.version import VERSION
 
 SOURCE_FILE = "source.json"
@@ -58,7 +59,7 @@ class SplitResult:
 
     Attributes:
         rows: written.
-        winners: winner -> rows; a label without one counts as `scores`.
+        winners: winner -> rows, that of the scores where a pair has no other; `scores` for other rows with scores.
         rejected: rows that could not be used.
         rejects: them by reason.
         first_reject: the first of them.
@@ -229,13 +230,20 @@ def _read_split(card: DatasetCard, name: str, files: Mapping[str, Path], written
         seen.add(row_id)
         result.rows += 1
         if any(row.get(label) is not None for label in _LABELS):
-            winner = row.get("winner")
-            result.winners["scores" if winner is None else str(winner)] += 1
+            result.winners[_winner(row)] += 1
         written.write(name, row)
     if not result.rows:
         first = result.first_reject or Reject(name, 0, "no rows", "")
         raise no_usable_row(f"{card.repo}, split {name}", f"the schema {card.reader}", result.rejected, first)
     return result
+
+
+def _winner(row: _Entry) -> str:
+    """The winner of a labelled row: its own, else that of a pair's scores, without a reference where there are such."""
+    if row.get("winner") is not None:
+        return str(row["winner"])
+    scores = row.get("score") or row.get("score_w_reference")
+    return str(winner_of((scores[0], scores[1]))) if isinstance(scores, list) and len(scores) == 2 else "scores"
 
 
 def _problem(card: DatasetCard, row: _Entry, is_repeated: bool) -> str:

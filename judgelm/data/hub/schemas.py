@@ -134,6 +134,11 @@ def _offsetbias(row: Row) -> Fields:
     return {"input": row.data["instruction"]} | {name: row.data[name] for name in ("output_1", "output_2", "label")}
 
 
+def _arena_140k(row: Row) -> Fields:
+    """The arena's votes without `full_conversation`, which says both dialogues once more."""
+    return _rest(row, ("full_conversation",))
+
+
 _PROMETHEUS_PAIR = ("orig_instruction", "orig_response_A", "orig_response_B", "orig_criteria", "orig_preference")
 REWRITES: Mapping[str, Rewrite] = {
     "helpsteer3": Rewrite(
@@ -159,6 +164,12 @@ REWRITES: Mapping[str, Rewrite] = {
         fields=_nectar,
         sample=preferences.preference_sample,
         label=preferences.preference_label,
+    ),
+    "arena_140k": Rewrite(
+        needs=("conversation_a", "conversation_b", "winner"),
+        fields=_arena_140k,
+        sample=preferences.arena_sample,
+        label=preferences.battle_label,
     ),
     "offsetbias": Rewrite(
         needs=("instruction", "output_1", "output_2", "label"),

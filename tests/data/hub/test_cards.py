@@ -1,5 +1,7 @@
 """The cards of public data sets: whole, with a source for every fact."""
 
+from pathlib import Path
+
 import pytest
 
 from judgelm.data.hub.cards import dataset_card, dataset_names, read_card
@@ -32,6 +34,11 @@ def test_no_schema_counts_as_verified_before_it_was_seen_in_files_from_the_hub(n
     # the hub has not been reached yet; who sets this says in the card's sources when and at which revision it was
     card = dataset_card(name)
     assert not card.verified or "verified" in card.sources
+
+
+def test_the_page_names_all():
+    page = (Path(__file__).parents[3] / "docs/data.md").read_text(encoding="utf-8")
+    assert [name for name in dataset_names() if f"`{name}`" not in page] == []
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

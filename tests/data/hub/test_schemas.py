@@ -190,6 +190,22 @@ def test_arena_votes_keep_ties(tmp_path):
     assert (row["winner"], row["metadata"]["both_bad"]) == ("tie", True)
 
 
+def test_the_large_arena_sets_parts_of_text_are_joined_and_its_copy_of_the_dialogues_left_out(tmp_path):
+    sides = {
+        side: [
+            {"role": role, "content": [{"type": "text", "text": text, "image": None, "mimeType": None}]}
+            for role, text in (("user", "Hi"), ("assistant", side))
+        ]
+        for side in ("conversation_a", "conversation_b")
+    }
+    vote = {"id": "v1", "model_a": "m1", "model_b": "m2", "winner": "both_bad", "evaluation_order": 1, "language": "en"}
+    vote |= sides | {"full_conversation": [{"user": "Hi"}]}
+    made, rejects = entries("arena_140k", tmp_path, vote, vote | {"id": "v2", "evaluation_order": 2})
+    assert (made[0]["winner"], made[0]["answer_2"]) == ("tie", "conversation_b")
+    assert made[0]["metadata"] == {"evaluation_order": 1, "language": "en", "both_bad": True}
+    assert len(rejects) == 1  # the second vote of a session
+
+
 def test_kaggles_lists_in_cells_are_read(tmp_path):
     [row], _ = entries("responses", tmp_path, KAGGLE)
     assert (row["id"], row["question"], row["answer_2"], row["winner"]) == ("30192", "Hi", "b", 2)
