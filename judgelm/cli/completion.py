@@ -52,3 +52,10 @@ def card_names() -> list[str]:
     from judgelm.judges.released import released_names
 
     return released_names()
+
+
+def datasets() -> list[str]:
+    """Public data sets that are known by name."""
+    from judgelm.data.hub.cards import dataset_names
+
+    return dataset_names()

@@ -9,6 +9,12 @@ from judgelm.cli.lazy import LazyCommand, LazyGroup
 
 class _DataCommands(LazyGroup):
     lazy_commands: ClassVar = {
+        "get": LazyCommand(
+            module="judgelm.cli.data.get",
+            name="get_command",
+            help="Download a public data set by name into rows that judgelm data build reads.",
+            no_args_is_help=False,
+        ),
         "build": LazyCommand(
             module="judgelm.cli.data.build",
             name="build_command",
