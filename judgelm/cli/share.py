@@ -39,7 +39,7 @@ def share_command(
 ) -> None:
     """Upload a judge with its cards to the Hugging Face hub, or show what would be sent.
 
-    It sends the weights as safetensors, tokenizer, judge.json, README.md, licence and figures. It leaves out checkpoints,
+    It sends weights as safetensors, tokenizer, judge.json, README.md, licence and figures. It leaves out checkpoints,
     optimizer states and other files, and refuses a file that looks like it holds a secret.
     """
     from judgelm.training.hub_upload import prepare_share, upload_share

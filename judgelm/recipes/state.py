@@ -134,7 +134,7 @@ def decide(step: Step, record: StepRecord | None, inputs: Mapping[str, str]) -> 
     if record.stale:
         return Decision(action="overwrite", reason="an earlier step ran again")
     if record.event == "started":
-        return Decision(action="resume", reason="it was interrupted")
+        return Decision(action="resume", reason="it did not finish")
     if missing := [path for path in step.outputs if not Path(path).exists()]:
         return Decision(action="run", reason=f"{', '.join(missing)} is missing")
     return Decision(action="skip", reason="it is finished")
