@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError
 
 from judgelm.engines.model_cache import cache_root
 from judgelm.errors import ConfigError, not_found
@@ -34,7 +34,8 @@ _NAME = r"^[a-z][a-z0-9_-]*$"
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _OPERATOR = re.compile(r"\|\|?|&&?|;|\d?(>>?|<<?)\S*")
 
-_Words = str | list[str | int | float]
+_Word = StrictStr | StrictInt | StrictFloat
+_Words = StrictStr | list[_Word]
 
 
 class _StepFields(BaseModel):
@@ -50,7 +51,7 @@ class _StepFields(BaseModel):
 class _RecipeFields(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    variables: dict[Annotated[str, Field(pattern=_NAME)], str | int | float] = {}
+    variables: dict[Annotated[str, Field(pattern=_NAME)], _Word] = {}
     folder: str
     steps: Annotated[list[_StepFields], Field(min_length=1)]
 
@@ -194,7 +195,8 @@ def _check_names(recipe: Recipe) -> None:
 
 
 def _finding(error: ValidationError, content: Mapping[str, Any]) -> str:
-    first = error.errors()[0]
+    errors = error.errors()
+    first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])  # a typing error
     location = ".".join(_location(first["loc"], content))
     if first["type"] == "extra_forbidden":
         known = _StepFields if first["loc"][0] == "steps" else _RecipeFields
@@ -205,7 +207,13 @@ def _finding(error: ValidationError, content: Mapping[str, Any]) -> str:
         return (
             f"{location}: {first['input']!r}: a name is lower-case letters, digits, - and _, and begins with a letter"
         )
-    if first["loc"][-2:-1] == ("run",) or "overwrite" in first["loc"]:
+    if first["type"] == "too_short":
+        return f"{location}: empty; add a step"
+    if first["type"].startswith("model"):
+        return f"{location}: expected a mapping with name and run"
+    if first["loc"][0] == "variables":
+        return f"{location}: expected a text or a number; quote words such as true and null"
+    if {"run", "overwrite"} & set(first["loc"]):
         return f"{location}: expected a command, as a text or a list of words; quote words such as true and null"
     return f"{location}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
@@ -216,5 +224,5 @@ def _location(parts: tuple[int | str, ...], content: Mapping[str, Any]) -> Itera
         step = content["steps"][parts[1]]
         name = step.get("name") if isinstance(step, dict) else None
         yield f"step {name}" if isinstance(name, str) else f"steps[{parts[1]}]"
-        parts = parts[2:]
-    yield from (str(part) for part in parts if part not in ("str", "int", "float", "[key]"))
+        parts = parts[2:3]  # behind a field's name stands the kind that pydantic tried
+    yield from (str(part) for part in parts[:2] if part != "[key]")

@@ -178,6 +178,8 @@ def _upload_finding(name: str, error: Exception) -> str:
         finding = f"{name}: the hub cannot be reached ({first_line(error)})"
         return f"{finding}; check the network, HF_ENDPOINT and HF_HUB_OFFLINE"
     cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
+    if isinstance(cause, ValueError) and not isinstance(cause, OSError):
+        return f"{name}: the hub refuses the upload: {' '.join(str(cause).split())}"
     return f"{name}: the upload failed: {first_line(cause)}; run the same command again"
 
 

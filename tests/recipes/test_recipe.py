@@ -1,5 +1,6 @@
 """A recipe file is read strictly, and its variables are filled in word by word."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -60,13 +61,13 @@ def test_every_recipe_has_the_folder_of_the_cache(write, monkeypatch):
     [
         ("folder: ${out}", "", "folder: missing; add it"),
         ("folder: ${out}", "folder: ${no}", "folder: variable 'no' does not exist; available: judgelm_cache, out"),
-        ("variables: {", "variables: {x: [1], ", "variables.x: "),
+        ("variables: {", "variables: {x: [1], ", "variables.x: expected a text or a number"),
         ("variables: {", "variables: {judgelm_cache: a, ", "variables.judgelm_cache: every recipe has this one"),
         ("steps:", "step:", "step: unknown field; available: variables, folder, steps"),
         ("inputs:", "input:", "step use.input: unknown field; available: name, run, inputs, outputs, overwrite"),
         ("name: use", "name: make", "two steps are named make; give each its own name"),
         ("name: use", "name: Use it", "step Use it.name: 'Use it': a name is lower-case letters"),
-        ("0.5]", "true]", "step use.run.3: expected a command, as a text or a list of words; quote words"),
+        ("0.5]", "true]", "step use.run: expected a command, as a text or a list of words; quote words"),
         ('"${rows}" --count', '"${rows} --count', "step make: run: no closing quotation; close the quotation mark"),
         ("--count ${count}", "| tee log", "step make: run: | is for a shell, and a command is run without one"),
         ("--count ${count}", "2>&1", "step make: run: 2>&1 is for a shell"),
@@ -82,9 +83,20 @@ def test_mistakes_are_refused_by_their_place(write, old, new, message):
     assert str(raised.value).startswith(f"{path}: {message}")
 
 
-@pytest.mark.parametrize("text", ["", "- a", "steps: []\nfolder: a", "folder: a\nsteps: [a]", "a: ["])
-def test_what_is_no_recipe_is_refused(write, text):
-    with pytest.raises(ConfigError, match=r"mine\.yaml: "):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected a mapping with folder and steps"),
+        ("- a", "expected a mapping with folder and steps"),
+        ("steps: []\nfolder: a", "steps: empty; add a step"),
+        ("folder: a\nsteps: [a]", "steps[0]: expected a mapping with name and run"),
+        ("folder: a\nsteps: a", "steps: input should be a valid list"),
+        ("folder: 1\nsteps: [{name: b, run: a}]", "folder: input should be a valid string"),
+        ("a: [", "not YAML in UTF-8: "),
+    ],
+)
+def test_what_is_no_recipe_is_refused(write, text, message):
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: {re.escape(message)}"):
         read_recipe(write(text), {})
 
 

@@ -65,7 +65,7 @@ def change(old, new):
 
 
 def test_all_steps_run_once_and_their_output_is_shown_and_logged():
-    assert run() == (["make", "copy ", "last"], "hello\n")
+    assert run() == (["make", "copy", "last"], "hello\n")
     log = Path("out/mine.logs/make.log").read_text()
     assert log.startswith("$ bash -c ")
     assert log.endswith("one\nhello\n")
@@ -92,7 +92,7 @@ def test_an_output_that_is_gone_is_made_again():
     run()
     Path("copied.txt").unlink()
     assert actions() == [("make", "skip"), ("copy", "run"), ("last", "overwrite")]
-    assert run()[0] == ["copy ", "last"]
+    assert run()[0] == ["copy", "last"]
 
 
 def test_a_folder_is_an_input_by_the_names_and_bytes_of_its_files():
@@ -111,10 +111,10 @@ def test_a_failed_step_stops_with_its_code_and_goes_on_later():
         StepError, match=r"step copy failed with exit code 7; its output is in out/mine\.logs/copy"
     ) as raised:
         run()
-    assert (raised.value.exit_code, ran()) == (7, ["make", "copy "])
+    assert (raised.value.exit_code, ran()) == (7, ["make", "copy"])
     assert actions() == [("make", "skip"), ("copy", "resume"), ("last", "run")]
     Path("ready").touch()
-    assert run()[0] == ["copy ", "last"]  # without --again: its own outputs stand there, so it goes on with them
+    assert run()[0] == ["copy", "last"]  # without --again: its own outputs stand there, so it goes on with them
 
 
 def test_a_step_that_a_signal_ends_has_the_shells_code():
