@@ -108,9 +108,7 @@ def prepare_share(folder: Path, *, name: str, licence: str | None = None) -> Sha
     if not any(fnmatch(part, pattern) for part in sent for pattern in _WEIGHTS):
         raise ModelError(f"{folder}: no weights as safetensors, so no judge; give the output folder of a training")
     text, stated = complete_model_card(
-        _read_text(folder / MODEL_CARD_NAME)
-        if MODEL_CARD_NAME in sent
-        else render_model_card(card, name=name.partition("/")[2]),
+        _model_card(folder, card, name),
         licence=licence or _licence_of_file(folder, sent),
         contradicts=licence is not None,
         evaluation=parse_json(_read_text(folder / EVALUATION_NAME)) if EVALUATION_NAME in sent else None,
@@ -193,6 +191,14 @@ def _finished_card(folder: Path) -> Card:
     if card is None:
         raise ModelError(f"{folder}: no {CARD_NAME}, so no finished judge; give the output folder of a training")
     return card
+
+
+def _model_card(folder: Path, card: Card, name: str) -> str:
+    """The folder's model card; that of a training, unless somebody changed it, names the judge as the hub does."""
+    path = folder / MODEL_CARD_NAME
+    text = _read_text(path) if path.is_file() else None
+    generated = render_model_card(card, name=folder.resolve().name)
+    return render_model_card(card, name=name) if text in (None, generated) else str(text)
 
 
 def _choose_files(folder: Path) -> tuple[list[str], dict[str, str]]:

@@ -140,6 +140,12 @@ def test_figures_of_an_evaluation_stand_before_the_limits(judge):
     assert "## Measured" not in (judge / "README.md").read_text()
 
 
+def test_the_card_of_a_training_is_sent_with_the_judges_name_on_the_hub(judge):
+    assert "--model me/my-judge --both-orders" in prepare(judge).model_card
+    (judge / "README.md").unlink()
+    assert "--model me/my-judge --both-orders" in prepare(judge).model_card
+
+
 def test_a_base_that_only_this_machine_has_is_noted(judge):
     (judge / "adapter_config.json").write_text('{"base_model_name_or_path": "/home/me/base"}')
     assert any("names its base by a local path, /home/me/base" in note for note in prepare(judge).notes)
