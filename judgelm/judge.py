@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.cluster.plan import Cluster, load_workers
+from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import ConfigError
@@ -108,9 +108,10 @@ class Judge:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on the judge's licences, and on the engine's own choices, such as the numeric format on this CPU."""
+        """Lines on the judge's licences, the engine's own choices (such as the format on this CPU), and idle GPUs."""
         licences = [self.named.notice] if self.named else []
-        return licences + list(self.engine.stats().get("notes", ()))
+        idle = idle_gpus(self.engine.describe()["engine"], self._options) if self._cluster is None else []
+        return licences + list(self.engine.stats().get("notes", ())) + idle
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.
