@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.batch_runs import BATCH, alive, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
-from tests.support.tiny_judges import quantise_to_int8
+from tests.support.quantised_judges import quantise_to_awq, quantise_to_fp8, quantise_to_gptq, quantise_to_int8
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 COUNT = 400
@@ -115,3 +115,22 @@ def test_a_checkpoint_in_int8_is_recognised(pairs, tiny_judge, expected, tmp_pat
     found = verdicts(out)
     same = sum(found[name] == one for name, one in expected.items())
     assert same > 0.8 * COUNT, "int8 weights change a score here and there, not most of them"
+
+
+@pytest.mark.parametrize("quantise", [quantise_to_gptq, quantise_to_awq])
+def test_a_checkpoint_in_4_bits_judges_as_the_weights_that_it_stands_for(pairs, tiny_judge, quantise, tmp_path):
+    packed, whole = quantise(tiny_judge, tmp_path)
+    subprocess.run(on_vllm(pairs, tmp_path / "4.jsonl", packed, devices=1), check=True, capture_output=True)
+    subprocess.run(on_vllm(pairs, tmp_path / "whole.jsonl", whole, devices=1), check=True, capture_output=True)
+    found, expected = verdicts(tmp_path / "4.jsonl"), verdicts(tmp_path / "whole.jsonl")
+    same = sum(found[name] == judged for name, judged in expected.items())
+    assert same > 0.9 * COUNT, "the kernel multiplies in 16 bits"
+
+
+def test_a_checkpoint_in_fp8(pairs, tiny_judge, tmp_path):
+    quantised = quantise_to_fp8(tiny_judge, tmp_path / "fp8")
+    done = subprocess.run(
+        on_vllm(pairs, tmp_path / "out.jsonl", quantised, devices=1), check=False, capture_output=True
+    )
+    print(done.stderr.decode()[-3000:])
+    assert done.returncode == 0
