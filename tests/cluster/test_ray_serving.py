@@ -126,9 +126,9 @@ def test_a_worker_that_is_lost_while_idle_is_replaced_before_the_next_request():
 
 def test_probabilities_are_those_of_one_process(tiny_judge):
     options = {"engine": "transformers", "device": "cpu", "dtype": "float32"}
+    options |= {"template": "judgelm-v1", "ignore_card": True}  # the server's
     with Judge(str(tiny_judge), **options) as judge:
         expected = judge.compare("q1", "a", "b", both_orders=False, distribution=True).probability
     with Judge(str(tiny_judge), cluster=TWO, **options) as judge, served(judge.engine) as server:
-        body = pair(1) | {"mode": "pair", "options": {"distribution": True, "template": judge.format.template}}
-        reply = server.post("/v1/judge", body).json()
+        reply = server.post("/v1/judge", pair(1) | {"distribution": True}).json()
     assert reply["probability"] == pytest.approx(expected, abs=1e-5)

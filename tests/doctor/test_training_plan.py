@@ -177,7 +177,7 @@ def test_ddp_holds_a_quantised_base_on_every_gpu():
     assert memory_of(MODEL, recipe, replace(CLUSTER, sharding="zero3")).weights == round(337.5 + 2 * (400 + 10) / 4)
 
 
-PLANNED = [  # training config, accelerate's, known shape, the GPUs that its first lines name and GiB as torch reports them
+PLANNED = [  # training config, accelerate's, known shape, GB of a GPU as the config names it and GiB as torch does
     ("judgelm_7b_lora", "zero3", "llama-7b", 24, 22.0),
     ("judgelm_7b_qlora", "ddp", "llama-7b", 24, 22.0),
     ("judgelm_13b_lora", "zero3", "llama-13b", 24, 22.0),

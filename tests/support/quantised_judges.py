@@ -34,59 +34,60 @@ def quantise_to_int8(judge: Path, folder: Path) -> Path:
 
 def quantise_to_fp8(judge: Path, folder: Path) -> Path:
     """The judge in FP8 (e4m3): a scale per layer, activations quantised at run time."""
-    weights = {}
-    for name, weight in load_file(judge / "model.safetensors").items():
-        if not name.endswith("_proj.weight"):
-            weights[name] = weight
-            continue
+    projections, weights = _bfloat16_weights(judge)
+    for name, weight in projections.items():
         scale = weight.abs().max() / torch.finfo(torch.float8_e4m3fn).max
         weights[name] = (weight / scale).to(torch.float8_e4m3fn)
-        weights[f"{name}_scale"] = scale.float()
-    return _write(judge, folder, weights, {"quant_method": "fp8", "activation_scheme": "dynamic"})
+        weights[f"{name}_scale"] = scale
+    method = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    return _write(judge, folder, weights, method, dtype=torch.bfloat16)
 
 
 def quantise_to_gptq(judge: Path, folder: Path) -> tuple[Path, Path]:
     """The judge in GPTQ's format, rounded to 4 bits in groups of 32 inputs; and the same values as whole weights."""
-    weights, whole = {}, {}
-    for name, weight in load_file(judge / "model.safetensors").items():
-        whole[name] = weight
-        if not name.endswith("_proj.weight"):
-            weights[name] = weight
-            continue
+    projections, weights = _bfloat16_weights(judge)
+    whole = dict(weights)
+    for name, weight in projections.items():
         codes, scales, whole[name] = _four_bits(weight)
-        layer, inputs = name.removesuffix(".weight"), codes.shape[0]
+        layer = name.removesuffix(".weight")
         weights[f"{layer}.qweight"] = _packed(codes.T).T.contiguous()  # eight inputs in a word
         weights[f"{layer}.qzeros"] = _packed(torch.full_like(scales, 7).int())  # one less than the zero of 8
         weights[f"{layer}.scales"] = scales.half()
-        weights[f"{layer}.g_idx"] = (torch.arange(inputs) // _GROUP).int()
+        weights[f"{layer}.g_idx"] = (torch.arange(codes.shape[0]) // _GROUP).int()
     method = {"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": True}
-    return _write(judge, folder / "gptq", weights, method), _write(judge, folder / "whole", whole)
+    packed = _write(judge, folder / "gptq", weights, method, dtype=torch.bfloat16)
+    return packed, _write(judge, folder / "whole", whole, dtype=torch.bfloat16)
 
 
 def quantise_to_awq(judge: Path, folder: Path) -> tuple[Path, Path]:
     """As `quantise_to_gptq`, in AWQ's format."""
-    weights, whole = {}, {}
-    for name, weight in load_file(judge / "model.safetensors").items():
-        whole[name] = weight
-        if not name.endswith("_proj.weight"):
-            weights[name] = weight
-            continue
+    projections, weights = _bfloat16_weights(judge)
+    whole = dict(weights)
+    for name, weight in projections.items():
         codes, scales, whole[name] = _four_bits(weight)
         layer = name.removesuffix(".weight")
         weights[f"{layer}.qweight"] = _packed(codes, _AWQ_ORDER)  # eight outputs in a word
         weights[f"{layer}.qzeros"] = _packed(torch.full_like(scales, 8).int(), _AWQ_ORDER)
         weights[f"{layer}.scales"] = scales.half()
     method = {"quant_method": "awq", "bits": 4, "group_size": _GROUP, "zero_point": True, "version": "gemm"}
-    return _write(judge, folder / "awq", weights, method), _write(judge, folder / "whole", whole)
+    packed = _write(judge, folder / "awq", weights, method, dtype=torch.bfloat16)
+    return packed, _write(judge, folder / "whole", whole, dtype=torch.bfloat16)
+
+
+def _bfloat16_weights(judge: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The projections in float32, and all other weights in bfloat16."""
+    weights = load_file(judge / "model.safetensors")
+    projections = {name: weight.float() for name, weight in weights.items() if name.endswith("_proj.weight")}
+    return projections, {name: weight.bfloat16() for name, weight in weights.items() if name not in projections}
 
 
 def _four_bits(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Codes 0 to 15 of shape (inputs, outputs), scales of shape (groups, outputs), and the weight that they make."""
     outputs, inputs = weight.shape
-    groups = weight.T.float().reshape(inputs // _GROUP, _GROUP, outputs)
+    groups = weight.T.reshape(inputs // _GROUP, _GROUP, outputs)
     scales = (groups.abs().amax(1, keepdim=True) / 7).half().float()
     codes = (groups / scales).round().clamp(-8, 7)
-    whole = (codes * scales).reshape(inputs, outputs).T.to(weight.dtype).contiguous()
+    whole = (codes * scales).reshape(inputs, outputs).T.bfloat16().contiguous()
     return (codes + 8).int().reshape(inputs, outputs), scales.squeeze(1), whole
 
 
@@ -99,12 +100,17 @@ def _packed(codes: torch.Tensor, order: tuple[int, ...] = tuple(range(8))) -> to
 
 
 def _write(
-    judge: Path, folder: Path, weights: dict[str, torch.Tensor], method: dict[str, object] | None = None
+    judge: Path,
+    folder: Path,
+    weights: dict[str, torch.Tensor],
+    method: dict[str, object] | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
 ) -> Path:
     """The judge's folder with these weights, and the method in its config."""
     shutil.copytree(judge, folder)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     path = folder / "config.json"
-    config = json.loads(path.read_text())
+    config = json.loads(path.read_text()) | {"dtype": str(dtype).removeprefix("torch.")}
     path.write_text(json.dumps(config | ({"quantization_config": method} if method else {})))
     return folder
