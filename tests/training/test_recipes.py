@@ -64,7 +64,7 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
             judge.global_batch, per_device=rows, accumulation=sft.gradient_accumulation_steps, processes=processes
         )
         shapes.append((rows, passes, processes))
-    stated = r"global_batch: .*# (\d+) rows? x (\d+) passes x (\d+) process(?:, or (\d+) x (\d+) process)?"
+    stated = r"global_batch: .*# (\d+) rows? x (\d+) passes x (\d+) process(?:es)?(?:, or (\d+) x (\d+) process)?"
     if found := re.search(stated, path.read_text()):
         first, *rest = shapes
         assert tuple(map(int, found.groups()[:3])) == first
