@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.cluster.plan import Cluster, load_workers
+from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import ConfigError
@@ -117,8 +117,9 @@ class Judge:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on the judge's licences, and on the engine's own choices, such as the numeric format on this CPU."""
-        return [*self._card_notes(), *self.engine.stats().get("notes", ())]
+        """Lines on the judge's card, the engine's own choices (such as the format on this CPU), and idle GPUs."""
+        idle = idle_gpus(self.engine.describe()["engine"], self._options) if self._cluster is None else []
+        return [*self._card_notes(), *self.engine.stats().get("notes", ()), *idle]
 
     def _card_notes(self) -> list[str]:
         """The judge's licences, or what is known of a released or unknown judge."""

@@ -1,4 +1,4 @@
-"""Shared steps of `judgelm serve` and `judgelm web`: load the judge, avoid pauses, print the address."""
+"""Steps that the judging commands share: announce and load the judge, avoid pauses, show the address."""
 
 import gc
 from collections.abc import Iterator
@@ -6,18 +6,38 @@ from contextlib import contextmanager
 from typing import Any
 
 from judgelm.cli.console import console
-from judgelm.judge import Judge
+from judgelm.cluster.plan import Cluster
+from judgelm.judge import Judge, engine_of
 from judgelm.judges.cards import default_card
 
 
-@contextmanager
-def loaded_judge(model: str | None, engine: str, *, quiet: bool, **options: Any) -> Iterator[Judge]:
-    """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
+def announced(
+    model: str | None, engine: str, cluster: Cluster | None, *, adapter: str | None = None, quiet: bool
+) -> str:
+    """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves."""
+    name, why = engine_of(model, engine, adapter=adapter) if cluster is None else (engine, "")
+    if cluster is not None:
+        why = f"on workers, Ray address {cluster.address}"
     if not quiet:
-        console.print(f"loading {shown_model(model)} ({engine} engine)", markup=False, highlight=False)
-    with Judge(model, engine=engine, **options) as judge, heap_frozen():
+        console.print(
+            f"loading {shown_model(model)} ({name} engine{why and f': {why}'})", markup=False, highlight=False
+        )
+    return name
+
+
+@contextmanager
+def loaded_judge(
+    model: str | None, engine: str, *, quiet: bool, cluster: Cluster | None = None, **options: Any
+) -> Iterator[Judge]:
+    """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
+    name = announced(model, engine, cluster, adapter=options.get("adapter"), quiet=quiet)
+    with Judge(model, engine=name, cluster=cluster, **options) as judge, heap_frozen():
         if not quiet:
             show_notes(judge)
+            if cluster is not None:
+                stats = judge.engine.stats()
+                nodes = ", ".join(stats["nodes"])
+                console.print(f"{stats['workers']}, on {nodes}", markup=False, highlight=False, soft_wrap=True)
         yield judge
 
 

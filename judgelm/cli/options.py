@@ -12,12 +12,13 @@ from typer.core import TyperCommand
 
 from judgelm.cli import completion
 from judgelm.cli.console import load_config
+from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_name
 from judgelm.yaml_files import parse_yaml
 
-JUDGING, _MODEL = "How to judge", "Model and engine"
+JUDGING, _MODEL, _CLUSTER = "How to judge", "Model and engine", "Several GPUs or machines"
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 _PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5", "--set": "train_data=[rows.jsonl]"}
 
@@ -126,6 +127,45 @@ class JudgeOptions:
         return {name: getattr(self, name) for name in names} | {
             "engine_args": parse_pairs(self.engine_arg or (), "--engine-arg")
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`."""
+
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="Judge on N GPUs of this machine at once.", rich_help_panel=_CLUSTER)
+    ] = None
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or "
+            "local (started with the command).",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of workers; default: one per GPU, or per node without GPUs.", rich_help_panel=_CLUSTER
+        ),
+    ] = None
+    worker_cores: Annotated[
+        int | None, typer.Option(min=1, help="CPU cores (and threads) of each worker.", rich_help_panel=_CLUSTER)
+    ] = None
+
+    def cluster(self) -> Cluster | None:
+        """The workers that are asked for; None where this process judges.
+
+        Raises:
+            ConfigError: workers without a cluster, or options that do not fit each other.
+        """
+        if self.ray is None and self.gpus is None:
+            if self.workers is not None or self.worker_cores is not None:
+                raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
+            return None
+        return Cluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:

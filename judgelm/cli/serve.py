@@ -8,8 +8,9 @@ import typer
 
 from judgelm.cli.console import EXIT_INTERRUPTED, console
 from judgelm.cli.loading import loaded_judge, shown_address
-from judgelm.cli.options import Config, JudgeOptions, expand_options
+from judgelm.cli.options import ClusterOptions, Config, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
+from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError
 from judgelm.judge import engine_of
@@ -26,6 +27,8 @@ Examples:
   judgelm serve my-judge
 
   judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0 --api-key-file keys.txt
+
+  judgelm serve my-judge --gpus 8   (a copy of the judge on each of this machine's GPUs)
 
   judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
 
@@ -129,6 +132,7 @@ def serve(
     shutdown_s: Shutdown = 60.0,
     *,
     judge_options: JudgeOptions,
+    workers: ClusterOptions,
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
@@ -148,7 +152,8 @@ def serve(
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
     arguments = judge_options.judge_arguments()
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
-    engine, _ = engine_of(model, engine, adapter=judge_options.adapter)  # refuses a missing judge now
+    engine_of(model, engine, adapter=judge_options.adapter)  # refuses a missing judge now
+    arguments["cluster"] = _cluster(workers, engine)
     with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
         if chat:
             check_chat(judge.engine)
@@ -192,6 +197,18 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
             raise ConfigError("--upstream and --engine-arg base_url=... mean the same; keep one of them")
         return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
+
+
+def _cluster(workers: ClusterOptions, engine: str) -> Cluster | None:
+    """The workers that hold the judge; None where this process does.
+
+    Raises:
+        ConfigError: workers for a judge that another server holds, or options that do not fit each other.
+    """
+    cluster = workers.cluster()
+    if cluster is not None and engine == "openai":
+        raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
+    return cluster
 
 
 def _greet(host: str, port: int, settings: "ServerSettings") -> None:

@@ -4,19 +4,26 @@ The runner sees one engine, so resume, reasons and distributions work as on one 
 node are sent to another worker, and a new worker is started in its place.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from judgelm.cluster.plan import Cluster, gpus_each
-from judgelm.cluster.pool import Event, WorkerLost, WorkerPool, WorkerReady
+from judgelm.cluster.pool import Event, StepDone, WorkerLost, WorkerPool, WorkerReady
 from judgelm.cluster.scheduler import Scheduler
+from judgelm.cluster.worker import StepTask
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import NOT_ASKED
 from judgelm.records import Completion, Request
 
+log = logging.getLogger("judgelm.cluster")
+
 _LOAD_POLL_S = 1.0
+_LONGEST_STEP_S = 0.5
+_IDLE_CHECK_S = 5.0
+"""Time between calls to idle workers, by which a lost one is noticed before the next request."""
 _BY_DEVICE = {"engine_args"}
 """Parts of an engine's description that may differ: all get the same arguments, and vLLM sets the rest by device."""
 _JOINING_S = 10.0
@@ -39,6 +46,9 @@ class RayEngine:
         self._max_in_flight: dict[int, int] = {}
         self._aborted: dict[int, list[str]] = {}
         self._finished: list[Completion] = []
+        self._watched: set[str] = set()
+        self._partial: dict[str, str] = {}
+        self._checked_s = time.monotonic()
         self._is_closed = False
 
     @classmethod
@@ -75,22 +85,35 @@ class RayEngine:
     def collect(self, timeout_s: float) -> list[Completion]:
         """Send requests to the workers and wait up to `timeout_s` until one is finished.
 
+        A worker's step takes no longer than `timeout_s`: new and aborted requests reach it at the next one. Without
+        requests, lost workers are replaced.
+
         Raises:
             EngineError: all workers are lost for good, or one has loaded another model than the others.
         """
         until = time.monotonic() + timeout_s
+        step_s = min(timeout_s, _LONGEST_STEP_S)
+        watched, self._watched = self._watched, set()
+        if not self._scheduler.is_busy:
+            self._check_idle()
         while not self._finished and self._scheduler.is_busy:
-            self._send()
+            self._send(step_s, watched)
             if (left := until - time.monotonic()) <= 0:
                 break
             self._watch(left)
-        self._send()  # workers continue while the caller handles the completions
+        self._send(step_s, watched)  # workers continue while the caller handles the completions
         finished, self._finished = self._finished, []
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Nothing: workers send whole replies."""
-        return {}
+        """The unfinished replies to these requests, as the workers' last steps left them.
+
+        Workers report a reply once it was asked for here. A reply that a lost worker had begun stays until another
+        worker has begun it; only greedy replies in float32 are sure to be the same again.
+        """
+        keys = set(keys)
+        self._watched |= keys
+        return {key: self._partial[key] for key in keys & self._partial.keys()}
 
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests."""
@@ -98,6 +121,7 @@ class RayEngine:
         for worker, gone in self._scheduler.abort(keys).items():
             self._aborted.setdefault(worker, []).extend(gone)
         self._finished = [completion for completion in self._finished if completion.key not in keys]
+        self._partial = {key: text for key, text in self._partial.items() if key not in keys}
 
     def describe(self) -> dict[str, Any]:
         """The description that all workers' engines share."""
@@ -126,14 +150,26 @@ class RayEngine:
             raise EngineError("no worker has loaded yet")
         return self._first_ready
 
-    def _send(self) -> None:
+    def _send(self, step_s: float, watched: set[str]) -> None:
         """Send requests to workers with room, and a call to those that have work but no call to do it in."""
         dispatched = self._scheduler.dispatch(time.monotonic())
         for worker in self._pool.ready:
             requests, aborted = dispatched.get(worker, []), self._aborted.pop(worker, [])
             idle = self._scheduler.in_flight(worker) and self._pool.wants_calls(worker)
             if requests or aborted or idle:
-                self._pool.step(worker, aborted, requests)
+                keys = self._scheduler.sent_keys(worker, watched)
+                task = StepTask(aborted=aborted, requests=requests, watched=keys, timeout_s=step_s)
+                self._pool.step(worker, task)
+
+    def _check_idle(self) -> None:
+        """Call the idle workers now and then, and take what has happened to them."""
+        now = time.monotonic()
+        if now - self._checked_s >= _IDLE_CHECK_S:
+            self._checked_s = now
+            for worker in self._pool.ready:
+                if self._pool.wants_calls(worker):
+                    self._pool.step(worker, StepTask(timeout_s=0.0))
+        self._watch(0.0)
 
     def _watch(self, timeout_s: float) -> None:
         for event in self._pool.wait(timeout_s):
@@ -149,13 +185,24 @@ class RayEngine:
             self._max_in_flight[worker] = event.loaded.max_in_flight
             self._scheduler.add_worker(worker, event.loaded.max_in_flight)
         elif isinstance(event, WorkerLost):
+            log.warning("lost a worker, whose requests go to others: %s", event.why)
             self._max_in_flight.pop(worker, None)
             self._aborted.pop(worker, None)
             self._finished += self._scheduler.lose_worker(worker, event.why)
         else:
-            now = time.monotonic()
-            completed = (self._scheduler.complete(worker, completion, now) for completion in event.completions)
-            self._finished += [completion for completion in completed if completion is not None]
+            self._take(event)
+
+    def _take(self, done: StepDone) -> None:
+        """Take a step's finished and unfinished replies, except those of requests that were aborted meanwhile."""
+        now = time.monotonic()
+        completed = (self._scheduler.complete(done.worker, completion, now) for completion in done.completions)
+        finished = [completion for completion in completed if completion is not None]
+        for completion in finished:
+            self._partial.pop(completion.key, None)
+        self._finished += finished
+        for sent_key, text in done.partial.items():
+            if (key := self._scheduler.request_key(done.worker, sent_key)) is not None:
+                self._partial[key] = text
 
     def _check_alike(self, ready: WorkerReady) -> None:
         """Refuse a worker that would judge differently from the first.

@@ -1,11 +1,15 @@
 """Placement, number and resources of workers; options are checked before Ray starts."""
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from judgelm.engines.base import MODEL_ENGINES, Engine, EngineOptions, require
 from judgelm.errors import ConfigError
+
+_GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+"""vLLM's arguments whose product is the number of its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +73,50 @@ class Plan:
 
 
 def gpus_each(name: str, options: EngineOptions) -> int:
-    """GPUs of one worker on nodes with GPUs: vLLM's devices for one copy of the model."""
+    """GPUs of one engine: vLLM's devices for a group of tensor and pipeline parallelism, times its data parallel size.
+
+    Raises:
+        ConfigError: one of vLLM's sizes is not a whole number of 1 or more.
+    """
     if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
-    arguments = options.engine_args
-    return int(arguments.get("tensor_parallel_size", 1)) * int(arguments.get("pipeline_parallel_size", 1))
+    return math.prod(_size(options, factor) for factor in _GPU_FACTORS)
+
+
+def _size(options: EngineOptions, factor: str) -> int:
+    value = options.engine_args.get(factor, 1)
+    if not isinstance(value, int) or value < 1:
+        raise ConfigError(f"--engine-arg {factor}={value}: it must be a whole number of 1 or more")
+    return value
+
+
+def unused_gpus_note(visible: int, used: int) -> str:
+    """The line on GPUs that a single engine leaves idle, with the option that uses them; empty where none does.
+
+    Args:
+        visible: GPUs that torch sees on this machine.
+        used: GPUs of the engine, 0 where it runs elsewhere.
+    """
+    if not used or visible < 2 * used:
+        return ""
+    all_used = visible // used * used
+    return (
+        f"GPUs: uses {used} of the {visible} that torch sees; --gpus {all_used} of judgelm-batch and judgelm serve (in "
+        f"Python cluster=Cluster(gpus={all_used})) judges with {all_used // used} copies of the model"
+    )
+
+
+def idle_gpus(name: str, options: EngineOptions) -> list[str]:
+    """The note on GPUs that an engine in this process leaves idle; none where its device was chosen.
+
+    Args:
+        name: of the engine, which has loaded torch if it uses GPUs.
+        options: the engine's options.
+    """
+    if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
+        return []
+    note = unused_gpus_note(_visible_gpus(), gpus_each(name, options))
+    return [note] if note else []
 
 
 def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
@@ -94,8 +137,8 @@ def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
         if not room:
             most = max(node.gpus for node in nodes)
             raise ConfigError(
-                f"a worker needs {gpus} GPUs of one node (tensor_parallel_size x pipeline_parallel_size), and the "
-                f"largest has {most}; make the group smaller"
+                f"a worker needs {gpus} GPUs of one node ({' x '.join(_GPU_FACTORS)}), and the largest has {most}; "
+                "make the group smaller"
             )
         return Plan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
     workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
@@ -138,18 +181,22 @@ def load_workers(name: str, options: EngineOptions, cluster: Cluster) -> Engine:
     return RayEngine.load(name, options, cluster)
 
 
-def _check_gpus(wanted: int, per_worker: int) -> None:
+def _visible_gpus() -> int:
     import torch
 
-    available = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _check_gpus(wanted: int, per_worker: int) -> None:
+    available = _visible_gpus()
     if not available:
         raise ConfigError("--gpus: torch sees no CUDA device on this machine; on CPUs use --ray local --workers N")
     if wanted > available:
         raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
     if not per_worker or wanted % per_worker:
         raise ConfigError(
-            f"--gpus {wanted}: a worker takes {counted(per_worker, 'GPU')} (tensor_parallel_size x "
-            "pipeline_parallel_size), which does not divide them; use a multiple of it, and an engine that uses GPUs"
+            f"--gpus {wanted}: a worker takes {counted(per_worker, 'GPU')} ({' x '.join(_GPU_FACTORS)}), which does "
+            "not divide them; use a multiple of it, and an engine that uses GPUs"
         )
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +13,11 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from judgelm.cluster.plan import Cluster, Node, make_plan
-from judgelm.cluster.worker import LoadedEngine, RefusedError, Worker, WorkerLocation
+from judgelm.cluster.worker import LoadedEngine, RefusedError, StepTask, Worker, WorkerLocation
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError
-from judgelm.records import Completion, Request
+from judgelm.records import Completion
 
-_STEP_S = 0.5
 _CALLS_AHEAD = 2
 """Steps in flight at each worker: while the driver handles the results of one, the engine works on the next."""
 _MAX_LOSSES = 5
@@ -38,10 +37,11 @@ class WorkerReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone:
-    """A worker has finished some requests, perhaps none."""
+    """A worker has finished some requests, perhaps none; `partial` are the watched replies so far, by key as sent."""
 
     worker: int
     completions: list[Completion]
+    partial: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +132,10 @@ class WorkerPool:
         """True if a worker needs another call to work on its requests."""
         return len(self._slots[worker].calls) < _CALLS_AHEAD
 
-    def step(self, worker: int, aborted: Sequence[str], requests: Sequence[Request]) -> None:
-        """Let a worker abort, submit and collect requests; a `StepDone` follows."""
+    def step(self, worker: int, task: StepTask) -> None:
+        """Let a worker do a step; a `StepDone` follows."""
         slot = self._slots[worker]
-        slot.calls[slot.actor.step.remote(aborted, requests, _STEP_S)] = "step"
+        slot.calls[slot.actor.step.remote(task)] = "step"
 
     def wait(self, timeout_s: float) -> Iterator[Event]:
         """The events since the last call, waiting up to `timeout_s` for the first one.
@@ -152,8 +152,8 @@ class WorkerPool:
             done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
         for call in done:
             worker = calls[call]
-            slot = self._slots[worker]
-            if call not in slot.calls:
+            slot = self._slots.get(worker)
+            if slot is None or call not in slot.calls:
                 continue  # of a worker that an earlier call of this loop has shown to be lost
             kind = slot.calls.pop(call)
             try:
@@ -210,9 +210,9 @@ class WorkerPool:
             assert slot.location is not None, "a worker states its location before it loads"
             slot.is_ready, slot.stats = True, value.stats
             return WorkerReady(worker=worker, location=slot.location, loaded=value)
-        completions, slot.stats = value
-        slot.losses = 0 if completions else slot.losses
-        return StepDone(worker=worker, completions=completions)
+        slot.stats = value.stats
+        slot.losses = 0 if value.completions else slot.losses
+        return StepDone(worker=worker, completions=value.completions, partial=value.partial)
 
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
         """Handle an engine that broke or did not load; an error that the user must fix ends the run."""

@@ -11,7 +11,7 @@ are sent to a worker one at a time; if the worker is lost again while it has no 
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -90,6 +90,15 @@ class Scheduler:
     def in_flight(self, worker: int) -> int:
         """Number of requests in flight at a worker."""
         return len(self._queues[worker].tasks)
+
+    def sent_keys(self, worker: int, keys: Set[str]) -> list[str]:
+        """The keys under which a worker has some of these requests in flight."""
+        return [sent for sent, task in self._queues[worker].tasks.items() if task.request.key in keys] if keys else []
+
+    def request_key(self, worker: int, sent_key: str) -> str | None:
+        """A request's own key; None where the worker does not have it any more."""
+        task = self._queues[worker].tasks.get(sent_key)
+        return task.request.key if task else None
 
     def add_worker(self, worker: int, max_requests: int) -> None:
         """Add a worker that is ready and takes at most this many requests."""

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,31 @@ class LoadedEngine:
     thinking: Thinking
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTask:
+    """The driver's part of a step, for at most about `timeout_s`; keys are those of the requests as sent.
+
+    Attributes:
+        aborted: keys of requests to forget.
+        requests: new ones.
+        watched: keys of requests whose unfinished replies the driver wants.
+    """
+
+    aborted: Sequence[str] = ()
+    requests: Sequence[Request] = ()
+    watched: Sequence[str] = ()
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """The finished requests of a step, the watched replies so far by key, and the engine's statistics."""
+
+    completions: list[Completion]
+    partial: Mapping[str, str]
+    stats: dict[str, Any]
+
+
 class Worker:
     """An engine in a process of its own.
 
@@ -77,10 +102,8 @@ class Worker:
             thinking=engine.thinking,
         )
 
-    def step(
-        self, aborted: Sequence[str], requests: Sequence[Request], timeout_s: float
-    ) -> tuple[list[Completion], dict[str, Any]]:
-        """Abort, submit and collect requests for about `timeout_s`; returns completions and the engine's statistics.
+    def step(self, task: StepTask) -> StepResult:
+        """Abort, submit and collect requests.
 
         Raises:
             RefusedError: the engine refuses one of the requests.
@@ -88,14 +111,16 @@ class Worker:
         """
         engine = self._engine
         assert engine is not None, "the driver waits for `load`"
-        if aborted:
-            engine.abort(aborted)
-        if requests:
+        if task.aborted:
+            engine.abort(task.aborted)
+        if task.requests:
             try:
-                engine.submit(requests)
+                engine.submit(task.requests)
             except EngineError as error:
                 raise RefusedError(str(error)) from error
-        return engine.collect(timeout_s), engine.stats()
+        completions = engine.collect(task.timeout_s)
+        partial = dict(engine.progress(task.watched)) if task.watched else {}
+        return StepResult(completions=completions, partial=partial, stats=engine.stats())
 
     def close(self) -> None:
         """End the engine and its processes."""

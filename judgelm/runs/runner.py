@@ -104,7 +104,7 @@ def drive(
             if outgoing:
                 engine.submit(outgoing)
             in_flight -= _forget(running, unwanted(), engine)
-            for completion in engine.collect(poll_s) if running else ():
+            for completion in engine.collect(poll_s if running else 0.0):  # an idle cluster replaces lost workers
                 in_flight -= 1
                 received = _receive(running, completion)
                 if isinstance(received, _Finished):

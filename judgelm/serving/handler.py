@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
-from judgelm.errors import InputError
+from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import BatchMode, RequestFlow
 from judgelm.records import Judgment, Prompt, Sample
@@ -121,8 +121,11 @@ class JudgeHandler:
         async with aclosing(stream_flow(self.worker, flow, key=_key(flow))) as steps:
             async for step in steps:
                 if isinstance(step, Finished):
-                    yield chat_response(step.result, request)
-                elif len(text := stable_text(step[0].text, request.stop)) > len(written):
+                    response = chat_response(step.result, request)
+                    if not response.reply.texts[0].startswith(written):
+                        raise EngineError("the worker that wrote this reply was lost, and another's reply differs")
+                    yield response
+                elif (text := stable_text(step[0].text, request.stop)) != written and text.startswith(written):
                     yield (written := text)
 
     async def run_task(self, task: ModeTask) -> Judgment:

@@ -63,6 +63,20 @@ def test_a_full_queue_is_refused_under_the_present_and_the_former_option(tmp_pat
         assert httpx.post(f"{url}/judge", json={"samples": samples}).status_code == 429
 
 
+@pytest.mark.distributed
+def test_it_serves_on_workers_and_ends_in_order():
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+    command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--ray", "local", "--port", "0"]
+    with running(*command, "--workers", "2", "--worker-cores", "1") as (process, url, said):
+        assert "on workers, Ray address local" in "".join(said)
+        assert "2 workers of 1 core, on " in "".join(said)
+        samples = [PAIR | {"question": f"q{index}"} for index in range(50)]
+        judgments = httpx.post(f"{url}/judge", json={"samples": samples}, timeout=30).json()["judgments"]
+        assert [judgment["scores"] for judgment in judgments] == [[8.0, 6.0]] * 50
+        process.terminate()
+        assert process.wait(60) == 0
+
+
 def test_the_recipe_serves(tmp_path):
     with running("serve/api.py", "8 6", "--engine", "scripted", "--port", "0", output="stdout") as (process, url, _):
         assert httpx.post(f"{url}/judge", json=PAIR).json()["scores"] == [8.0, 6.0]
@@ -83,6 +97,9 @@ def test_the_recipe_serves(tmp_path):
         (["m", "--engine", "vllm", "--upstream", "http://localhost:1/v1"], "--upstream needs the openai engine"),
         (["m", "--upstream", "http://localhost:1/v1", "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
         (["m", "--upstream", "nowhere"], "not an http(s) address"),
+        (["m", "--upstream", "http://localhost:1/v1", "--ray", "local"], "is on other servers; leave them out"),
+        (["8 6", "--engine", "scripted", "--workers", "2"], "add --ray local"),
+        (["8 6", "--engine", "scripted", "--gpus", "2", "--ray", "auto"], "give workers instead"),
         (["/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
     ],
 )
@@ -117,6 +134,7 @@ def test_its_help_comes_without_the_server(cli):
     code, out, _ = cli("judgelm", "serve", "--help")
     assert code == 0
     assert "--upstream" in out
+    assert "--gpus" in out
     assert "Ctrl-C and SIGTERM finish requests in flight" in " ".join(out.split())
     assert "--max-queue" in out
     assert "--most-waiting" not in out

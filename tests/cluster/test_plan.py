@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from judgelm import Judge
-from judgelm.cli.batch.options import ClusterOptions
-from judgelm.cluster.plan import Cluster, Node, Plan, gpus_each, make_plan
+from judgelm.cli.options import ClusterOptions
+from judgelm.cluster.plan import Cluster, Node, Plan, gpus_each, idle_gpus, make_plan, unused_gpus_note
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 
@@ -35,8 +35,38 @@ def test_without_gpus_each_node_has_a_worker_or_the_cores_are_shared_out():
 def test_what_a_worker_wants_of_gpus():
     options = EngineOptions(model="m", engine_args={"tensor_parallel_size": 2, "pipeline_parallel_size": 2})
     assert gpus_each("vllm", options) == 4
+    copies = EngineOptions(model="m", engine_args={"tensor_parallel_size": 2, "data_parallel_size": 4})
+    assert gpus_each("vllm", copies) == 8
+    assert make_plan(Cluster(), [Node(cpus=64, gpus=8)] * 2, gpus_each("auto", copies)).workers == 2
     assert gpus_each("scripted", EngineOptions(model="m")) == 0
     assert gpus_each("auto", EngineOptions(model="m", device="cpu")) == 0
+
+
+@pytest.mark.parametrize("size", [0, "two", 1.5])
+def test_a_size_that_is_no_number_of_gpus_is_refused(size):
+    with pytest.raises(
+        ConfigError, match=r"--engine-arg data_parallel_size=.*: it must be a whole number of 1 or more"
+    ):
+        gpus_each("vllm", EngineOptions(model="m", engine_args={"data_parallel_size": size}))
+
+
+@pytest.mark.parametrize(
+    ("visible", "used", "words"),
+    [
+        (8, 1, "uses 1 of the 8 that torch sees; --gpus 8 of judgelm-batch and judgelm serve"),
+        (8, 2, "uses 2 of the 8 that torch sees; --gpus 8 "),
+        (8, 3, "uses 3 of the 8 that torch sees; --gpus 6 "),  # two groups of three; two GPUs stay idle
+    ],
+)
+def test_idle_gpus_are_named_with_the_option_that_uses_them(visible, used, words):
+    note = unused_gpus_note(visible, used)
+    assert words in note
+    assert f"judges with {visible // used} copies of the model" in note
+
+
+@pytest.mark.parametrize(("visible", "used"), [(1, 1), (8, 8), (3, 2), (0, 1), (8, 0)])
+def test_nothing_is_said_where_no_option_would_use_more(visible, used):
+    assert unused_gpus_note(visible, used) == ""
 
 
 @pytest.mark.parametrize(
@@ -72,6 +102,16 @@ def test_workers_need_a_cluster():
     assert ClusterOptions(ray="auto", workers=2, worker_cores=8).cluster() == Cluster(
         address="auto", workers=2, cores=8
     )
+
+
+def test_a_judge_names_the_gpus_that_it_leaves_idle(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    with Judge("8 6", engine="scripted") as judge:
+        assert judge.notes == []  # it uses none
+    options = EngineOptions(model="m", engine_args={"tensor_parallel_size": 4})
+    assert idle_gpus("vllm", options) == [unused_gpus_note(8, 4)]
+    assert idle_gpus("transformers", EngineOptions(model="m", device="cuda:3")) == []  # its device was chosen
 
 
 def test_a_device_of_its_own_is_not_for_workers(tiny_model):

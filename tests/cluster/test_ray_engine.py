@@ -3,7 +3,6 @@
 import os
 import signal
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,25 +15,10 @@ from judgelm.records import Sample
 from judgelm.runs.runner import judge
 from judgelm.training.tiny_model import make_base
 
-ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
-ROOT = Path(__file__).parents[2]
+pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
 TWO = Cluster(workers=2, cores=1)
 
-pytestmark = pytest.mark.distributed
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    environment = {
-        "env_vars": {"PYTHONPATH": str(ROOT)},
-        "worker_process_setup_hook": "tests.support.fragile_engine.install",
-    }
-    ray.init(
-        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20,
-        runtime_env=environment,
-    )  # fmt: skip
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.distributed, pytest.mark.usefixtures("ray_cluster")]
 
 
 def samples(count, **odd):

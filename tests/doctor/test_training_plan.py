@@ -30,6 +30,7 @@ from judgelm.doctor.training_plan.plan import plan, ways_out
 from judgelm.errors import ConfigError, ModelError
 
 ROOT = Path(__file__).parents[2]
+TRAINING_PAGE = (ROOT / "docs/training.md").read_text()
 MODEL = ModelFacts(
     name="m", source="hand", total=1000, adapter=10, adapter_inputs=8, linear=600, largest_module=100, block=300,
     layers=2, hidden=4, query=4, key_value=2, intermediate=8, vocab=50,
@@ -153,6 +154,50 @@ def test_an_adapter_trains_ten_parameters_and_a_quantised_base_shrinks():
     # 600 in 4 bit with a 4-byte scale for 64: 337.5; 400 in 16 bit; the adapter in 16 bit
     qlora = memory_of(MODEL, replace(lora, quantisation="4bit"), ddp)
     assert states(qlora) == (round(800 + 20 + 337.5), 20, 40, 0, 20)
+
+
+def test_zero3_shards_the_frozen_weights_of_an_adapter():
+    lora = memory_of(MODEL, replace(RECIPE, lora=True, weight_bytes=2), replace(CLUSTER, sharding="zero3"))
+    # over 4 GPUs 2 bytes of 1000 frozen and 10 trained; of the 10 float32 gradients, master copies and two states;
+    # the largest module, 100, without a gradient, and the other 900 live; a bucket of the 10 in 16 bits
+    assert states(lora) == (2 * 1010 / 4, 4 * 10 / 4, 12 * 10 / 4, 2 * 100, 2 * 10 + 2 * 900)
+
+
+def test_ddp_holds_a_quantised_base_on_every_gpu():
+    recipe = replace(RECIPE, lora=True, weight_bytes=2, quantisation="4bit")
+    single, eight = (
+        memory_of(MODEL, recipe, replace(CLUSTER, gpus_per_node=gpus, sharding=sharding))
+        for gpus, sharding in ((1, "none"), (8, "ddp"))
+    )
+    assert eight.weights == single.weights
+    assert (single.communication, eight.communication) == (0, eight.gradients)  # buckets of the adapter's gradients
+    # each process reads the 16-bit checkpoint a module at a time: 1.5 * 2 * 8 * 100, not the 1000 of a whole model
+    assert eight.host == 1.5 * 2 * 8 * 100
+    # no stage of ZeRO splits them either
+    assert memory_of(MODEL, recipe, replace(CLUSTER, sharding="zero3")).weights == round(337.5 + 2 * (400 + 10) / 4)
+
+
+PLANNED = [  # training config, accelerate's, known shape, GB of a GPU as the config names it and GiB as torch does
+    ("judgelm_7b_lora", "zero3", "llama-7b", 24, 22.0),
+    ("judgelm_7b_qlora", "ddp", "llama-7b", 24, 22.0),
+    ("judgelm_13b_lora", "zero3", "llama-13b", 24, 22.0),
+    ("judgelm_13b_qlora", "ddp", "llama-13b", 24, 22.0),
+    ("judgelm_33b_lora", "zero3", "llama-33b", 40, 39.5),
+    ("judgelm_33b_qlora", "ddp", "llama-33b", 80, 79.2),
+]
+
+
+@pytest.mark.parametrize(("name", "accelerate", "shape", "size", "memory"), PLANNED)
+def test_the_recipes_for_adapters_on_eight_gpus_fit_as_they_say(name, accelerate, shape, size, memory):
+    path = ROOT / f"configs/train/{name}.yaml"
+    configured, launch = read_training(path), read_launch(ROOT / f"configs/accelerate/{accelerate}.yaml")
+    (cluster,) = clusters_of(launch, gpus=8, gpu_memory_gib=memory)
+    facts, configured = look_at_model(configured, shape=shape)
+    planned = plan(facts, configured.on(cluster), cluster, gpu_flops=312e12, mfu=0.4)
+    assert (cluster.sharding, planned.fits, planned.global_batch) == (accelerate, True, 128)
+    assert f"of {size} GB" in path.read_text().partition("model_name_or_path")[0]
+    peak = f"{planned.memory.total / GIB:.1f}"
+    assert f"| `{name}.yaml`, `{accelerate}.yaml` | 8 of {size} GB | {peak} |" in TRAINING_PAGE
 
 
 def test_activations_by_hand():

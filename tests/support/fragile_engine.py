@@ -6,6 +6,9 @@ import time
 from judgelm.engines.catalog import ENGINES
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import EngineError, ModelError
+from tests.support.writing_engine import WritingEngine
+
+WORDS = " ".join(f"word{number}" for number in range(60))
 
 
 class FragileEngine(ScriptedEngine):
@@ -42,6 +45,20 @@ class FragileEngine(ScriptedEngine):
         return {"retries": {"timeout": 1}}
 
 
+class WritingWorker(WritingEngine):
+    """Writes sixty words in two seconds and counts those that wait for them; the model `differs` writes its process."""
+
+    def __init__(self, model):
+        super().__init__({"*": f"{os.getpid()} {WORDS}" if model == "differs" else WORDS})
+
+    def stats(self):
+        return {"waiting": len(self.waiting)}
+
+    def describe(self):
+        return {"engine": "writing", "model": {"sha": "0"}}
+
+
 def install():
-    """Give it a name among the engines; Ray calls this in each worker."""
+    """Give them names among the engines; Ray calls this in each worker."""
     ENGINES["fragile"] = lambda options: FragileEngine(options.model)
+    ENGINES["writing"] = lambda options: WritingWorker(options.model)

@@ -1,13 +1,10 @@
 """A judge small enough to be trained within a test session: it scores an answer by how many words it has."""
 
-import json
 import random
-import shutil
 from pathlib import Path
 
 import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.prompts.catalog import get_template
@@ -90,35 +87,4 @@ def make_adapter(judge: Path, folder: Path, *, seed: int) -> Path:
         if "lora_" in name:
             torch.nn.init.normal_(weight, std=0.1)
     adapted.save_pretrained(folder)
-    return folder
-
-
-def quantise_to_int8(judge: Path, folder: Path) -> Path:
-    """The judge as a compressed-tensors checkpoint: int8 weights, a scale per row, int8 activations at run time."""
-    shutil.copytree(judge, folder)
-    weights = {}
-    for name, weight in load_file(judge / "model.safetensors").items():
-        if not name.endswith("_proj.weight"):
-            weights[name] = weight
-            continue
-        scale = weight.abs().amax(1, keepdim=True) / 127
-        weights[name] = (weight / scale).round().to(torch.int8)
-        weights[f"{name}_scale"] = scale
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    numbers = {"num_bits": 8, "type": "int", "symmetric": True}
-    config["quantization_config"] = {
-        "quant_method": "compressed-tensors",
-        "format": "int-quantized",
-        "ignore": ["lm_head"],
-        "config_groups": {
-            "group_0": {
-                "targets": ["Linear"],
-                "weights": numbers | {"strategy": "channel", "dynamic": False},
-                "input_activations": numbers | {"strategy": "token", "dynamic": True},
-            }
-        },
-    }
-    path.write_text(json.dumps(config))
     return folder

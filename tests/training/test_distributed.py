@@ -75,9 +75,7 @@ def started(settings, tmp_path_factory):
         folder = tmp_path_factory.mktemp(name)
         base = {"model_name_or_path": str(pickled)}
         config = recipe_runs.configure(folder, **(settings | shape(rows, passes) | base))
-        # for plain data parallelism there is no config: one process on one GPU, and a flag
-        command = ("gpu", "--multi_gpu") if name == "ddp" else (name,)
-        runs[name] = folder / "out", launch(config, *command)
+        runs[name] = folder / "out", launch(config, name)
     return runs
 
 

@@ -36,27 +36,39 @@ def parse(path, *more):
     return TrlParser((own, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
 
 
-def command_of(path):
-    """The launch that stands in a config's first comment: accelerate's config, the recipe, the training config."""
+def commands_of(path):
+    """The launches that stand in a config's first comment: accelerate's config, the recipe, the training config."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
     text = " ".join(line.lstrip("# ").removesuffix("\\") for line in comment)
-    return re.search(r"accelerate launch --config_file (\S+) .*?train/(sft|preference)\.py +--config (\S+)", text)
+    launch = r"accelerate launch --config_file (\S+) .*?train/(sft|preference)\.py +--config (\S+)"
+    return list(re.finditer(launch, text))
+
+
+def command_of(path):
+    """The first of them."""
+    return commands_of(path)[0]
 
 
 @pytest.mark.parametrize("path", TRAIN, ids=names(TRAIN))
 def test_a_training_config_is_parsed_and_states_its_batch(path):
     judge, sft, model = parse(path)
-    command = command_of(path)
-    assert command[3] == f"configs/train/{path.name}"
-    cluster = load_config_from_file(str(ROOT / command[1]))
-    if path.stem.startswith("judgelm") and command[2] == "sft":
+    commands = commands_of(path)
+    assert {command[3] for command in commands} == {f"configs/train/{path.name}"}
+    if path.stem.startswith("judgelm") and commands[0][2] == "sft":
         assert judge.global_batch == 128
-    rows, processes = sft.per_device_train_batch_size, cluster.num_processes
-    passes = accumulation_steps(
-        judge.global_batch, per_device=rows, accumulation=sft.gradient_accumulation_steps, processes=processes
-    )
-    if stated := re.search(r"global_batch: .*# (\d+) rows? x (\d+) passes x (\d+) process", path.read_text()):
-        assert tuple(map(int, stated.groups())) == (rows, passes, processes)
+    rows = sft.per_device_train_batch_size
+    shapes = []
+    for command in commands:
+        processes = load_config_from_file(str(ROOT / command[1])).num_processes
+        passes = accumulation_steps(
+            judge.global_batch, per_device=rows, accumulation=sft.gradient_accumulation_steps, processes=processes
+        )
+        shapes.append((rows, passes, processes))
+    stated = r"global_batch: .*# (\d+) rows? x (\d+) passes x (\d+) process(?:es)?(?:, or (\d+) x (\d+) process)?"
+    if found := re.search(stated, path.read_text()):
+        first, *rest = shapes
+        assert tuple(map(int, found.groups()[:3])) == first
+        assert [tuple(map(int, found.groups()[3:]))] == [shape[1:] for shape in rest] if rest else found[4] is None
     assert get_template(judge.template).id == row_options(judge, sft).template
     assert "Qwen" not in str(model.model_name_or_path) or get_template(judge.template).chat
 
@@ -83,6 +95,14 @@ def test_the_papers_judges_have_the_values_of_table_7(name, processes):
 
 
 MANY = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "x 8 proc" in path.read_text())
+ADAPTERS_ON_MANY = {f"judgelm_{size}_{kind}" for size in ("7b", "13b", "33b") for kind in ("lora", "qlora")}
+
+
+def test_adapters_of_every_size_have_a_command_for_eight_gpus():
+    commands = {path.stem: {Path(command[1]).stem for command in commands_of(path)} for path in MANY}
+    assert commands.keys() >= ADAPTERS_ON_MANY
+    for name in ADAPTERS_ON_MANY:
+        assert ("ddp" if "qlora" in name else "zero3") in commands[name]
 
 
 @pytest.mark.parametrize("path", [*MANY, ROOT / "configs/train/judgelm_33b.yaml"], ids=lambda path: path.stem)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from judgelm.cli.batch import options
-from judgelm.cli.batch.options import ClusterOptions, ModeFlags
+from judgelm.cli.batch.options import ModeFlags
 from judgelm.cli.console import EXIT_FAILURES, console, run_app
-from judgelm.cli.options import Command, Config, JudgeOptions, expand_options
+from judgelm.cli.options import ClusterOptions, Command, Config, JudgeOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, write_json
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def batch(
     # these load a judge's parts, for which help does not wait
     from judgelm.cli.batch import run as running
     from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
+    from judgelm.cli.loading import announced
     from judgelm.judge import Judge
     from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
@@ -90,7 +91,7 @@ def batch(
 
     def load(name: str | None, job: BatchJob) -> "Judge":
         dtype, resumed = run_dtype(job, judge_options.dtype, engine), run_engine(job, engine)
-        name_of_engine = running.announced(name, resumed, cluster, adapter=judge_options.adapter, quiet=quiet)
+        name_of_engine = announced(name, resumed, cluster, adapter=judge_options.adapter, quiet=quiet)
         return Judge(name, engine=name_of_engine, cluster=cluster, **arguments | {"dtype": dtype})
 
     begin, run = partial(running.clear_and_mark, quiet=quiet), partial(running.run, quiet=quiet)

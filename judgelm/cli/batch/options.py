@@ -8,12 +8,11 @@ import typer
 
 from judgelm.cli import completion
 from judgelm.cli.options import JUDGING, parse_pairs
-from judgelm.cluster.plan import Cluster
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_names
 from judgelm.parsing.distribution import OrderRule
 
-_TRUST, _MODEL, _CLUSTER = "Probabilities, reasons and retries", "Model and engine", "Several GPUs or machines"
+_TRUST, _MODEL = "Probabilities, reasons and retries", "Model and engine"
 
 Inputs = Annotated[
     list[str],
@@ -161,45 +160,6 @@ class ModeFlags:
             rich_help_panel=_TRUST,
         ),
     ] = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """The workers of a run that judges on several GPUs or machines."""
-
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="Judge on N GPUs of this machine at once.", rich_help_panel=_CLUSTER)
-    ] = None
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or "
-            "local (started for this run).",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of workers; default: one per GPU, or per node without GPUs.", rich_help_panel=_CLUSTER
-        ),
-    ] = None
-    worker_cores: Annotated[
-        int | None, typer.Option(min=1, help="CPU cores (and threads) of each worker.", rich_help_panel=_CLUSTER)
-    ] = None
-
-    def cluster(self) -> Cluster | None:
-        """The workers that are asked for; None where this process judges.
-
-        Raises:
-            ConfigError: workers without a cluster, or options that do not fit each other.
-        """
-        if self.ray is None and self.gpus is None:
-            if self.workers is not None or self.worker_cores is not None:
-                raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
-            return None
-        return Cluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
 def is_default(context: typer.Context, name: str) -> bool:

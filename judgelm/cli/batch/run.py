@@ -9,15 +9,14 @@ import typer
 
 from judgelm.cli.batch.summary import summary_table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, watch
-from judgelm.cli.loading import heap_frozen, show_notes, shown_model
+from judgelm.cli.loading import heap_frozen, show_notes
 from judgelm.cli.options import JudgeOptions
 from judgelm.cli.output import is_stdout
-from judgelm.cluster.plan import Cluster
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judge import Judge, engine_of, judge_of
+from judgelm.judge import Judge, judge_of
 from judgelm.judges.recognition import recognise
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import CARD_FIELDS, make_mode
@@ -95,20 +94,6 @@ def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
         processes = "1 process" if len(ended) == 1 else f"{len(ended)} processes"
         console.print(f"ended {processes} left by a killed run", highlight=False)
     mark_children(job.out)
-
-
-def announced(
-    model: str | None, engine: str, cluster: Cluster | None, *, adapter: str | None = None, quiet: bool
-) -> str:
-    """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves."""
-    name, why = engine_of(model, engine, adapter=adapter) if cluster is None else (engine, "")
-    if cluster is not None:
-        why = f"on workers, Ray address {cluster.address}"
-    if not quiet:
-        console.print(
-            f"loading {shown_model(model)} ({name} engine{why and f': {why}'})", markup=False, highlight=False
-        )
-    return name
 
 
 def run(

@@ -249,7 +249,7 @@ def _zero_states(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> tuple[f
     if cluster.sharding == "zero3":
         weights = 0.0 if cluster.offload == "all" else held / count
         gradients = 0.0 if offloaded else 4 * trained / count
-        gathered = 2 * width * model.largest_module
+        gathered = (1 if recipe.lora else 2) * width * model.largest_module  # a frozen one has no gradient
         live = max(0, width * min(_MOST_LIVE, model.total) - width * model.largest_module)
         return (
             weights + _quantised_bytes(model, recipe),
@@ -290,13 +290,13 @@ def _torch_states(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> tuple[
 
 
 def _host(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> float:
-    """Host memory of a machine: the checkpoint while each process reads it, or the states that were offloaded."""
+    """Host memory of a machine: the checkpoint while each process reads it, or the states that were offloaded.
+
+    ZeRO-3 shards, and bitsandbytes quantises on the GPU, one module after another; the files are mapped, not copied.
+    """
     trained = _trainable(model, recipe)
-    loading = (
-        recipe.weight_bytes
-        * cluster.gpus_per_node
-        * (model.largest_module if cluster.sharding == "zero3" else model.total)
-    )
+    by_module = cluster.sharding == "zero3" or recipe.quantisation != "none"
+    loading = recipe.weight_bytes * cluster.gpus_per_node * (model.largest_module if by_module else model.total)
     if cluster.offload == "none":
         return HOST_BUFFERS * loading
     states = 16 * trained + (2 * model.total if cluster.offload == "all" else 0)

@@ -148,6 +148,7 @@ def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
 
 def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
     quantization = _quantization(options.quantization)
+    _refuse_quantised(source, options)
     try:
         kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         with safe_unpickling(source, options.revision):
@@ -171,6 +172,25 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
             f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
         )
     return model if quantization else model.to(device)
+
+
+def _refuse_quantised(source: str, options: EngineOptions) -> None:
+    """Refuse a checkpoint whose weights are stored quantised: they would be read without their scales.
+
+    Raises:
+        ModelError: it is one.
+    """
+    try:
+        stored = getattr(load_config(source, options), "quantization_config", None)
+    except ModelError:
+        return  # loading the model gives the better error
+    if stored is None:
+        return
+    method = stored.get("quant_method", "unknown")
+    way_out = "name the whole model with --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
+    raise ModelError(
+        f"{source}: its weights are stored quantised ({method}), which the transformers engine does not read; {way_out}"
+    )
 
 
 def _quantization(name: str | None) -> Any:

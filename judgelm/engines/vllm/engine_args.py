@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import vllm
 from transformers import GenerationConfig
 from vllm import EngineArgs
 from vllm.config import VllmConfig
+from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
 from vllm.platforms import current_platform
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
@@ -242,11 +244,15 @@ def _check_heads(base: str, config: Any) -> None:
 
 
 def _quantization(options: EngineOptions) -> str | None:
-    if options.quantization in (None, "4bit"):
-        return "bitsandbytes" if options.quantization else None
+    if options.quantization is None:
+        return None
+    if options.quantization == "4bit" and "bitsandbytes" in QUANTIZATION_METHODS:
+        return "bitsandbytes"
+    fp8 = "fp8_per_tensor" if "fp8_per_tensor" in QUANTIZATION_METHODS else "fp8"
     raise ConfigError(
-        f"quantization {options.quantization!r}: vLLM quantises to 4bit while loading (bitsandbytes), or to 8 bits "
-        "with --engine-arg quantization=fp8; checkpoints in AWQ, GPTQ or FP8 are recognised automatically"
+        f"quantization {options.quantization!r}: vLLM {vllm.__version__} cannot quantise to it while loading; use "
+        f"--engine transformers, or FP8 on a GPU (--engine-arg quantization={fp8}), or a checkpoint in AWQ, GPTQ or "
+        "FP8, which is recognised"
     )
 
 

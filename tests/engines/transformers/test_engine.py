@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -251,6 +252,17 @@ def test_a_broken_model_folder_is_named_with_the_way_out(tiny_model, tmp_path, b
     break_it(folder)
     with pytest.raises(ModelError, match=finding):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("method", "way_out"), [("fp8", "use --engine vllm"), ("bitsandbytes", "with --quantization 4bit")]
+)
+def test_weights_that_are_stored_quantised_are_not_read_without_their_scales(tiny_model, tmp_path, method, way_out):
+    shutil.copytree(tiny_model, tmp_path / "model")
+    path = tmp_path / "model/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": {"quant_method": method}}))
+    with pytest.raises(ModelError, match=rf"stored quantised \({method}\).*{way_out}"):
+        load(tmp_path / "model")
 
 
 def test_missing_weights_are_not_made_up(tiny_model, tmp_path):

@@ -216,7 +216,7 @@ def test_an_adapter_that_is_none(vllm_engine, tmp_path):
 
 
 def test_quantization_that_vllm_does_not_have(vllm_engine, tiny_judge):
-    with pytest.raises(ConfigError, match="quantization=fp8"):
+    with pytest.raises(ConfigError, match=r"use --engine transformers, or FP8 .*quantization=fp8_per_tensor"):
         load_engine("vllm", EngineOptions(model=str(tiny_judge), quantization="8bit"))
 
 

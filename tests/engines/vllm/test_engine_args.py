@@ -9,6 +9,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.vllm.environment import quiet_imports
+from judgelm.errors import ConfigError
 
 pytest.importorskip("vllm", reason="vllm is not installed: pip install 'judgelm[vllm]'")
 with quiet_imports():
@@ -111,9 +112,17 @@ def test_the_table_has_what_judgelm_sets(device, tiny_model, monkeypatch):
 def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "adapter_config.json").write_text('{"r": 24}')
     monkeypatch.setattr(vllm_loading, "current_platform", Gpu())
+    monkeypatch.setattr(vllm_loading, "QUANTIZATION_METHODS", ["bitsandbytes"])  # as in a vLLM that still has it
     found = arguments(tiny_model, adapter=str(tmp_path), quantization="4bit")
     assert (found.enable_lora, found.quantization, found.load_format) == (True, "bitsandbytes", "bitsandbytes")
     assert found.max_lora_rank == 32  # the next above 24 that vLLM has
+
+
+def test_4_bits_are_refused_by_a_vllm_without_bitsandbytes(tiny_model):
+    if "bitsandbytes" in vllm_loading.QUANTIZATION_METHODS:
+        pytest.skip("this vLLM has bitsandbytes")
+    with pytest.raises(ConfigError, match=r"quantization '4bit': vLLM .* cannot .*use --engine transformers"):
+        arguments(tiny_model, quantization="4bit")
 
 
 @pytest.mark.parametrize(
