@@ -127,7 +127,8 @@ def plot(measurements: Sequence[Measurement]) -> Figure:
         panels = figure.subplots(len(scores), squeeze=False, height_ratios=heights)[:, 0]
         for axes, measurement, own in zip(panels, measurements, scores, strict=True):
             _bars(axes, own)
-            axes.set_title(f"{measurement.judge}, {measurement.machine}, {', '.join(measurement.instruction_sets)}")
+            flags = ", ".join(measurement.instruction_sets)
+            axes.set_title(f"{measurement.judge}, {measurement.machine}\n{flags}", fontsize="medium")
         panels[-1].set_xlabel("pairs per second, the score line alone")
         colours = {"judgelm": ORANGE, "peers": BLUE}
         panels[0].legend(
