@@ -3,7 +3,7 @@
     python -m benchmarks.estimate_coverage
 
 Each world draws questions, the people's verdict on each (win, tie, loss), and a judge's verdict and P(win) with given
-sensitivity, specificity and ties; labels are a random part. An interval covers where it holds the world's true win rate.
+accuracy, bias and ties; labels are a random part. An interval covers where it holds the world's true win rate.
 Estimates that do not exist (their reason is counted) are in no share.
 """
 

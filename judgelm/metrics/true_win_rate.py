@@ -4,8 +4,8 @@ Three estimates and a baseline: the judge's own rate, the labels alone, Rogan-Gl
 of a mean of linearised values (the delta method), with pairs of one question as a cluster.
 
 `ppi-python` computes the same PPI++ estimate (a test compares them). It is not called here: it has no clusters and no
-Student quantiles, without which intervals from 20 labels are too short, and it loads numba, after which vLLM's CPU build
-can load no model in the process.
+Student quantiles, without which intervals from 20 labels are too short, and it loads numba, after which vLLM's CPU
+build can load no model in the process.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
     Zrnic (2023), PPI++, section 6 (power tuning).
@@ -48,7 +48,7 @@ class JudgedPairs:
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
-        """shape (n,), True where a pair has a label."""
+        """Shape (n,), True where a pair has a label."""
         return ~np.isnan(self.labels)
 
 
@@ -181,7 +181,9 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
             rest = "has" if true == 0 else "lacks"
             return f"no labelled pair {rest} the outcome {outcome}, so that the judge's errors on it are unknown"
         if hit / true - alarm / (means[1] - true) <= 0:
-            return f"the judge is no better than chance at the outcome {outcome}: sensitivity + specificity is at most 1"
+            return (
+                f"the judge is no better than chance at the outcome {outcome}: sensitivity + specificity is at most 1"
+            )
     value = _corrected(means)
     return _interval(value, (table - means) @ _gradient(_corrected, means), pairs.clusters, known, lost=2)
 
