@@ -5,8 +5,8 @@ from rich.table import Table
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.metrics.style_control import StyleControl
+from judgelm.studies.claim.study import WinRateClaim, claim_sentences
 from judgelm.studies.style_control import ControlledAgreement
-from judgelm.studies.true_win_rate import WinRateClaim, claim_sentences
 
 _COUNTS = {
     "unnamed": "judgments without models' names (left out)",

@@ -55,7 +55,7 @@ def estimate_command(
     from judgelm.cli.claim_tables import print_claim  # statsmodels takes seconds to load
     from judgelm.cli.evaluation import load_labels, load_manifest
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.true_win_rate import ClaimOptions, claim_win_rate
+    from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
     labelled = load_labels(labels, "auto", load_manifest(judgments))

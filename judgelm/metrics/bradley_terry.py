@@ -1,8 +1,8 @@
 """Bradley-Terry strengths of many models from soft verdicts on pairs, with an effect of the first position.
 
 P(model i, shown first, beats j) = expit(strength_i - strength_j + position). A verdict is a probability; a tie, 0.5, is
-half a win for each. Fits are statsmodels' weighted binomial regressions on sums over equal matches, which is the same
-likelihood as over single verdicts, so that a resample of questions costs milliseconds.
+half a win for each. Fits are scikit-learn's logistic regressions without penalty on sums over equal matches, which is
+the same likelihood as over single verdicts, so that a resample of questions costs milliseconds.
 
 Source: Bradley and Terry (1952); Chiang et al. (2024), Chatbot Arena, section 4. The scale is Elo's: 400 points are
     odds of 10 to 1.
@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from statsmodels.genmod.families import Binomial
-from statsmodels.genmod.generalized_linear_model import GLM
+from sklearn.linear_model import LogisticRegression
 
 from judgelm.metrics.resampling import Estimate, Resampling, interval
 
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
 _MOST_FAILED = 0.05
+_FARTHEST = 15.0
+"""Logits between two models beyond which a fit is taken to diverge; odds of three million to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +86,18 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
     Raises:
         ValueError: fewer than two models are left, or too many resamples have no solution.
     """
-    models, unrated = _comparable(matches)
+    models, unrated = comparable_models([(match.first, match.second, match.preference) for match in matches])
     if len(models) < 2:
         raise ValueError("no two models have beaten each other, directly or through others; judge more pairs")
     kept = [match for match in matches if match.first in models and match.second in models]
     kinds, sums = _sums(kept)
     design, position = _design(kinds, models)
-    point = _fit(design, sums.sum(axis=0), None)
+    point = _fit(design, sums.sum(axis=0))
     if point is None:
         raise ValueError("the Bradley-Terry model has no finite solution; judge more pairs")
     generator = np.random.default_rng(resampling.seed)
     draws = generator.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=resampling.resamples)
-    fits = [_fit(design, np.tensordot(draw, sums, axes=1), point) for draw in draws]
+    fits = [_fit(design, np.tensordot(draw, sums, axes=1)) for draw in draws]
     samples = np.array([fit for fit in fits if fit is not None])
     failed = len(fits) - len(samples)
     if failed > _MOST_FAILED * len(fits):
@@ -116,12 +117,19 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
     return Ratings(rated=_ranked(models, elo, drawn, counts), unrated=unrated, position=first, failed_resamples=failed)
 
 
-def _comparable(matches: Sequence[Match]) -> tuple[list[str], dict[str, str]]:
-    """The largest set of models in which each has beaten each other through some chain (Ford's condition)."""
-    names = sorted({name for match in matches for name in (match.first, match.second)})
+def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
+    """The largest set of models in which each has beaten each other through some chain (Ford's condition).
+
+    Args:
+        verdicts: (model, other model, preference for the former); at least one.
+
+    Returns:
+        The set by name, and the reason of each model that is left out.
+    """
+    names = sorted({name for first, second, _ in verdicts for name in (first, second)})
     index = {name: column for column, name in enumerate(names)}
-    wins = {(index[match.first], index[match.second]) for match in matches if match.preference > 0}
-    wins |= {(index[match.second], index[match.first]) for match in matches if match.preference < 1}
+    wins = {(index[first], index[second]) for first, second, preference in verdicts if preference > 0}
+    wins |= {(index[second], index[first]) for first, second, preference in verdicts if preference < 1}
     edges = np.array(sorted(wins)).T
     graph = coo_array((np.ones(edges.shape[1]), (edges[0], edges[1])), shape=(len(names), len(names)))
     labels = connected_components(graph, directed=True, connection="strong")[1]
@@ -165,23 +173,24 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[NDArray[np.f
     return design[:, 1:], None
 
 
-def _fit(
-    design: NDArray[np.float64], sums: NDArray[np.float64], start: NDArray[np.float64] | None
-) -> NDArray[np.float64] | None:
+def _fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Coefficients, or None where there is no finite solution."""
     wins, counts = sums.T
     drawn = counts > 0
     if np.linalg.matrix_rank(design[drawn]) < design.shape[1]:
         return None
+    model = LogisticRegression(C=np.inf, fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=100)
+    rows = np.concatenate([design[drawn], design[drawn]])
+    outcomes = np.repeat([1, 0], drawn.sum())
+    weights = np.concatenate([wins[drawn], (counts - wins)[drawn]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            fit = GLM(wins[drawn] / counts[drawn], design[drawn], family=Binomial(), var_weights=counts[drawn]).fit(
-                start_params=start, tol=1e-8, maxiter=50
-            )
+            coefficients = np.asarray(model.fit(rows, outcomes, sample_weight=weights).coef_[0], dtype=np.float64)
         except (Warning, np.linalg.LinAlgError, FloatingPointError):
             return None
-    return np.asarray(fit.params) if fit.converged else None
+    finite = np.isfinite(coefficients).all() and np.abs(design[drawn] @ coefficients).max() < _FARTHEST
+    return coefficients if finite else None
 
 
 def _elo(coefficients: NDArray[np.float64], models: int) -> NDArray[np.float64]:

@@ -1,12 +1,14 @@
 """Preferences with the effect of length, and of Markdown, taken out: what a judge would say of answers alike in style.
 
-A logistic regression of the preferences on the differences in style is fitted, as in Length-Controlled AlpacaEval. Each
-preference is then moved by what the fitted terms add to it:
+A logistic regression of the preferences is fitted on the differences in style, with a strength for each model where the
+models are known, so that a model that writes much and well is not taken for one that merely writes much. Each
+preference is then moved by what the fitted style adds to it:
 
     adjusted = preference - (P(at its difference in style) - P(at no difference))
 
-The mean of the adjusted preferences is P(at no difference), AlpacaEval's controlled win rate, since the fit's mean is
-that of the preferences.
+Against one baseline, the mean of a model's adjusted preferences is its P(at no difference), AlpacaEval's controlled win
+rate, since the fit's mean is that of the preferences. Unlike AlpacaEval, which fits each model alone, a judge has one
+coefficient for all models: its taste in style is its own.
 
 Source: Dubois et al. (2024), Length-Controlled AlpacaEval, section 3: tanh of the standardised difference in length.
     Headers, lists and bold text as terms: LMSYS, "Does style matter?" (August 2024), which scales differences by
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
+from judgelm.metrics.bradley_terry import comparable_models
 from judgelm.metrics.fractional_logit import FractionalLogit, fit_logit
 from judgelm.metrics.resampling import LEVEL, Estimate
 
@@ -64,14 +67,16 @@ class StyleControl:
     """Preferences with the effect of style taken out.
 
     Attributes:
-        rate: mean preference at no difference in style, with a 95 % interval by the delta method on the logit scale.
-        terms: coefficient of each term, positive where more of it is preferred.
+        terms: coefficient of each term, positive where more of it is preferred, with a 95 % interval.
         adjusted: shape (n,), each preference without what style adds; may leave [0, 1].
+        neutral: shape (n,), P(first better) of the fit at no difference in style; NaN where it has none.
+        unadjusted: pairs that are as they were: of models that always or never win, whose strength is not finite.
     """
 
-    rate: Estimate
     terms: Mapping[str, Estimate]
     adjusted: NDArray[np.float64]
+    neutral: NDArray[np.float64]
+    unadjusted: int
 
 
 def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> StyleDifferences:
@@ -97,7 +102,10 @@ def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> S
 
 
 def control_style(
-    preferences: NDArray[np.float64], differences: StyleDifferences, clusters: Sequence[Hashable]
+    preferences: NDArray[np.float64],
+    differences: StyleDifferences,
+    clusters: Sequence[Hashable],
+    models: Sequence[tuple[str, str]] | None = None,
 ) -> StyleControl | str:
     """Take the effect of style out of preferences.
 
@@ -105,31 +113,60 @@ def control_style(
         preferences: shape (n,), in [0, 1], that the first answer is better.
         differences: of the same pairs.
         clusters: n keys; pairs of one question are not independent.
+        models: the models of both answers; None fits one constant in their place.
 
     Returns:
         The adjusted preferences, or why there are none.
     """
-    n = len(preferences)
+    if not differences.terms:
+        return f"no pair differs in {', '.join(differences.constant)}, or all by the same"
+    fitted, strengths = _strengths(preferences, models)
+    n = int(fitted.sum())
     if n < FEWEST:
         return f"{n} pairs are fewer than {FEWEST}"
-    if not differences.terms:
-        return f"all pairs differ alike in {', '.join(differences.constant)}"
-    design = np.column_stack([np.ones(n), differences.values])
-    fit = fit_logit(preferences, design, clusters)
+    design = np.column_stack([strengths, differences.values[fitted]])
+    keys = [cluster for cluster, chosen in zip(clusters, fitted, strict=True) if chosen]
+    fit = fit_logit(preferences[fitted], design, keys)
     if isinstance(fit, str):
         return fit
-    at_no_difference = float(expit(fit.coefficients[0]))
+    first_term = strengths.shape[1]
+    neutral = np.full(len(preferences), np.nan)
+    neutral[fitted] = expit(strengths @ fit.coefficients[:first_term])
+    adjusted = preferences.copy()
+    adjusted[fitted] -= expit(design @ fit.coefficients) - neutral[fitted]
     return StyleControl(
-        rate=_rate(fit, n),
-        terms={name: _coefficient(fit, index, n) for index, name in enumerate(differences.terms, start=1)},
-        adjusted=preferences - (expit(design @ fit.coefficients) - at_no_difference),
+        terms={name: _coefficient(fit, first_term + index, n) for index, name in enumerate(differences.terms)},
+        adjusted=adjusted,
+        neutral=neutral,
+        unadjusted=len(preferences) - n,
     )
 
 
-def _rate(fit: FractionalLogit, n: int) -> Estimate:
-    constant = _coefficient(fit, 0, n)
-    value, low, high = expit([constant.value, constant.low, constant.high])
-    return Estimate(value=float(value), low=float(low), high=float(high), n=n)
+def _strengths(
+    preferences: NDArray[np.float64], models: Sequence[tuple[str, str]] | None
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """The pairs that can be fitted, and the columns for the strengths of their models and for the first answer.
+
+    The first answer's constant is left out where it says the same as the models, as where one of two always stands
+    first.
+    """
+    n = len(preferences)
+    if models is None:
+        return np.ones(n, dtype=np.bool_), np.ones((n, 1))
+    verdicts = [(first, second, float(value)) for (first, second), value in zip(models, preferences, strict=True)]
+    comparable, _ = comparable_models(verdicts)
+    index = {name: column for column, name in enumerate(comparable)}
+    fitted = np.array([first in index and second in index for first, second in models])
+    columns = np.zeros((int(fitted.sum()), len(index) + 1))
+    chosen = (pair for pair, usable in zip(models, fitted, strict=True) if usable)
+    for row, (first, second) in zip(columns, chosen, strict=True):
+        row[index[first]] += 1
+        row[index[second]] -= 1
+    columns[:, -1] = 1
+    full = columns[:, 1:]
+    if len(full) and np.linalg.matrix_rank(full) < full.shape[1]:
+        full = full[:, :-1]
+    return fitted, full
 
 
 def _coefficient(fit: FractionalLogit, index: int, n: int) -> Estimate:

@@ -17,10 +17,10 @@ from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
 from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
+from judgelm.studies.claim.study import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.style_control import ControlledAgreement
-from judgelm.studies.true_win_rate import WinRateClaim, claim_sentences
 
 GROUP_CAP = 60
 _FOLDER = Path(__file__).parent

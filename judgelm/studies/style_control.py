@@ -38,6 +38,7 @@ class ControlledAgreement:
         controlled: agreement after it, or why there is none.
         difference: controlled minus plain, by pair; None without a controlled agreement.
         changed: verdicts that the control changes.
+        unadjusted: pairs that it cannot change, of models that always or never win.
         labels_reason: why there are no coefficients of the labels; empty where there are.
     """
 
@@ -51,6 +52,7 @@ class ControlledAgreement:
     controlled: Estimate | str
     difference: Estimate | None
     changed: int
+    unadjusted: int
     labels_reason: str
 
     def sentence(self) -> str:
@@ -97,8 +99,9 @@ def controlled_agreement(
     differences = style_differences([_answers(samples[row.id]) for row in usable], control)
     preferences = np.array([_preference(row, soft) for row in usable])
     truth = np.array([row.truth for row in usable])
-    fit = control_style(preferences, differences, keys)
-    by_labels = control_style((truth + 1) / 2, differences, keys)
+    models = _models([samples[row.id] for row in usable])
+    fit = control_style(preferences, differences, keys, models)
+    by_labels = control_style((truth + 1) / 2, differences, keys, models)
     before = _verdicts(preferences, threshold)
     after = before if isinstance(fit, str) else _verdicts(fit.adjusted, threshold)
     return ControlledAgreement(
@@ -115,12 +118,19 @@ def controlled_agreement(
         controlled=fit if isinstance(fit, str) else share(after == truth, keys, options.resampling),
         difference=None if isinstance(fit, str) else _difference(before, after, truth, keys, options.resampling),
         changed=int((before != after).sum()),
+        unadjusted=0 if isinstance(fit, str) else fit.unadjusted,
         labels_reason=by_labels if isinstance(by_labels, str) else "",
     )
 
 
 def _answers(sample: Sample) -> tuple[str, str]:
     return sample.answers[0], sample.answers[1]
+
+
+def _models(samples: Sequence[Sample]) -> list[tuple[str, str]] | None:
+    """The models of each pair; None where a pair does not name two."""
+    names = [sample.answer_models for sample in samples]
+    return [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None
 
 
 def _preference(row: JoinedPair, soft: bool) -> float:

@@ -10,12 +10,12 @@ from judgelm.jsonl import json_ready
 from judgelm.metrics.resampling import Estimate
 from judgelm.metrics.style_control import Control, StyleControl, control_style, style_differences
 from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
-from judgelm.records import Judgment, Label, Sample, Winner
+from judgelm.records import Judgment, Label, Sample
+from judgelm.studies.claim.sides import VALUES, Sides, first_better, model_sides
 from judgelm.studies.pair_labels import pair_winner
 from judgelm.studies.sentences import format_share
 
 _SIGNIFICANT = 0.01
-_VALUES: Mapping[Winner, float] = {1: 1.0, "tie": 0.5, 2: 0.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +79,10 @@ class WinRateClaim:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Plain values, ready for `json.dumps`, without the adjusted preference of each pair."""
+        """Plain values, ready for `json.dumps`, without the control's value of each pair."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
-            del plain["control"]["adjusted"]
+            del plain["control"]["adjusted"], plain["control"]["neutral"]
         return dict(json_ready(plain))
 
     def rows(self) -> list[tuple[str, Estimate | str]]:
@@ -104,25 +104,6 @@ class WinRateClaim:
         return f"{self.model} against {self.opponent or 'the others'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
-    judgment: Judgment
-    sample: Sample | None
-    first: bool
-    """True where the model wrote the first answer."""
-
-    @property
-    def won(self) -> float:
-        """1 where the judge prefers the model's answer, 0.5 for a tie; only of pairs with a verdict."""
-        assert self.judgment.winner is not None  # failures are left out before
-        return _side(self, _VALUES[self.judgment.winner])
-
-    @property
-    def probability(self) -> float | None:
-        """The judge's P(the model's answer is better); None where it has none."""
-        return None if self.judgment.probability is None else _side(self, self.judgment.probability)
-
-
 def claim_win_rate(
     judgments: Mapping[str, Judgment],
     labels: Mapping[str, Label],
@@ -141,40 +122,25 @@ def claim_win_rate(
         options: the defaults when None.
 
     Raises:
-        InputError: nothing is judged, the model is not named, or the control has no answers.
+        InputError: nothing is judged, several models and none is chosen, or the control has no answers.
     """
     options = options or ClaimOptions()
-    model, opponent, pairs = _sides(judgments, samples, options)
-    unnamed = _unnamed(judgments, samples)
-    judged = [pair for pair in pairs if pair.judgment.winner is not None]
-    if not judged:
-        raise InputError(f"win rate of {model}: none of {len(pairs)} judgments has a verdict on a pair")
-    soft = all(pair.probability is not None for pair in judged)
-    columns = _columns(judged, labels, soft)
+    sides = model_sides(judgments, samples, options.model, options.against)
+    if not sides.judged:
+        raise InputError(f"win rate of {sides.model}: none of {len(sides.pairs)} judgments has a verdict on a pair")
+    columns = _judged_pairs(sides, labels, {})
     uncontrolled, control = None, None
     if options.control is not None:
         uncontrolled = true_win_rate(columns).judge
-        control = _control(judged, columns, options.control)
-        if isinstance(control, StyleControl):
-            columns = _adjusted(columns, control)
+        control, adjusted = _control(judgments, samples, sides, options.control)
+        columns = _judged_pairs(sides, labels, adjusted)
     estimates = true_win_rate(columns)
-    known = {pair.judgment.sample_id for pair in judged}
-    failed = {pair.judgment.sample_id for pair in pairs} - known
-    counts = ClaimCounts(
-        judgments=len(judgments),
-        unnamed=unnamed,
-        other_models=len(judgments) - unnamed - len(pairs),
-        failed=len(failed),
-        used=len(judged),
-        labels=int(columns.labelled.sum()),
-        labels_of_failed=len(failed & labels.keys()),
-        labels_without_judgment=len(labels.keys() - judgments.keys()),
-    )
+    counts = _counts(judgments, labels, sides)
     return WinRateClaim(
-        model=model,
-        opponent=opponent,
+        model=sides.model,
+        opponent=sides.opponent,
         counts=counts,
-        soft=soft,
+        soft=sides.soft,
         estimates=estimates,
         uncontrolled=uncontrolled,
         control=control,
@@ -184,77 +150,65 @@ def claim_win_rate(
     )
 
 
-def _sides(
-    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], options: ClaimOptions
-) -> tuple[str, str | None, list[_Pair]]:
-    """The model, its opponent where there is one only, and the pairs between them."""
-    named = {key: samples[key].answer_models for key in judgments if key in samples and samples[key].answer_models}
-    if not named:
-        if options.model is not None or options.against is not None:
-            raise InputError("win rate: the pairs do not name the models of their answers; leave the model out")
-        pairs = [_Pair(judgment=judgment, sample=samples.get(key), first=True) for key, judgment in judgments.items()]
-        return "answer 1", "answer 2", pairs
-    models = list(dict.fromkeys(name for names in named.values() for name in names))
-    if options.model is None and len(models) > 2:
-        raise InputError(f"win rate: the pairs are of {len(models)} models ({', '.join(models[:5])}, ...); name one")
-    for name in (options.model, options.against):
-        if name is not None and name not in models:
-            raise InputError(f"win rate: no judged pair has an answer of {name}; available: {', '.join(models[:20])}")
-    model = options.model or models[0]
-    others = {name: {other for other in names if other != model} for name, names in named.items() if model in names}
-    chosen = [
-        key
-        for key, opponents in others.items()
-        if len(opponents) == 1 and (options.against is None or options.against in opponents)
-    ]
-    opponents = {name for key in chosen for name in others[key]}
-    pairs = [
-        _Pair(judgment=judgments[key], sample=samples[key], first=samples[key].answer_models[0] == model)
-        for key in chosen
-    ]
-    return model, next(iter(opponents)) if len(opponents) == 1 else None, pairs
+def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], sides: Sides) -> ClaimCounts:
+    used = {pair.id for pair in sides.judged}
+    failed = {pair.id for pair in sides.pairs} - used
+    return ClaimCounts(
+        judgments=len(judgments),
+        unnamed=sides.unnamed,
+        other_models=len(judgments) - sides.unnamed - len(sides.pairs),
+        failed=len(failed),
+        used=len(used),
+        labels=len(used & labels.keys()),
+        labels_of_failed=len(failed & labels.keys()),
+        labels_without_judgment=len(labels.keys() - judgments.keys()),
+    )
 
 
-def _unnamed(judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]) -> int:
-    """Judgments without models' names, where others have them."""
-    named = sum(key in samples and bool(samples[key].answer_models) for key in judgments)
-    return len(judgments) - named if named else 0
-
-
-def _columns(pairs: list[_Pair], labels: Mapping[str, Label], soft: bool) -> JudgedPairs:
+def _judged_pairs(sides: Sides, labels: Mapping[str, Label], adjusted: Mapping[str, float]) -> JudgedPairs:
+    """The columns of the model's judged pairs; `adjusted` holds P(first better) by id where it is controlled."""
+    pairs = sides.judged
     verdicts = np.array([pair.won for pair in pairs])
-    proxy = np.array([pair.probability for pair in pairs], dtype=np.float64) if soft else verdicts
-    known = [labels.get(pair.judgment.sample_id) for pair in pairs]
-    truth = [
-        float("nan") if label is None else _side(pair, _VALUES[pair_winner(label)])
-        for pair, label in zip(pairs, known, strict=True)
-    ]
-    clusters = [pair.judgment.sample_id if pair.sample is None else pair.sample.question for pair in pairs]
-    return JudgedPairs(verdicts=verdicts, proxy=proxy, labels=np.array(truth), clusters=clusters)
+    proxy = np.array([pair.probability for pair in pairs], dtype=np.float64) if sides.soft else verdicts
+    if adjusted:
+        proxy = np.array([pair.side(adjusted[pair.id]) for pair in pairs])
+        verdicts = np.where(verdicts == 0.5, 0.5, (np.sign(proxy - 0.5) + 1) / 2)
+    truth = np.full(len(pairs), np.nan)
+    for index, pair in enumerate(pairs):
+        label = labels.get(pair.id)
+        if label is not None:
+            truth[index] = pair.side(VALUES[pair_winner(label)])
+    return JudgedPairs(verdicts=verdicts, proxy=proxy, labels=truth, clusters=[pair.question for pair in pairs])
 
 
-def _side(pair: _Pair, first_better: float) -> float:
-    return first_better if pair.first else 1 - first_better
+def _control(
+    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], sides: Sides, control: Control
+) -> tuple[StyleControl | str, dict[str, float]]:
+    """The control fitted on all judged pairs of the run, other models' too, and P(first better) by id after it."""
+    missing = next((pair.id for pair in sides.judged if not _has_answers(samples.get(pair.id))), None)
+    if missing is not None:
+        raise InputError(f"control of {control}: no answers of pair {missing}; give the judged pairs (--samples)")
+    usable = {
+        key: judgment
+        for key, judgment in judgments.items()
+        if judgment.winner is not None and _has_answers(samples.get(key))
+    }
+    chosen = [samples[key] for key in usable]
+    if len(chosen) < 2:
+        return "one pair has no spread of style", {}
+    preferences = [first_better(judgment, sides.soft) for judgment in usable.values()]
+    names = [sample.answer_models for sample in chosen]
+    fit = control_style(
+        np.array(preferences),
+        style_differences([(sample.answers[0], sample.answers[1]) for sample in chosen], control),
+        [sample.question for sample in chosen],
+        [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None,
+    )
+    return fit, {} if isinstance(fit, str) else dict(zip(usable, fit.adjusted.tolist(), strict=True))
 
 
-def _control(pairs: list[_Pair], columns: JudgedPairs, control: Control) -> StyleControl | str:
-    answers = []
-    for pair in pairs:
-        if pair.sample is None or len(pair.sample.answers) != 2:
-            raise InputError(
-                f"control of {control}: no answers of pair {pair.judgment.sample_id}; give the judged pairs (--samples)"
-            )
-        first, second = pair.sample.answers
-        answers.append((first, second) if pair.first else (second, first))
-    if len(answers) < 2:
-        return "one pair has no spread of style"
-    return control_style(columns.proxy, style_differences(answers, control), columns.clusters)
-
-
-def _adjusted(columns: JudgedPairs, control: StyleControl) -> JudgedPairs:
-    """The same pairs by controlled preferences; a verdict changes where its preference crosses one half."""
-    moved = np.where(columns.verdicts == 0.5, 0.5, (np.sign(control.adjusted - 0.5) + 1) / 2)
-    return JudgedPairs(verdicts=moved, proxy=control.adjusted, labels=columns.labels, clusters=columns.clusters)
+def _has_answers(sample: Sample | None) -> bool:
+    return sample is not None and len(sample.answers) == 2
 
 
 def _needed(columns: JudgedPairs, width: float) -> int | str:
