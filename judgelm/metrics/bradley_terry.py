@@ -19,13 +19,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.linear_model import LogisticRegression
 
+from judgelm.metrics.fractional_logit import FARTHEST
 from judgelm.metrics.resampling import Estimate, Resampling, interval
 
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
 _MOST_FAILED = 0.05
-_FARTHEST = 15.0
-"""Logits between two models beyond which a fit is taken to diverge; odds of three million to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +188,7 @@ def _fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.f
             coefficients = np.asarray(model.fit(rows, outcomes, sample_weight=weights).coef_[0], dtype=np.float64)
         except (Warning, np.linalg.LinAlgError, FloatingPointError):
             return None
-    finite = np.isfinite(coefficients).all() and np.abs(design[drawn] @ coefficients).max() < _FARTHEST
+    finite = np.isfinite(coefficients).all() and np.abs(design[drawn] @ coefficients).max() < FARTHEST
     return coefficients if finite else None
 
 

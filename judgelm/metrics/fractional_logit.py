@@ -11,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
+from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
+
+FARTHEST = 15.0
+"""Logits beyond which a fit is taken to diverge; odds of three million to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ def fit_logit(
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # statsmodels warns of each exact prediction, also of probabilities; divergence shows in the predictor
+        warnings.simplefilter("ignore", PerfectSeparationWarning)
         try:
             fit = GLM(preferences, design, family=Binomial()).fit(
                 tol=1e-10, maxiter=100, cov_type="cluster", cov_kwds={"groups": groups}
@@ -44,4 +50,7 @@ def fit_logit(
             return f"the regression has no finite solution ({problem})"
     if not fit.converged:
         return "the regression did not converge"
-    return FractionalLogit(coefficients=np.asarray(fit.params), covariance=np.asarray(fit.cov_params()))
+    coefficients, covariance = np.asarray(fit.params), np.asarray(fit.cov_params())
+    if not np.isfinite(covariance).all() or np.abs(design @ coefficients).max() > FARTHEST:
+        return "the regression has no finite solution (its terms separate the preferences)"
+    return FractionalLogit(coefficients=coefficients, covariance=covariance)

@@ -193,9 +193,9 @@ def _corrected(means: NDArray[np.float64]) -> float:
 
     def prevalence(judged: float, true: float, hit: float, alarm: float) -> float:
         sensitivity, false_alarms = hit / true, alarm / (means[1] - true)
-        return (judged - false_alarms) / (sensitivity - false_alarms)
+        return float((judged - false_alarms) / (sensitivity - false_alarms))
 
-    return float((prevalence(*means[2:6]) + 1 - prevalence(*means[6:10])) / 2)
+    return (prevalence(*means[2:6]) + 1 - prevalence(*means[6:10])) / 2
 
 
 def _gradient(function: Callable[[NDArray[np.float64]], float], at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -209,8 +209,8 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
     shares = []
     for mask, hits in ((truth, judged), (~truth, ~judged)):
         keys = [cluster for cluster, chosen in zip(clusters, mask, strict=True) if chosen]
-        share = _estimate(hits[mask].astype(np.float64), keys) if mask.sum() > 1 else ""
-        shares.append(None if isinstance(share, str) else share)
+        share = _estimate(hits[mask].astype(np.float64), keys) if mask.sum() > 1 else None
+        shares.append(share if isinstance(share, Estimate) else None)
     return JudgeError(outcome=name, sensitivity=shares[0], specificity=shares[1])
 
 
@@ -249,7 +249,9 @@ def _design_effect(pairs: JudgedPairs) -> float:
 
 
 def _drift(labelled: NDArray[np.float64], others: NDArray[np.float64]) -> float | None:
-    """Welch's test; None where a side has fewer than two pairs or neither has any spread."""
-    if min(len(labelled), len(others)) < 2 or np.ptp(labelled) + np.ptp(others) == 0:
+    """Welch's test; None where a side has fewer than two pairs."""
+    if min(len(labelled), len(others)) < 2:
         return None
+    if np.ptp(labelled) + np.ptp(others) == 0:
+        return float(labelled[0] == others[0])
     return float(ttest_ind(labelled, others, equal_var=False).pvalue)

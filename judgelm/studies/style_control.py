@@ -39,6 +39,7 @@ class ControlledAgreement:
         difference: controlled minus plain, by pair; None without a controlled agreement.
         changed: verdicts that the control changes.
         unadjusted: pairs that it cannot change, of models that always or never win.
+        constant: features that no pair differs in, and that have no term.
         labels_reason: why there are no coefficients of the labels; empty where there are.
     """
 
@@ -53,6 +54,7 @@ class ControlledAgreement:
     difference: Estimate | None
     changed: int
     unadjusted: int
+    constant: tuple[str, ...]
     labels_reason: str
 
     def sentence(self) -> str:
@@ -63,9 +65,11 @@ class ControlledAgreement:
         )
         if isinstance(self.controlled, str):
             return f"Control of {self.control}: {self.controlled} (n = {self.n:,}{left_out})."
+        unadjusted = f"; {self.unadjusted:,} of models that always or never win stay as they are"
+        same = f" No pair differs in {', '.join(self.constant)}." if self.constant else ""
         return (
             f"Control of {self.control} changes {self.changed:,} of {self.n:,} verdicts (from {basis}; a tie is within "
-            f"{self.tie_threshold:g} of 0.5{left_out})."
+            f"{self.tie_threshold:g} of 0.5{left_out}{unadjusted if self.unadjusted else ''}).{same}"
         )
 
 
@@ -119,6 +123,7 @@ def controlled_agreement(
         difference=None if isinstance(fit, str) else _difference(before, after, truth, keys, options.resampling),
         changed=int((before != after).sum()),
         unadjusted=0 if isinstance(fit, str) else fit.unadjusted,
+        constant=differences.constant,
         labels_reason=by_labels if isinstance(by_labels, str) else "",
     )
 
