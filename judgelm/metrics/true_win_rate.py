@@ -176,14 +176,12 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
         columns += [judged, truth, truth & judged, known & ~truth & judged]
     table = np.column_stack(columns).astype(np.float64)
     means = table.mean(axis=0)
-    for outcome, (true, hit, alarm) in (("win", means[3:6]), ("loss", means[7:10])):
+    for name, (true, hit, alarm) in (("win", means[3:6]), ("loss", means[7:10])):
         if true in (0.0, means[1]):
             rest = "has" if true == 0 else "lacks"
-            return f"no labelled pair {rest} the outcome {outcome}, so that the judge's errors on it are unknown"
+            return f"no labelled pair {rest} the outcome {name}, so that the judge's errors on it are unknown"
         if hit / true - alarm / (means[1] - true) <= 0:
-            return (
-                f"the judge is no better than chance at the outcome {outcome}: sensitivity + specificity is at most 1"
-            )
+            return f"the judge is no better than chance at the outcome {name}: sensitivity + specificity is at most 1"
     value = _corrected(means)
     return _interval(value, (table - means) @ _gradient(_corrected, means), pairs.clusters, known, lost=2)
 
