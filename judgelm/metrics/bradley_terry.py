@@ -88,8 +88,8 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
     models, unrated = comparable_models([(match.first, match.second, match.preference) for match in matches])
     if len(models) < 2:
         raise ValueError("no two models have beaten each other, directly or through others; judge more pairs")
-    kept = [match for match in matches if match.first in models and match.second in models]
-    kinds, sums = _sums(kept)
+    comparable = [match for match in matches if match.first in models and match.second in models]
+    kinds, sums = _sums(comparable)
     design, position = _design(kinds, models)
     point = _fit(design, sums.sum(axis=0))
     if point is None:
@@ -104,14 +104,14 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
             f"{failed} of {len(fits)} resamples have no finite solution: some models win or lose almost always; "
             "judge more pairs of like strength"
         )
-    n = len(kept)
+    n = len(comparable)
     if position is None:
         advantage = ELO_PER_LOGIT * samples[:, -1]
         low, high = interval(advantage)
         first: Estimate | str = Estimate(value=float(ELO_PER_LOGIT * point[-1]), low=low, high=high, n=n)
     else:
         first = position
-    counts = _counts(kept, models)
+    counts = _counts(comparable, models)
     elo, drawn = _elo(point[None], len(models))[0], _elo(samples, len(models))
     return Ratings(rated=_ranked(models, elo, drawn, counts), unrated=unrated, position=first, failed_resamples=failed)
 

@@ -29,7 +29,7 @@ class StyleTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledAgreement:
-    """What style does to a run, and its agreement without that.
+    """The effect of style on a run, and its agreement without that.
 
     Attributes:
         n: labelled pairs with a verdict and both answers; `without_answers` have no answers.
