@@ -1,6 +1,6 @@
 """Elo ratings and length-controlled win rates of AlpacaEval's annotations, beside its published leaderboard.
 
-    python -m benchmarks.alpaca_eval_leaderboard --data FOLDER --leaderboard CSV --annotator weighted_alpaca_eval_gpt4_turbo
+    python -m benchmarks.alpaca_eval_leaderboard --data FOLDER --leaderboard CSV
 
 FOLDER holds AlpacaEval's published annotations as `judgments.parquet` (instruction, output_1, output_2, preference,
 annotator) and `outputs.parquet` (generator, text); CSV is the leaderboard of its repository

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 EPILOG = """
 Examples:
 
-  judgelm estimate judgments.jsonl --labels labelled.jsonl --samples pairs.jsonl
+  judgelm estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
 
-  judgelm estimate judgments.jsonl -l labelled.jsonl -s pairs.jsonl --model my-model --against baseline --width 0.1
+  judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
 
-  judgelm estimate judgments.jsonl -l labelled.jsonl -s pairs.jsonl --control length,style
+  judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
 
 Exit codes: 0 done, 1 usage or input error.
 """

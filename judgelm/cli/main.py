@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "estimate": LazyCommand(
         module="judgelm.cli.estimate",
         name="estimate_command",
-        help="Estimate how often a model really beats another, from a run and labels on some of its pairs.",
+        help="Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.",
     ),
     "show": LazyCommand(
         module="judgelm.cli.show",
