@@ -9,7 +9,7 @@ from judgelm.studies.claim.study import WinRateClaim, claim_sentences
 from judgelm.studies.style_control import ControlledAgreement
 
 _COUNTS = {
-    "unnamed": "judgments without models' names (left out)",
+    "unnamed": "judgments whose pair is not given or names no models (left out)",
     "other_models": "judgments of other models (left out)",
     "failed": "judgments that failed (left out)",
     "labels_of_failed": "labels of failed judgments (left out)",
