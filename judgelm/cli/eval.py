@@ -51,6 +51,10 @@ ParserOption = Annotated[
     ),
 ]
 ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
+ControlOption = Annotated[
+    Literal["length", "length,style"] | None,
+    typer.Option(help="Take the effect of length, or of length and Markdown, out of the judge's verdicts."),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,7 @@ class ScoringOptions:
     label_reference: LabelReferenceOption = "auto"
     parser: ParserOption = "judgelm"
     scale: ScaleOption = "1-10"
+    control: ControlOption = None
     bootstrap: Annotated[int, typer.Option(min=100, help="Resamples behind each 95 % interval.")] = 2000
     seed: Annotated[int, typer.Option(help="Seed of the resampling.")] = 0
 
@@ -124,6 +129,8 @@ def report_command(
         labels=scored.labelled.labels,
         manifest=scored.manifest,
         cascade=scored.cascade,
+        control=scored.control,
+        claim=scored.claim,
         title=title or f"{scoring.judgments.stem} against {scoring.labels.stem}",
     )
     write_text(out, page)

@@ -27,8 +27,10 @@ from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
 from judgelm.studies.cascade import cascade_agreement
+from judgelm.studies.claim.study import ClaimOptions, WinRateClaim, claim_win_rate
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
+from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +43,16 @@ class Scored:
     manifest: dict[str, Any]
     cascade: CascadeReport | None = None
     seen: SeenQuestions | None = None
+    control: ControlledAgreement | None = None
+    claim: WinRateClaim | str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, for `--json`."""
         cascade = {} if self.cascade is None else {"cascade": asdict(self.cascade)}
         seen = {} if self.seen is None else {"training_questions": asdict(self.seen)}
-        return self.evaluation.to_json() | cascade | seen
+        control = {} if self.control is None else {"control": asdict(self.control)}
+        claim = {"win_rate": self.claim.to_json()} if isinstance(self.claim, WinRateClaim) else {}
+        return self.evaluation.to_json() | cascade | seen | control | claim
 
 
 def score(options: ScoringOptions) -> Scored:
@@ -80,7 +86,34 @@ def score(options: ScoringOptions) -> Scored:
     )
     scored = Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
     cascade = _cascade(scored, options.judgments, protocol, clusters or None)
-    return replace(scored, cascade=cascade, seen=_seen_questions(labelled, manifest))
+    control = None
+    if options.control is not None:
+        control = controlled_agreement(
+            judgments,
+            labelled.labels,
+            labelled.samples,
+            evaluation,
+            control=options.control,
+            options=protocol,
+            reverse=reverse,
+        )
+    return replace(
+        scored,
+        cascade=cascade,
+        seen=_seen_questions(labelled, manifest),
+        control=control,
+        claim=_claim(judgments, labelled, options),
+    )
+
+
+def _claim(judgments: dict[str, Judgment], labelled: LabelledSet, options: ScoringOptions) -> WinRateClaim | str | None:
+    """The win rate of two models, a reason why there is none, or None where the pairs name no models."""
+    if not any(sample.answer_models for sample in labelled.samples.values()):
+        return None
+    try:
+        return claim_win_rate(judgments, labelled.labels, labelled.samples, ClaimOptions(control=options.control))
+    except InputError as error:
+        return str(error)
 
 
 def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQuestions | None:

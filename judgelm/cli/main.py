@@ -42,6 +42,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
         epilog="REPORT_EPILOG",
         help="Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure.",
     ),
+    "estimate": LazyCommand(
+        module="judgelm.cli.estimate",
+        name="estimate_command",
+        help="Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.",
+    ),
     "show": LazyCommand(
         module="judgelm.cli.show",
         name="show",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
+from judgelm.cli.claim_tables import print_control
 from judgelm.cli.evaluation import Scored
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import failure_name
@@ -29,6 +30,8 @@ def print_evaluation(scored: Scored) -> None:
     out.print(_metrics_table(evaluation))
     if evaluation.probabilities is not None:
         out.print(_probability_table(evaluation.probabilities))
+    if scored.control is not None:
+        print_control(out, scored.control)
     if scored.cascade is not None:
         out.print(cascade_table(scored.cascade.rows()))
     for name, rows in evaluation.groups.items():

@@ -4,7 +4,6 @@ Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al.
 tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`.
 """
 
-import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm
-from statsmodels.genmod.families import Binomial
-from statsmodels.genmod.generalized_linear_model import GLM
 
+from judgelm.metrics.fractional_logit import fit_logit
 from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, mean, widened
 
 _FEWEST = 10
@@ -106,20 +104,8 @@ def length_controlled(
         return "all answers differ in length by the same"
     constant = [np.ones(n)] if difficulty is None else [np.ones(n), difficulty]
     design = np.column_stack([np.tanh(deltas / spread), *constant])
-    if np.linalg.matrix_rank(design) < design.shape[1]:
-        return "the terms of the regression depend on each other"
-    groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            fit = GLM(preferences, design, family=Binomial()).fit(
-                tol=1e-10, maxiter=100, cov_type="cluster", cov_kwds={"groups": groups}
-            )
-        except (Warning, np.linalg.LinAlgError, FloatingPointError) as problem:
-            return f"the regression has no finite solution ({problem})"
-    if not fit.converged:
-        return "the regression did not converge"
-    return _at_equal_length(np.asarray(fit.params), np.asarray(fit.cov_params()), design)
+    fit = fit_logit(preferences, design, clusters)
+    return fit if isinstance(fit, str) else _at_equal_length(fit.coefficients, fit.covariance, design)
 
 
 def _at_equal_length(

@@ -17,8 +17,10 @@ from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
 from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
+from judgelm.studies.claim.study import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
+from judgelm.studies.style_control import ControlledAgreement
 
 GROUP_CAP = 60
 _FOLDER = Path(__file__).parent
@@ -42,6 +44,8 @@ def render_report(
     manifest: Mapping[str, object],
     title: str,
     cascade: CascadeReport | None = None,
+    control: ControlledAgreement | None = None,
+    claim: WinRateClaim | str | None = None,
 ) -> str:
     """The report as one self-contained HTML document; the same input gives the same text.
 
@@ -53,6 +57,8 @@ def render_report(
         manifest: the run's `OUT.run.json` as a dict; any key may be absent, and is then said to be not recorded.
         title: plain text.
         cascade: what it saved and changed, where the run is one.
+        control: agreement controlled for style, where it was asked for.
+        claim: the win rate of two models, or why there is none; None where the pairs name no models.
     """
     return render_page(
         "report.html.j2",
@@ -71,6 +77,9 @@ def render_report(
         listed=list_pairs(evaluation, judgments, samples or {}, labels),
         has_samples=samples is not None,
         cascade=cascade,
+        control=control,
+        claim=claim,
+        claim_sentences=claim_sentences(claim) if isinstance(claim, WinRateClaim) else [],
     )
 
 

@@ -8,6 +8,7 @@ from judgelm.cli.study.calibration import calibration_command
 from judgelm.cli.study.capabilities import capabilities_command
 from judgelm.cli.study.compare_judges import compare_judges_command
 from judgelm.cli.study.judgelm_tables import judgelm_command
+from judgelm.cli.study.leaderboard import leaderboard_command
 from judgelm.cli.study.position_bias import position_bias_command
 from judgelm.cli.study.qa import qa_command
 from judgelm.cli.study.self_bias import self_bias_command
@@ -27,3 +28,4 @@ study_app.command("calibration", no_args_is_help=True)(calibration_command)
 study_app.command("capabilities", no_args_is_help=True)(capabilities_command)
 study_app.command("compare-judges", cls=Command, no_args_is_help=True)(compare_judges_command)
 study_app.command("win-rates", no_args_is_help=True)(win_rates_command)
+study_app.command("leaderboard", no_args_is_help=True)(leaderboard_command)

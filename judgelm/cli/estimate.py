@@ -1,0 +1,83 @@
+"""`judgelm estimate`: from many judgments and few labels to a win rate with an interval that holds."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgelm.cli.console import console
+from judgelm.cli.eval import ControlOption, LabelsOption
+from judgelm.cli.options import expand_options
+from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+
+if TYPE_CHECKING:
+    from judgelm.records import Sample
+
+EPILOG = """
+Examples:
+
+  judgelm estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
+
+  judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
+
+  judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
+
+Exit codes: 0 done, 1 usage or input error.
+"""
+
+
+@expand_options
+def estimate_command(
+    judgments: Annotated[Path, typer.Argument(help="A run file of judgelm-batch over pairs.")],
+    labels: LabelsOption,
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            "--samples", "-s", metavar="FILE", help="The pairs that were judged, where the labels file lacks some."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model whose wins are counted; default: the first of two.")
+    ] = None,
+    against: Annotated[str | None, typer.Option(metavar="NAME", help="Only pairs against this model.")] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(min=0.001, max=1.0, help="Also say how many labels an interval this wide (0.1: 10 points) needs."),
+    ] = None,
+    control: ControlOption = None,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
+) -> None:
+    """Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.
+
+    The labelled pairs must be a random part of those judged. A tie is half a win.
+    """
+    from judgelm.cli.claim_tables import print_claim  # statsmodels takes seconds to load
+    from judgelm.cli.evaluation import load_labels, load_manifest
+    from judgelm.runs.run_files import read_judgments
+    from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
+
+    run = read_judgments(judgments)
+    labelled = load_labels(labels, "auto", load_manifest(judgments))
+    pairs = {**labelled.samples, **({} if samples is None else read_samples(samples))}
+    options = ClaimOptions(model=model, against=against, control=control, width=width)
+    claim = claim_win_rate(run, labelled.labels, pairs, options)
+    write_json(json_out, claim.to_json())
+    if not (quiet or is_stdout(json_out)):
+        print_claim(claim)
+
+
+def read_samples(path: Path) -> "dict[str, Sample]":
+    """The samples of a file by id; rows that cannot be used are shown by reason.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.samples import SampleStream
+
+    rejects = RejectCounts()
+    pairs = {sample.id: sample for sample in SampleStream([str(path)], on_reject=rejects)}
+    for line in rejects.lines():
+        console.print(f"row left out: {line}", markup=False, highlight=False, soft_wrap=True)
+    return pairs

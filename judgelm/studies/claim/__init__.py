@@ -1,0 +1,1 @@
+"""Claims from judgments: the rate at which a model really wins."""

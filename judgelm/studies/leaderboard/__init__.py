@@ -1,0 +1,1 @@
+"""Leaderboards: many models rated by Bradley-Terry from judgments of pairs."""

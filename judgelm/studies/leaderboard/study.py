@@ -1,0 +1,176 @@
+"""`judgelm study leaderboard`: Elo ratings of many models by each judge, with intervals over questions."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from scipy.stats import kendalltau, spearmanr
+
+from judgelm.errors import InputError
+from judgelm.metrics.bradley_terry import Ratings, bradley_terry
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.studies.leaderboard.matches import JudgeMatches
+from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, table
+from judgelm.studies.sentences import file_slug, format_number
+
+_FEWEST_COMMON = 3
+_NOTE = (
+    "Elo: 400 points are odds of 10 to 1; the mean of all rated models is 1000. Intervals are 95 %, from resamples of "
+    "questions; rank from and to bound the rank in the same resamples. Win rate: mean P(better) over the model's own "
+    "matches, a tie is half a win; it depends on who it met. n: verdicts, two of a pair judged in both orders."
+)
+
+
+def leaderboard_study(
+    judges: Sequence[JudgeMatches], resampling: Resampling | None = None, *, notes: Sequence[str] = ()
+) -> StudyResult:
+    """Rate the models by each judge apart.
+
+    Args:
+        judges: their matches.
+        resampling: seed and number of resamples; the defaults when None.
+        notes: what reading the files has left out, to be shown.
+
+    Raises:
+        InputError: a judge has no verdict, or no two models can be rated by it.
+    """
+    resampling = resampling or Resampling()
+    rated = [(judge, _ratings(judge, resampling)) for judge in judges]
+    agreement = _agreement_table(rated)
+    return StudyResult(
+        study="leaderboard",
+        title="Leaderboard",
+        protocol=(
+            "Bradley-Terry ratings by maximum likelihood on P(better), a verdict without probability as 1, 0.5 (tie) "
+            "or 0; a pair judged in both orders is a verdict in each, with one effect of the first position for all. "
+            f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
+            "judgments are left out and counted."
+        ),
+        findings=tuple(sentence for judge, ratings in rated for sentence in _findings(judge, ratings)),
+        counts={
+            "pairs": sum(judge.pairs for judge in judges),
+            "failed": sum(judge.failed for judge in judges),
+            "same_model": sum(judge.same_model for judge in judges),
+            "verdicts": sum(len(judge.matches) for judge in judges),
+            "soft_verdicts": sum(judge.soft for judge in judges),
+        },
+        tables=(
+            _table(rated),
+            _position_table(rated),
+            *([] if agreement is None else [agreement]),
+        ),
+        figures=tuple(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
+        warnings=(*notes, *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings))),
+    )
+
+
+def _ratings(judge: JudgeMatches, resampling: Resampling) -> Ratings:
+    if not judge.matches:
+        raise InputError(f"leaderboard: none of {judge.pairs} pairs of {judge.judge} has a verdict on two models")
+    try:
+        return bradley_terry(judge.matches, resampling)
+    except ValueError as error:
+        raise InputError(f"leaderboard of {judge.judge}: {error}") from error
+
+
+def _win_rates(judge: JudgeMatches) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for match in judge.matches:
+        values.setdefault(match.first, []).append(match.preference)
+        values.setdefault(match.second, []).append(1 - match.preference)
+    return {model: float(np.mean(preferences)) for model, preferences in values.items()}
+
+
+def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for judge, ratings in rated:
+        rates = _win_rates(judge)
+        rows += [
+            (judge.judge, row.model, row.rank, row.best_rank, row.worst_rank, row.elo, rates[row.model], row.elo.n)
+            for row in ratings.rated
+        ]
+        rows += [(judge.judge, model, None, None, None, None, rates[model], None) for model in ratings.unrated]
+    return table(
+        rows,
+        columns("text", judge="Judge", model="Model"),
+        columns("count", rank="Rank", best_rank="Rank from", worst_rank="Rank to"),
+        columns("number", elo="Elo ↑"),
+        columns("share", win_rate="Win rate ↑"),
+        columns("count", n="n"),
+        name="leaderboard",
+        title="Leaderboard",
+        note=_NOTE + " Empty: no finite rating; the warnings say why.",
+    )
+
+
+def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for judge, ratings in rated:
+        position = ratings.position
+        estimate = position if isinstance(position, Estimate) else None
+        reason = "" if isinstance(position, Estimate) else position
+        rows.append((judge.judge, estimate, reason, judge.pairs, judge.failed, judge.same_model, judge.soft))
+    return table(
+        rows,
+        columns("text", judge="Judge"),
+        columns("number", first_position="First position, Elo points"),
+        columns("text", reason="No estimate because"),
+        columns("count", pairs="Pairs", failed="Failed", same_model="One model twice", soft="Soft verdicts"),
+        name="judges",
+        title="Judges",
+        note="First position: what standing first is worth; 0 for a judge without position bias.",
+    )
+
+
+def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | None:
+    """Rank correlations of each two judges over the models that both rate; None without such a pair."""
+    rows: list[tuple[Cell, ...]] = []
+    for (judge, ratings), (other, others) in combinations(rated, 2):
+        points = {row.model: row.elo.value for row in ratings.rated}
+        their_points = {row.model: row.elo.value for row in others.rated}
+        common = [model for model in points if model in their_points]
+        if len(common) >= _FEWEST_COMMON:
+            sides = [points[model] for model in common], [their_points[model] for model in common]
+            tau, rho = kendalltau(*sides).statistic, spearmanr(*sides).statistic
+            rows.append((judge.judge, other.judge, float(rho), float(tau), len(common)))
+    if not rows:
+        return None
+    return table(
+        rows,
+        columns("text", judge="Judge", other="Other judge"),
+        columns("number", spearman="Spearman's ρ", kendall="Kendall's τ"),
+        columns("count", models="Models"),
+        name="rank-correlation",
+        title="Do judges rank alike?",
+    )
+
+
+def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
+    return Forest(
+        name=f"elo-{index + 1}-{file_slug(judge.judge)}",
+        title=f"Elo by {judge.judge}",
+        x_label="Elo points, mean of all models 1000",
+        rows=tuple(ForestRow(label=row.model, estimate=row.elo) for row in ratings.rated),
+        no_effect=1000.0,
+    )
+
+
+def _findings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
+    best = ratings.rated[0]
+    lines = [f"{judge.judge}: {best.model} is first with Elo {format_number(best.elo, '.0f')}."]
+    level = [row.model for row in ratings.rated[1:] if row.best_rank == 1]
+    if level:
+        lines.append(f"{judge.judge}: the first rank may as well be that of {', '.join(level[:5])}.")
+    if isinstance(ratings.position, Estimate):
+        points = format_number(ratings.position, "+.0f")
+        lines.append(f"{judge.judge}: standing first is worth {points} Elo points.")
+    return lines
+
+
+def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
+    lines = [f"{judge.judge}: {model} has no finite rating: {reason}." for model, reason in ratings.unrated.items()]
+    if ratings.failed_resamples:
+        lines.append(f"{judge.judge}: {ratings.failed_resamples} resamples have no finite solution and are left out.")
+    if isinstance(ratings.position, str):
+        lines.append(f"{judge.judge}: no effect of the first position: {ratings.position}.")
+    return lines

@@ -1,0 +1,164 @@
+"""Agreement of a judge whose verdicts are controlled for style, beside what style does to judge and labels."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Estimate, Resampling, mean, share
+from judgelm.metrics.style_control import Control, StyleControl, control_style, style_differences
+from judgelm.records import Judgment, Label, Sample
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions
+from judgelm.studies.join import JoinedPair, join
+from judgelm.studies.pair_labels import by_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StyleTerm:
+    """A feature's coefficient in the judge's verdicts and in the labels; positive where more of it is preferred.
+
+    None where there is no fit.
+    """
+
+    term: str
+    judge: Estimate | None
+    labels: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledAgreement:
+    """The effect of style on a run, and its agreement without that.
+
+    Attributes:
+        n: labelled pairs with a verdict and both answers; `without_answers` have no answers.
+        soft: P(first better) is controlled, which every pair has, else the verdict.
+        plain: agreement of the same preferences before the control, a tie within `tie_threshold` of one half.
+        controlled: agreement after it, or why there is none.
+        difference: controlled minus plain, by pair; None without a controlled agreement.
+        changed: verdicts that the control changes.
+        unadjusted: pairs that it cannot change, of models that always or never win.
+        constant: features that no pair differs in, and that have no term.
+        labels_reason: why there are no coefficients of the labels; empty where there are.
+    """
+
+    control: Control
+    n: int
+    without_answers: int
+    soft: bool
+    tie_threshold: float
+    terms: tuple[StyleTerm, ...]
+    plain: Estimate
+    controlled: Estimate | str
+    difference: Estimate | None
+    changed: int
+    unadjusted: int
+    constant: tuple[str, ...]
+    labels_reason: str
+
+    def sentence(self) -> str:
+        """The effect in words."""
+        basis = "P(first better)" if self.soft else "verdicts"
+        left_out = (
+            f"; {self.without_answers:,} pairs have no answers in the labels file" if self.without_answers else ""
+        )
+        if isinstance(self.controlled, str):
+            return f"Control of {self.control}: {self.controlled} (n = {self.n:,}{left_out})."
+        unadjusted = f"; {self.unadjusted:,} of models that always or never win stay as they are"
+        same = f" No pair differs in {', '.join(self.constant)}." if self.constant else ""
+        return (
+            f"Control of {self.control} changes {self.changed:,} of {self.n:,} verdicts (from {basis}; a tie is within "
+            f"{self.tie_threshold:g} of 0.5{left_out}{unadjusted if self.unadjusted else ''}).{same}"
+        )
+
+
+def controlled_agreement(
+    judgments: Mapping[str, Judgment],
+    labels: Mapping[str, Label],
+    samples: Mapping[str, Sample],
+    evaluation: Evaluation,
+    *,
+    control: Control,
+    options: EvaluationOptions,
+    reverse: Mapping[str, Judgment] | None = None,
+) -> ControlledAgreement:
+    """Control the verdicts of an evaluation for style; failed judgments are left out.
+
+    Raises:
+        InputError: no judged pair has its two answers among the samples.
+    """
+    clusters = {key: sample.question for key, sample in samples.items()}
+    rule, threshold = evaluation.order_rule, options.tie_threshold
+    rows = join(by_id(judgments), labels, reverse or {}, clusters or None, rule, threshold)
+    judged = [row for row in rows if row.judged is not None]
+    usable = [row for row in judged if row.id in samples and len(samples[row.id].answers) == 2]
+    if len(usable) < 2:
+        raise InputError(
+            f"--control {control}: {len(usable)} of {len(judged)} judged pairs have their answers in the labels file; "
+            "give labelled pairs with both answers"
+        )
+    soft = all(row.judgment.probability is not None for row in usable)
+    keys = [row.cluster for row in usable]
+    differences = style_differences([_answers(samples[row.id]) for row in usable], control)
+    preferences = np.array([_preference(row, soft) for row in usable])
+    truth = np.array([row.truth for row in usable])
+    models = _models([samples[row.id] for row in usable])
+    fit = control_style(preferences, differences, keys, models)
+    by_labels = control_style((truth + 1) / 2, differences, keys, models)
+    before = _verdicts(preferences, threshold)
+    after = before if isinstance(fit, str) else _verdicts(fit.adjusted, threshold)
+    return ControlledAgreement(
+        control=control,
+        n=len(usable),
+        without_answers=len(judged) - len(usable),
+        soft=soft,
+        tie_threshold=threshold,
+        terms=tuple(
+            StyleTerm(term=term, judge=_coefficient(fit, term), labels=_coefficient(by_labels, term))
+            for term in differences.terms
+        ),
+        plain=share(before == truth, keys, options.resampling),
+        controlled=fit if isinstance(fit, str) else share(after == truth, keys, options.resampling),
+        difference=None if isinstance(fit, str) else _difference(before, after, truth, keys, options.resampling),
+        changed=int((before != after).sum()),
+        unadjusted=0 if isinstance(fit, str) else fit.unadjusted,
+        constant=differences.constant,
+        labels_reason=by_labels if isinstance(by_labels, str) else "",
+    )
+
+
+def _answers(sample: Sample) -> tuple[str, str]:
+    return sample.answers[0], sample.answers[1]
+
+
+def _models(samples: Sequence[Sample]) -> list[tuple[str, str]] | None:
+    """The models of each pair; None where a pair does not name two."""
+    names = [sample.answer_models for sample in samples]
+    return [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None
+
+
+def _preference(row: JoinedPair, soft: bool) -> float:
+    if soft and row.judgment.probability is not None:
+        return row.judgment.probability
+    return ((row.judged or 0) + 1) / 2
+
+
+def _verdicts(preferences: NDArray[np.float64], threshold: float) -> NDArray[np.int_]:
+    lead = preferences - 0.5
+    return np.where(np.abs(lead) <= threshold + 1e-9, 0, np.sign(lead)).astype(np.int_)
+
+
+def _coefficient(fit: StyleControl | str, term: str) -> Estimate | None:
+    return None if isinstance(fit, str) else fit.terms[term]
+
+
+def _difference(
+    before: NDArray[np.int_],
+    after: NDArray[np.int_],
+    truth: NDArray[np.int_],
+    clusters: Sequence[Hashable],
+    resampling: Resampling,
+) -> Estimate:
+    gains = (after == truth).astype(np.float64) - (before == truth)
+    return mean(gains, clusters, resampling)

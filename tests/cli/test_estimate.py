@@ -1,0 +1,76 @@
+"""`judgelm estimate`, and its place in `eval` and `report`."""
+
+import json
+
+import pytest
+
+from judgelm.records import Judgment, PairVerdict, Shown
+from judgelm.runs.serialization import judgment_row
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A run of 120 pairs of models a and b, and labels on 40 of them."""
+    pairs, labelled, run = [], [], []
+    for index in range(120):
+        row = {
+            "id": str(index), "question": f"q{index}", "answer_1": "w " * (1 + index % 7), "answer_2": "w " * 4,
+            "model_1": "a", "model_2": "b",
+        }  # fmt: skip
+        winner = 1 if index % 3 else 2
+        shown = (Shown(order=(0, 1), text="8 3" if winner == 1 else "3 8", scores=(8, 3) if winner == 1 else (3, 8)),)
+        judged = Judgment(sample_id=str(index), mode="pair", verdict=PairVerdict(winner=winner), shown=shown)
+        run.append(judgment_row(judged))
+        pairs.append(row)
+        if index % 3 == index % 9 // 3:
+            labelled.append({**row, "winner": winner if index % 4 else 3 - winner})
+    for name, rows in (("pairs", pairs), ("labelled", labelled), ("run", run)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_the_estimates_are_printed_with_their_intervals(cli, files):
+    code, out, err = cli(
+        "judgelm", "estimate", files / "run.jsonl", "-l", files / "labelled.jsonl", "-s", files / "pairs.jsonl",
+        "--width", "0.2",
+    )  # fmt: skip
+    assert code == 0, err
+    for text in ("win rate of a against b", "Rogan-Gladen", "PPI++", "labels alone", "20 points wide needs about"):
+        assert text in " ".join(out.split()), text
+    assert "judged pairs used: 120; with a label: 40" in out
+
+
+def test_json_has_every_number(cli, files):
+    code, out, err = cli(
+        "judgelm", "estimate", files / "run.jsonl", "-l", files / "labelled.jsonl", "-s", files / "pairs.jsonl",
+        "--control", "length", "--json", "-",
+    )  # fmt: skip
+    assert code == 0, err
+    claim = json.loads(out)
+    assert claim["estimates"]["ppi"]["n"] == 40
+    assert set(claim["control"]["terms"]) == {"length"}
+    assert claim["counts"]["labels"] == 40
+
+
+def test_eval_and_report_control_and_estimate(cli, files):
+    arguments = [files / "run.jsonl", "-l", files / "labelled.jsonl", "--control", "length,style", "--bootstrap", "100"]
+    code, out, err = cli("judgelm", "eval", *arguments)
+    assert code == 0, err
+    assert "controlled for length,style" in " ".join(out.split())
+    code, _, err = cli("judgelm", "report", *arguments, "-o", files / "report.html", "--json", files / "r.json")
+    assert code == 0, err
+    page = (files / "report.html").read_text()
+    assert 'id="claim"' in page
+    assert 'id="control"' in page
+    assert "How often a beats b" in page
+    written = json.loads((files / "r.json").read_text())
+    assert written["win_rate"]["estimates"]["labels"]["n"] == 40
+    assert written["control"]["constant"] == ["headers", "list items", "bold"]
+
+
+def test_a_model_that_is_not_there_is_refused_with_those_that_are(cli, files):
+    code, _, err = cli(
+        "judgelm", "estimate", files / "run.jsonl", "-l", files / "labelled.jsonl", "--model", "z",
+    )  # fmt: skip
+    assert code == 1
+    assert "no judged pair has an answer of z; available: a, b" in " ".join(err.split())

@@ -1,0 +1,121 @@
+"""A win rate from a run and labels on some of its pairs: sides, ties, failures, control, the number of labels."""
+
+import pytest
+
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Estimate
+from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
+from judgelm.studies.claim.study import ClaimOptions, claim_sentences, claim_win_rate
+
+FAILURE = Unparsed("off_grammar", "hm")
+
+
+def judgment(key, winner, probability=None):
+    verdict = None if winner is None else PairVerdict(winner=winner)
+    failure = FAILURE if winner is None else None
+    shown = (Shown(order=(0, 1), text="", failure=failure),)
+    return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=shown, probability=probability, failure=failure)
+
+
+def sample(key, models=("a", "b"), answers=("x", "y")):
+    return Sample(id=key, question=f"q{key}", answers=answers, answer_models=models)
+
+
+def run(winners, models=("a", "b"), probabilities=None):
+    keys = [str(index) for index in range(len(winners))]
+    probabilities = probabilities or [None] * len(keys)
+    judged = {key: judgment(key, *row) for key, row in zip(keys, zip(winners, probabilities, strict=True), strict=True)}
+    return judged, {key: sample(key, models) for key in keys}
+
+
+def labels(winners):
+    return {str(index): Label(sample_id=str(index), winner=winner) for index, winner in enumerate(winners)}
+
+
+def test_wins_are_those_of_the_model_at_whichever_place_it_stands():
+    judged, samples = run([1, 2, "tie", 2])
+    samples |= {key: sample(key, ("b", "a")) for key in ("2", "3")}
+    claim = claim_win_rate(judged, {}, samples, ClaimOptions(model="b"))
+    # b stands second twice, then first: loss, win, tie, loss
+    assert (claim.estimates.judge.value, claim.model, claim.opponent) == (1.5 / 4, "b", "a")
+    assert claim_win_rate(judged, {}, samples).model == "a"
+
+
+def test_failures_are_left_out_and_counted_with_their_labels():
+    judged, samples = run([1, 2] * 10 + [None] * 4)
+    claim = claim_win_rate(judged, labels([1, 2] * 6 + [1] * 10), samples)
+    assert (claim.counts.failed, claim.counts.used, claim.counts.labels) == (4, 20, 20)
+    assert claim.counts.labels_of_failed == 2
+    assert "4 judgments failed and are left out, 2 of them with a label" in claim.warnings[0]
+    with pytest.raises(InputError, match="none of 3 judgments has a verdict"):
+        claim_win_rate(*[run([None] * 3)[0], {}, run([None] * 3)[1]])
+
+
+def test_probabilities_are_used_where_each_verdict_has_one():
+    judged, samples = run([1, 2] * 10, probabilities=[0.9, 0.3] * 10)
+    claim = claim_win_rate(judged, labels([1, 2] * 6), samples)
+    assert (claim.soft, claim.estimates.judge.value) == (True, pytest.approx(0.6))
+    judged["0"] = judgment("0", 1)
+    assert claim_win_rate(judged, {}, samples).estimates.judge.value == 0.5
+
+
+def test_several_models_ask_for_a_choice():
+    judged, samples = run([1] * 12)
+    samples |= {str(index): sample(str(index), ("a", "c")) for index in range(6)}
+    with pytest.raises(InputError, match=r"of 3 models; choose one with judgelm estimate --model \(a, c, b\)"):
+        claim_win_rate(judged, {}, samples)
+    claim = claim_win_rate(judged, {}, samples, ClaimOptions(model="a", against="c"))
+    assert (claim.counts.used, claim.counts.other_models, claim.opponent) == (6, 6, "c")
+    assert claim_win_rate(judged, {}, samples, ClaimOptions(model="a")).opponent is None
+    with pytest.raises(InputError, match="no judged pair has an answer of z; available: a, c, b"):
+        claim_win_rate(judged, {}, samples, ClaimOptions(model="z"))
+    with pytest.raises(InputError, match="no judged pair of b against c"):
+        claim_win_rate(judged, {}, samples, ClaimOptions(model="b", against="c"))
+
+
+def test_without_models_names_the_first_answer_is_meant():
+    judged, _ = run([1, 1, 2])
+    claim = claim_win_rate(judged, {}, {})
+    assert (claim.model, claim.estimates.judge.value) == ("answer 1", pytest.approx(2 / 3))
+    with pytest.raises(InputError, match="do not name the models"):
+        claim_win_rate(judged, {}, {}, ClaimOptions(model="a"))
+
+
+def test_the_control_is_fitted_on_all_pairs_and_takes_length_out():
+    winners, samples, judged = [], {}, {}
+    for index in range(200):
+        longer = index % 4 != 0  # the judge likes the longer answer, four times of five; a is longer in three of four
+        answers = ("w " * (30 if longer else 10), "w " * (10 if longer else 30))
+        winners.append(1 if longer == (index % 5 != 0) else 2)
+        samples[str(index)] = sample(str(index), answers=answers)
+        judged[str(index)] = judgment(str(index), winners[-1])
+    claim = claim_win_rate(judged, labels(winners[:40]), samples, ClaimOptions(control="length"))
+    assert claim.uncontrolled.value == pytest.approx(0.65)
+    assert claim.estimates.judge.value == pytest.approx(0.5, abs=0.01)
+    assert claim.control.terms["length"].low > 0
+    assert [name for name, _ in claim.rows()][:2] == [
+        "judge's verdicts, not controlled",
+        "judge's verdicts, controlled",
+    ]
+    assert "adjusted" not in claim.to_json()["control"]
+    with pytest.raises(InputError, match=r"no answers of pair 0; give the judged pairs \(--samples\)"):
+        claim_win_rate(judged, {}, {"0": sample("0", answers=())}, ClaimOptions(control="length"))
+
+
+def test_the_width_says_how_many_labels():
+    judged, samples = run([1, 2] * 200)
+    claim = claim_win_rate(judged, labels([1, 2, 2, 2] * 15), samples, ClaimOptions(width=0.2))
+    assert 50 < claim.labels_needed < 120
+    assert f"20 points wide needs about {claim.labels_needed} labels" in claim_sentences(claim)[1]
+    narrow = claim_win_rate(judged, labels([1, 2, 2, 2] * 15), samples, ClaimOptions(width=0.001))
+    assert "judge more pairs" in narrow.labels_needed
+    assert "at least 10 labels" in claim_win_rate(judged, labels([1]), samples, ClaimOptions(width=0.2)).labels_needed
+
+
+def test_the_sentence_names_the_basis_or_the_reason():
+    judged, samples = run([1, 2] * 40)
+    claim = claim_win_rate(judged, labels([1, 2] * 10), samples)
+    assert isinstance(claim.estimates.ppi, Estimate)
+    assert claim_sentences(claim)[0].endswith("by PPI++ from 20 labels and 80 judged pairs.")
+    few = claim_sentences(claim_win_rate(judged, labels([1]), samples))[0]
+    assert few == "How often a beats b: not known from 1 labels and 80 judged pairs: 1 labels are fewer than 10."
