@@ -82,6 +82,14 @@ COMMANDS: Mapping[str, LazyCommand] = {
         help="Judge by hand on a page, talk about a judgment, browse run files, compare and label them.",
         no_args_is_help=False,
     ),
+    "recipe": LazyCommand(
+        module="judgelm.cli.recipe", name="app", help="Run a list of commands from a file, step by step."
+    ),
+    "share": LazyCommand(
+        module="judgelm.cli.share",
+        name="share_command",
+        help="Upload a judge with its cards to the Hugging Face hub, or show what would be sent.",
+    ),
     "data": LazyCommand(module="judgelm.cli.data", name="app", help="Make training data for judges."),
     "study": LazyCommand(
         module="judgelm.cli.study",

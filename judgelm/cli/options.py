@@ -19,7 +19,7 @@ from judgelm.yaml_files import parse_yaml
 
 JUDGING, _MODEL = "How to judge", "Model and engine"
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
-_PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5"}
+_PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5", "--set": "train_data=[rows.jsonl]"}
 
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
 EngineName = Annotated[

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from judgelm.errors import RunError
+from judgelm.errors import ConfigError, RunError
 from judgelm.prompts.judge_card import Card
+from judgelm.yaml_files import parse_yaml
 
 MODEL_CARD_NAME = "README.md"
 
+_MEASURED = "## Measured by judgelm eval"
+_FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.S)
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _KINDS = {
     "pair": "pairs of answers",
@@ -64,6 +67,56 @@ def render_model_card(card: Card, *, name: str) -> str:
         _limits(card),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def complete_model_card(
+    text: str, *, licence: str | None, contradicts: bool, evaluation: Mapping[str, Any] | None
+) -> tuple[str, str | None]:
+    """The model card with its licence among the metadata, and a section of measured figures.
+
+    Args:
+        text: the card; what its author wrote stays.
+        licence: the hub's name of a licence, for a card that states none.
+        contradicts: True to refuse a card that states another licence, instead of keeping its own.
+        evaluation: the JSON of `judgelm eval --json`.
+
+    Returns:
+        The card, and the licence that it states.
+
+    Raises:
+        ConfigError: the metadata is not YAML, or states another licence.
+    """
+    match = _FRONT_MATTER.match(text)
+    metadata = parse_yaml(match[1]) if match else {}
+    if not isinstance(metadata, dict):
+        raise ConfigError(f"{MODEL_CARD_NAME}: the metadata between the --- lines is no mapping; correct it")
+    stated = metadata.get("license")
+    if contradicts and stated is not None and stated != licence:
+        raise ConfigError(f"{MODEL_CARD_NAME} states license: {stated}, not {licence}; correct one of them")
+    if stated is None and licence is not None:
+        lines = f"license: {licence}\n" + ("license_link: LICENSE\n" if licence == "other" else "")
+        text = f"---\n{lines}{text[4:]}" if match else f"---\n{lines}---\n\n{text}"
+    if evaluation is not None and _MEASURED not in text:
+        section = f"{_MEASURED}\n\n{_measured(evaluation)}\n\n"
+        head, limits, rest = text.partition("## Limits\n")
+        text = f"{head}{section}{limits}{rest}" if limits else f"{text.rstrip()}\n\n{section.rstrip()}\n"
+    return text, stated or licence
+
+
+def _measured(evaluation: Mapping[str, Any]) -> str:
+    """Metrics of `judgelm eval --json`, with the protocol."""
+    figures = evaluation.get(str(evaluation.get("failures", "excluded")))
+    if not isinstance(figures, Mapping) or not isinstance(figures.get("accuracy"), Mapping):
+        raise ConfigError("eval.json: not the output of judgelm eval --json; write it again, or remove it")
+    position, counts = figures.get("position") or {}, evaluation.get("counts") or {}
+    rows = [
+        ("agreement with the labels", _figure(figures["accuracy"])),
+        ("agreement of the most frequent label", _figure(figures.get("majority"))),
+        ("macro F1", _figure(figures.get("f1"))),
+        ("consistency of both orders", _figure(position.get("consistency"))),
+        ("failed judgments", counts.get("failed")),
+    ]
+    return f"{evaluation.get('protocol', '')}\n\n{_table(rows, 'figure', 'value')}"
 
 
 def _metadata(facts: Mapping[str, Any]) -> str:

@@ -22,6 +22,8 @@ HELPS = [
     ("judgelm", ["data", "--help"]),
     ("judgelm", ["data", "build", "--help"]),
     ("judgelm", ["data", "import", "--help"]),
+    ("judgelm", ["recipe", "run", "--help"]),
+    ("judgelm", ["share", "--help"]),
     ("judgelm", ["judges", "--help"]),
     ("judgelm", ["judges", "install", "--help"]),
 ]

@@ -118,6 +118,15 @@ def doctor(
         Path | None,
         typer.Option(help="Plan the fine-tuning of this YAML instead, without weights.", rich_help_panel=_PLAN),
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A field that the training's command line overrides. Repeatable.",
+            rich_help_panel=_PLAN,
+        ),
+    ] = None,
     accelerate: Annotated[
         Path | None, typer.Option(help="accelerate's file: DDP, ZeRO stage, FSDP.", rich_help_panel=_PLAN)
     ] = None,
@@ -154,14 +163,17 @@ def doctor(
 
         plan_training(
             (train, accelerate, shape),
+            parse_pairs(changes or (), "--set"),
             (gpus, gpu_memory),
             speed={"mfu": mfu, "gpu_flops": gpu_flops},
             out=console_for(json_out, quiet=quiet),
             json_out=json_out,
         )
         return
-    if accelerate or shape or gpus or gpu_memory:
-        raise ConfigError("--accelerate, --shape, --gpus and --gpu-memory plan a fine-tuning; give its YAML as --train")
+    if accelerate or shape or gpus or gpu_memory or changes:
+        raise ConfigError(
+            "--accelerate, --shape, --gpus, --gpu-memory and --set plan a fine-tuning; give its YAML as --train"
+        )
     check_engine(engine)
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
     if model and (named := named_judge(model)) is not None:

@@ -1,5 +1,6 @@
 """`judgelm doctor --train CONFIG`: memory, operations and time of a fine-tuning, without weights."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ _MOST_WAYS = 12
 
 def plan_training(
     files: tuple[Path, Path | None, str],
+    changes: Mapping[str, Any],
     cluster: tuple[int | None, float | None],
     *,
     speed: dict[str, float],
@@ -32,13 +34,14 @@ def plan_training(
 
     Args:
         files: the training's YAML, accelerate's file, and the name of a known model shape.
+        changes: fields of the YAML with other values.
         cluster: GPUs, and GiB of choice.
         speed: `mfu` and `gpu_flops`.
         out: where it is shown.
         json_out: where all findings are written.
     """
     train, accelerate, shape = files
-    configured = read_training(train)
+    configured = read_training(train, changes)
     clusters = clusters_of(read_launch(accelerate), gpus=cluster[0], gpu_memory_gib=cluster[1])
     from judgelm.doctor.training_plan.model import look_at_data, look_at_model, training_of  # loads torch
 

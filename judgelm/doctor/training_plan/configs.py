@@ -84,8 +84,12 @@ class Launch:
     reshards: bool
 
 
-def read_training(path: Path) -> Configured:
+def read_training(path: Path, changes: Mapping[str, Any] | None = None) -> Configured:
     """Read a training YAML; what is absent has TRL's default.
+
+    Args:
+        path: the YAML file.
+        changes: fields that override the file's.
 
     Raises:
         InputError: not readable, or no mapping.
@@ -93,7 +97,7 @@ def read_training(path: Path) -> Configured:
         ModelError: a base that is a GGUF file and cannot be converted.
         RunError: it is converted into the cache, which cannot be written.
     """
-    values = _read(path)
+    values = {**_read(path), **(changes or {})}
     if only := next((name for name in _DPO_ONLY if name in values), None):
         raise ConfigError(
             f"{path}: {only} belongs to train/dpo.py, which has no plan yet, as its rows are two sequences each and, "

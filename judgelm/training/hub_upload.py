@@ -1,0 +1,265 @@
+"""Sharing a judge on the Hugging Face hub: the files that are sent, and the upload by the hub's own client.
+
+A folder of a training holds more than the judge: checkpoints, optimizer states, arguments with local paths. Only the
+files that a judge consists of are sent; all others are listed with the reason, and a text that looks like a secret
+stops it.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import CommitOperationAdd, HfApi, get_token
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+
+from judgelm.data.training_questions import QUESTIONS_NAME
+from judgelm.errors import ConfigError, InputError, ModelError, first_line
+from judgelm.jsonl import parse_json
+from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
+from judgelm.training.model_card import MODEL_CARD_NAME, complete_model_card, render_model_card
+from judgelm.version import VERSION
+
+EVALUATION_NAME = "eval.json"
+_WEIGHTS = ("adapter_model.safetensors", "model.safetensors", "model-*-of-*.safetensors")
+_PARTS = (
+    *_WEIGHTS, "model.safetensors.index.json", "adapter_config.json", "config.json", "generation_config.json",
+    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "chat_template.jinja", "preprocessor_config.json", "processor_config.json",
+    "modeling_*.py", "configuration_*.py", "tokenization_*.py",
+    CARD_NAME, MODEL_CARD_NAME, QUESTIONS_NAME, EVALUATION_NAME, "LICENSE*", "LICENCE*", "NOTICE*", "*.png", "*.svg",
+)  # fmt: skip
+_LEFT_OUT = (
+    (("checkpoint-*",), "a checkpoint of the training"),
+    (("optimizer*", "scheduler*", "rng_state*", "scaler*", "global_step*", "trainer_state.json", "training_args.bin",
+      "zero_to_fp32.py", "latest"), "a state of the training"),
+    (("*.bin", "*.pt", "*.pth", "*.pkl"), "pickled; only safetensors are sent"),
+    ((".*",), "a hidden file"),
+)  # fmt: skip
+_BINARY = (".safetensors", ".png", ".model")
+_SECRETS = {
+    "a hub token": re.compile(r"\bhf_[A-Za-z0-9]{30,}"),
+    "an API key": re.compile(r"(?<![\w-])sk-(?=[\w-]*\d)[\w-]{20,}"),
+    "a GitHub token": re.compile(r"\b(?:gh[pousr]_|github_pat_)\w{30,}"),
+    "an AWS key": re.compile(r"\bAKIA[0-9A-Z]{16}\b"),
+    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+    "an address with a password": re.compile(r"https?://[^\s/@:\"']+:[^\s/@\"']+@"),
+}
+_SECRET_VARIABLE = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD)S?$")
+_LICENCES = {
+    "apache-2.0": ("Apache License", "Version 2.0"),
+    "mit": ("MIT License",),
+    "cc-by-nc-4.0": ("Attribution-NonCommercial 4.0 International",),
+    "cc-by-4.0": ("Attribution 4.0 International",),
+}
+_REPO = re.compile(r"[\w.-]+/[\w.-]+")
+_HTTPError: type[Exception] = HfHubHTTPError.__mro__[1]  # that of the hub client's HTTP library, whichever it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The files of a judge that are to be sent.
+
+    Attributes:
+        folder: the judge's.
+        files: size in bytes by name; the model card's is that of `model_card`.
+        left_out: reason by name; folders end in a slash.
+        model_card: `README.md` with licence and measured figures added.
+        licence: the hub's name for it; None if neither card, option nor file states one.
+        notes: findings that do not stop the upload.
+    """
+
+    folder: Path
+    files: Mapping[str, int]
+    left_out: Mapping[str, str]
+    model_card: str
+    licence: str | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploaded:
+    """The outcome of an upload: the address of the repository, and who can see it."""
+
+    url: str
+    private: bool
+
+
+def prepare_share(folder: Path, *, name: str, licence: str | None = None) -> Share:
+    """Choose the files and complete the model card; nothing is written and nothing is sent.
+
+    Args:
+        folder: output of a training, a merged judge, or an adapter.
+        name: of the repository on the hub, `OWNER/NAME`.
+        licence: the hub's name for the judge's licence.
+
+    Raises:
+        ConfigError: `name` is none, the licence contradicts the card, or a file looks like it holds a secret.
+        ModelError: the folder is no finished judge.
+        InputError: a file cannot be read.
+    """
+    if not _REPO.fullmatch(name):
+        raise ConfigError(f"--to {name}: expected OWNER/NAME, such as my-name/my-judge")
+    card = _finished_card(folder)
+    sent, left_out = _choose_files(folder)
+    if not any(fnmatch(part, pattern) for part in sent for pattern in _WEIGHTS):
+        raise ModelError(f"{folder}: no weights as safetensors, so no judge; give the output folder of a training")
+    text, stated = complete_model_card(
+        _read_text(folder / MODEL_CARD_NAME)
+        if MODEL_CARD_NAME in sent
+        else render_model_card(card, name=name.partition("/")[2]),
+        licence=licence or _licence_of_file(folder, sent),
+        contradicts=licence is not None,
+        evaluation=parse_json(_read_text(folder / EVALUATION_NAME)) if EVALUATION_NAME in sent else None,
+    )
+    sizes = {part: (folder / part).stat().st_size for part in sent} | {MODEL_CARD_NAME: len(text.encode())}
+    share = Share(
+        folder=folder,
+        files=dict(sorted(sizes.items())),
+        left_out=left_out,
+        model_card=text,
+        licence=stated,
+        notes=tuple(_notes(folder, sent, stated)),
+    )
+    _refuse_secrets(share)
+    return share
+
+
+def upload_share(share: Share, name: str, *, public: bool) -> Uploaded:
+    """Create the repository where it is missing, and send all files in one commit.
+
+    Args:
+        share: from `prepare_share`.
+        name: of the repository, `OWNER/NAME`.
+        public: let everybody see a new repository; an existing one stays as it is.
+
+    Raises:
+        ConfigError: no token, or a repository that exists is public and `public` is False.
+        ModelError: the hub refuses, or cannot be reached.
+    """
+    if get_token() is None:
+        raise ConfigError(
+            "no token of the hub; make one with write permission at huggingface.co/settings/tokens, then run "
+            "hf auth login, or set HF_TOKEN"
+        )
+    api = HfApi()
+    operations = [
+        CommitOperationAdd(
+            part, share.model_card.encode() if part == MODEL_CARD_NAME else str((share.folder / part).resolve())
+        )
+        for part in share.files
+    ]
+    try:
+        url = str(api.create_repo(name, private=not public, exist_ok=True))
+        private = bool(api.repo_info(name).private)
+        if not private and not public:
+            raise ConfigError(f"{name} exists and is public; pass --public to send the judge there, or another --to")
+        api.create_commit(name, operations, commit_message=f"Upload judge with judgelm {VERSION}")
+    except (_HTTPError, OSError, RuntimeError, ValueError) as error:
+        raise ModelError(_upload_finding(name, error)) from error
+    return Uploaded(url=url, private=private)
+
+
+def _upload_finding(name: str, error: Exception) -> str:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status == 401:
+        return f"{name}: the hub does not accept the token; run hf auth login again, or correct HF_TOKEN"
+    if status == 403:
+        return (
+            f"{name}: the token may not write there; use one with write permission, and an OWNER that is you or an "
+            "organisation of yours"
+        )
+    if isinstance(error, RepositoryNotFoundError):
+        return f"{name}: the hub does not find it; check OWNER and NAME, and that the token may see it"
+    if status is None and not isinstance(error, ValueError | RuntimeError):
+        finding = f"{name}: the hub cannot be reached ({first_line(error)})"
+        return f"{finding}; check the network, HF_ENDPOINT and HF_HUB_OFFLINE"
+    cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
+    if isinstance(cause, ValueError) and not isinstance(cause, OSError):
+        return f"{name}: the hub refuses the upload: {' '.join(str(cause).split())}"
+    return f"{name}: the upload failed: {first_line(cause)}; run the same command again"
+
+
+def _finished_card(folder: Path) -> Card:
+    """The judge's card; a checkpoint of a training has none to be shared."""
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such folder; give the output folder of a training")
+    if re.fullmatch(r"checkpoint-\d+", folder.resolve().name) or (folder / "optimizer.pt").exists():
+        raise ModelError(f"{folder}: a checkpoint with optimizer states; share the finished judge, its parent folder")
+    card = find_card(str(folder.resolve()))
+    if card is None:
+        raise ModelError(f"{folder}: no {CARD_NAME}, so no finished judge; give the output folder of a training")
+    return card
+
+
+def _choose_files(folder: Path) -> tuple[list[str], dict[str, str]]:
+    sent: list[str] = []
+    left_out: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        reason = next((why for patterns, why in _LEFT_OUT if any(fnmatch(path.name, part) for part in patterns)), None)
+        if reason is None and (path.is_dir() or not any(fnmatch(path.name, part) for part in _PARTS)):
+            reason = "no part of a judge"
+        if reason is not None:
+            left_out[f"{path.name}/" if path.is_dir() else path.name] = reason
+        elif folder.resolve() not in path.resolve().parents:
+            raise ModelError(f"{path}: a link to a file elsewhere; put the file itself there, or remove the link")
+        else:
+            sent.append(path.name)
+    return sent, left_out
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read as UTF-8: {error}; correct the file") from error
+
+
+def _licence_of_file(folder: Path, sent: list[str]) -> str | None:
+    """The hub's name of a licence text that stands in the folder; `other` for one that is not known."""
+    name = next((part for part in sent if part.startswith(("LICENSE", "LICENCE"))), None)
+    if name is None:
+        return None
+    text = _read_text(folder / name)[:2000]
+    return next((known for known, words in _LICENCES.items() if all(word in text for word in words)), "other")
+
+
+def _notes(folder: Path, sent: list[str], licence: str | None) -> Iterator[str]:
+    if licence is None:
+        yield "no licence is stated; give --license, after looking at those of the base model and of the data"
+    if "adapter_config.json" in sent:
+        base = str(_json_of(folder / "adapter_config.json").get("base_model_name_or_path") or "")
+        if base.startswith(("/", ".", "~")) or Path(base).is_dir():
+            yield (
+                f"adapter_config.json names its base by a local path, {base}; set base_model_name_or_path to the "
+                "base's id on the hub, so that others can load the adapter"
+            )
+
+
+def _json_of(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(_read_text(path))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}; restore the file") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _refuse_secrets(share: Share) -> None:
+    """Refuse a text that looks like a secret, or holds the value of this machine's own; the value is not shown."""
+    own = [value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name) and len(value) >= 12]
+    own += [token for token in [get_token()] if token]
+    for name in share.files:
+        if name.endswith(_BINARY):
+            continue
+        text = share.model_card if name == MODEL_CARD_NAME else _read_text(share.folder / name)
+        for line_number, line in enumerate(text.splitlines(), start=1):
+            kind = next((kind for kind, pattern in _SECRETS.items() if pattern.search(line)), None)
+            if kind is None and any(value in line for value in own):
+                kind = "a key of this machine's environment"
+            if kind is not None:
+                raise ConfigError(
+                    f"{share.folder / name}:{line_number}: looks like {kind}; remove it, nothing was sent"
+                )

@@ -1,0 +1,157 @@
+"""Which files of a judge's folder would be sent to the hub, and what stops it; nothing is sent here."""
+
+import json
+
+import pytest
+
+from judgelm.errors import ConfigError, JudgelmError, ModelError
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, write_card
+from judgelm.training.hub_upload import prepare_share, upload_share
+from judgelm.training.model_card import write_model_card
+
+APACHE = "                                 Apache License\n                           Version 2.0, January 2004\n"
+
+
+@pytest.fixture
+def judge(tmp_path):
+    folder = tmp_path / "judge"
+    folder.mkdir()
+    template = get_template("judgelm-v1")
+    card = Card(
+        template=template.id, template_sha=template.sha, training={"base_model": "owner/base", "lora": {"r": 8}}
+    )
+    write_card(folder, card)
+    write_model_card(folder, card)
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/base"}')
+    return folder
+
+
+def prepare(folder, **options):
+    return prepare_share(folder, name="me/my-judge", **options)
+
+
+def test_only_the_parts_of_a_judge_are_sent_and_the_rest_is_listed(judge):
+    for name in (
+        "training_args.bin",
+        "optimizer.pt.bak",
+        "notes.txt",
+        ".env",
+        "pytorch_model.bin",
+        "LICENSE",
+        "curve.png",
+    ):
+        (judge / name).write_text("x")
+    (judge / "checkpoint-10").mkdir()
+    share = prepare(judge)
+    assert list(share.files) == [
+        "LICENSE", "README.md", "adapter_config.json", "adapter_model.safetensors", "curve.png", "judge.json",
+    ]  # fmt: skip
+    assert share.left_out == {
+        ".env": "a hidden file",
+        "checkpoint-10/": "a checkpoint of the training",
+        "notes.txt": "no part of a judge",
+        "optimizer.pt.bak": "a state of the training",
+        "pytorch_model.bin": "pickled; only safetensors are sent",
+        "training_args.bin": "a state of the training",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "judge.json").unlink(), "no judge.json, so no finished judge"),
+        (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no weights as safetensors"),
+        (lambda folder: (folder / "optimizer.pt").touch(), "a checkpoint with optimizer states; share the finished"),
+        (lambda folder: (folder / "LICENSE").symlink_to("/etc/hostname"), "a link to a file elsewhere"),
+        (lambda folder: (folder / "adapter_config.json").write_text("{"), "not JSON"),
+        (lambda folder: (folder / "eval.json").write_text("{}"), "eval.json: not the output of judgelm eval --json"),
+        (lambda folder: (folder / "README.md").write_text("---\n- a\n---\n"), "README.md: the metadata between"),
+    ],
+)
+def test_what_is_no_finished_judge_is_refused(judge, change, message):
+    change(judge)
+    with pytest.raises(JudgelmError) as raised:
+        prepare(judge)
+    assert message in str(raised.value)
+
+
+def test_a_checkpoint_is_refused_by_its_name(judge):
+    folder = judge.rename(judge.with_name("checkpoint-100"))
+    with pytest.raises(ModelError, match="a checkpoint with optimizer states"):
+        prepare(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hf_" + "a" * 34, "a hub token"),
+        ("key: sk-proj-0123456789abcdefghij", "an API key"),
+        ("ghp_" + "a" * 36, "a GitHub token"),
+        ("AKIA0123456789ABCDEF", "an AWS key"),
+        ("-----BEGIN RSA PRIVATE KEY-----", "a private key"),
+        ("see http://me:pa55word@host/v1", "an address with a password"),
+        ("trained with 0123456789abcdef", "a key of this machine's environment"),
+    ],
+)
+def test_a_secret_stops_it_and_is_not_shown(judge, monkeypatch, text, kind):
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")
+    (judge / "LICENSE").write_text(f"Licence\n{text}\n")
+    with pytest.raises(ConfigError, match=rf"LICENSE:2: looks like {kind}; remove it, nothing was sent") as raised:
+        prepare(judge)
+    assert text not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "licence"), [(APACHE, "apache-2.0"), ("MIT License\n", "mit"), ("Our own terms.\n", "other")]
+)
+def test_a_licence_file_goes_into_the_cards_metadata(judge, text, licence):
+    (judge / "LICENSE").write_text(text)
+    share = prepare(judge)
+    assert share.licence == licence
+    assert share.model_card.startswith(f"---\nlicense: {licence}\n")
+    assert ("license_link: LICENSE\n" in share.model_card) == (licence == "other")
+
+
+def test_without_a_licence_it_says_so_and_one_can_be_given(judge):
+    assert prepare(judge).licence is None
+    assert prepare(judge).notes[0].startswith("no licence is stated; give --license")
+    assert prepare(judge, licence="llama2").model_card.startswith("---\nlicense: llama2\nlibrary_name: peft\n")
+
+
+def test_the_cards_own_licence_is_kept_and_another_is_refused(judge):
+    (judge / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
+    assert prepare(judge).model_card == "---\nlicense: mit\n---\n# Mine\n"
+    with pytest.raises(ConfigError, match=r"README\.md states license: mit, not apache-2\.0"):
+        prepare(judge, licence="apache-2.0")
+
+
+def test_figures_of_an_evaluation_stand_before_the_limits(judge):
+    estimate = {"value": 0.5, "low": 0.25, "high": 0.75, "n": 8}
+    figures = {"accuracy": estimate, "f1": estimate, "majority": estimate, "position": {"consistency": estimate}}
+    evaluation = {"protocol": "Both orders.", "failures": "excluded", "excluded": figures, "counts": {"failed": 1}}
+    (judge / "eval.json").write_text(json.dumps(evaluation))
+    text = prepare(judge).model_card
+    section = text.partition("## Measured by judgelm eval\n")[2].partition("## Limits\n")[0]
+    assert "Both orders." in section
+    assert "| agreement with the labels | 0.500 (0.250 to 0.750, n = 8) |" in section
+    assert "| failed judgments | 1 |" in section
+    assert "## Measured" not in (judge / "README.md").read_text()
+
+
+def test_a_base_that_only_this_machine_has_is_noted(judge):
+    (judge / "adapter_config.json").write_text('{"base_model_name_or_path": "/home/me/base"}')
+    assert any("names its base by a local path, /home/me/base" in note for note in prepare(judge).notes)
+
+
+@pytest.mark.parametrize("name", ["my-judge", "a/b/c", "a/", "https://hub/a/b"])
+def test_a_name_of_the_hub_has_two_parts(judge, name):
+    with pytest.raises(ConfigError, match="expected OWNER/NAME"):
+        prepare_share(judge, name=name)
+
+
+def test_without_a_token_it_says_how_to_log_in(judge, monkeypatch):
+    monkeypatch.setattr("judgelm.training.hub_upload.get_token", lambda: None)
+    with pytest.raises(ConfigError, match="no token of the hub; make one with write permission"):
+        upload_share(prepare(judge), "me/my-judge", public=False)
