@@ -20,6 +20,12 @@ class _DataCommands(LazyGroup):
             help="Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.",
             no_args_is_help=False,
         ),
+        "import-judgments": LazyCommand(
+            module="judgelm.cli.data.import_judgments",
+            name="import_judgments_command",
+            help="Turn published judgments into run files, so that eval and all studies score them like one's own.",
+            no_args_is_help=False,
+        ),
         "derive": LazyCommand(
             module="judgelm.cli.data.derive",
             name="derive_command",
