@@ -34,13 +34,13 @@ def _alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     yield from _converted(files, partial(_entry, set()), on_reject)
 
 
-def annotation_rows(files: Sequence[str], on_reject: OnReject) -> Iterator[tuple[Row, str]]:
-    """Annotations of files or of the three tables with their texts, and the id that an imported row has.
+def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
+    """Each annotation of files or of the three tables, with its texts and the id that an imported row has, converted.
 
     Raises:
-        InputError: a file has another shape.
+        InputError: a file has another shape, or none of its rows can be used.
     """
-    yield from _converted(files, lambda row: (row, _annotation_id(row)), on_reject)
+    yield from _converted(files, lambda row: convert(row, _annotation_id(row)), on_reject)
 
 
 def are_tables(files: Sequence[str]) -> bool:

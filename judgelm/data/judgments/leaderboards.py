@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from judgelm.data.benchmarks.alpaca_eval import annotation_rows
+from judgelm.data.benchmarks.alpaca_eval import converted_annotations
 from judgelm.data.formats.labels import alpaca_eval_label
 from judgelm.data.formats.samples import alpaca_eval_sample
 from judgelm.data.judgments.base import (
@@ -27,8 +27,7 @@ _ALPACA_NEEDS = ("instruction", "output_1", "output_2", "preference")
 
 
 def _alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    for row, row_id in annotation_rows(files, on_reject):
-        yield _annotation(row, row_id)
+    yield from converted_annotations(files, _annotation, on_reject)
 
 
 def _annotation(row: Row, row_id: str) -> PublishedJudgment:
