@@ -36,7 +36,7 @@ Examples:
 
   judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
 
-  judgelm data answers collect q.jsonl -o own/ --task choice --samples 5 --temperature 0.7 --generator name=a,model=M
+  judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
 
 Tasks: question asks it alone, with its options; number, choice and preference are Self-Reference's prompts (step by \
 step to a number, a letter, or the better of answer_1 and answer_2), qa is QA-Judge's about the row's context.
@@ -48,7 +48,7 @@ or input error or a model that cannot be loaded, 2 answers failed, 130 interrupt
 _ROWS_EPILOG = """
 Examples:
 
-  judgelm data answers rows q.jsonl --answers answers/*.jsonl --task number -o answered.jsonl
+  judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
 
 Tasks number, choice and preference write OUT.truth.jsonl too, for judgelm study self-reference. Exit codes: 0 done, 1 \
 usage or input error.
@@ -67,7 +67,7 @@ Examples:
 
   judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
 
-  judgelm data answers rows q.jsonl --answers answers/*.jsonl --task number -o answered.jsonl
+  judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
 
 Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
 """

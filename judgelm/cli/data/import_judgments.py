@@ -18,9 +18,9 @@ Examples:
 
   judgelm data import-judgments
 
-  judgelm data import-judgments Natural/evaluators/GPT-4/CoT/result.json -o gpt-4.jsonl
+  judgelm data import-judgments gpt-4_pair.jsonl -o gpt-4.jsonl
 
-  judgelm data import-judgments bard-vs-gpt-3.5.jsonl gpt-3.5-vs-bard.jsonl --judge gpt-4 -o reviews.jsonl
+  judgelm data import-judgments a-vs-b.jsonl b-vs-a.jsonl -o reviews.jsonl
 
 The first lists all formats and the files that each takes. Exit codes: 0 done, 1 usage or input error.
 """

@@ -125,7 +125,7 @@ def _models_with_several(answers: dict[str, list[CollectedAnswer]]) -> set[str]:
 def _truth(
     question: Sample, sample: Sample, answer: CollectedAnswer, task: QuestionTask, counts: Counter[str]
 ) -> dict[str, object] | None:
-    if task in ("question", "qa") or question.reference is None:
+    if task == "question" or task == "qa" or question.reference is None:
         return None
     gold = canonical(question.reference, task)
     if gold is None:

@@ -109,8 +109,10 @@ def _judgebench_game(row: Row, judgment: object, order: Order) -> Game:
     if decision is not None and decision not in _DECISIONS:
         known = ", ".join(map(str, _DECISIONS))
         raise field_error(row, "decision", f"expected {known} or null, got {describe(decision)}")
-    place = _DECISIONS.get(decision)
-    return Game(order=order, winner=place if place is None or order == GIVEN else flipped(place), text=text)
+    shown_winner = _DECISIONS.get(decision)
+    return Game(
+        order=order, winner=shown_winner if shown_winner is None or order == GIVEN else flipped(shown_winner), text=text
+    )
 
 
 def _inner(judgment: object) -> Mapping[str, object]:
@@ -158,8 +160,8 @@ def _auto_j_game(row: Row, order: Order) -> Game:
     output = row.data.get("output")
     if isinstance(output, bool) or not isinstance(output, int):
         raise field_error(row, "output", f"expected 0, 1, 2 or -1 (unreadable), got {describe(output)}")
-    place = _AUTO_J_LABELS.get(output)
-    return Game(order=order, winner=place if place is None or order == GIVEN else flipped(place))
+    shown_winner = _AUTO_J_LABELS.get(output)
+    return Game(order=order, winner=shown_winner if shown_winner is None or order == GIVEN else flipped(shown_winner))
 
 
 def _pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:

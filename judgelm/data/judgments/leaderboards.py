@@ -153,11 +153,11 @@ def _arena_game(row: Row, game: object, order: Order) -> Game:
     score, judgment = game.get("score"), game.get("judgment")
     if score is not None and score not in _ARENA_PLACES:
         raise field_error(row, "score", f"expected a label such as A>B or A>>B, or null, got {describe(score)}")
-    place = _ARENA_PLACES.get(score)
+    shown_winner = _ARENA_PLACES.get(score)
     text = judgment.get("answer") if isinstance(judgment, dict) else judgment
     return Game(
         order=order,
-        winner=place if place is None or order == GIVEN else flipped(place),
+        winner=shown_winner if shown_winner is None or order == GIVEN else flipped(shown_winner),
         text=text if isinstance(text, str) else "",
     )
 
