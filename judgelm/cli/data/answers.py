@@ -208,7 +208,8 @@ def rows_command(
     rows = list(judged_rows(_questions(questions), read_collected(answers), task, counts=counts))
     truths = [row.truth for row in rows if row.truth is not None]
     if not rows:
-        raise InputError(f"{', '.join(answers)}: no answer to a question of {questions}; give their files")
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        raise InputError(f"{', '.join(answers)}: no answer to judge for {questions} ({outcomes}); give answers to them")
     with whole_file(out) as file:
         for row in rows:
             file.write(row.row)
