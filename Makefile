@@ -22,7 +22,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
+.PHONY: setup image image-torch demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -97,6 +97,17 @@ $(RUN)/judge/judge.json: | $(VENV)/.installed
 		--overwrite_output_dir
 	$(LAUNCH) train/sft.py --config configs/train/demo.yaml --seed $(SEED) \
 		--model_name_or_path $(RUN)/pretrained --train_data $(RUN)/train.jsonl --output_dir $(RUN)/judge
+
+# What serve/containers/*.Containerfile put into VENV: the package itself, so that the checkout can go. It is compiled
+# here, since the image's user may not write there.
+EXTRAS ?= serve,openai,ray
+image-torch:
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch
+
+image: image-torch
+	$(INSTALL) ".[$(EXTRAS)]" peft $(if $(PIP_MORE),"$(PIP_MORE)")
+	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib
 
 test: setup $(VENV)/.vllm
 	$(PYTEST)
