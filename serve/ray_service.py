@@ -1,4 +1,4 @@
-"""Replicas of one judge behind Ray Serve, by the parts of `judgelm serve`: for KubeRay's RayService, or any Ray cluster.
+"""Replicas of one judge behind Ray Serve, by the parts of `judgelm serve`: for KubeRay's RayService or any cluster.
 
     cd serve && serve run ray_service.py:build model=/shared/my-judge both_orders=true
     kubectl -n judgelm apply -f serve/kubernetes/ray_service.yaml
