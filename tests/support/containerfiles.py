@@ -47,7 +47,7 @@ def stages(path: Path) -> dict[str, list[Instruction]]:
 
 
 def build_context(root: Path) -> list[str]:
-    """The files of a checkout that .dockerignore lets into an image, relative to it, of those that git knows or would."""
+    """The files that .dockerignore lets into an image, relative to the checkout, of those that git does not ignore."""
     rules = [line.strip() for line in (root / ".dockerignore").read_text(encoding="utf-8").splitlines()]
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode().split("\0")

@@ -1,6 +1,6 @@
 """Replicas of one judge behind Ray Serve, by the parts of `judgelm serve`: for KubeRay's RayService or any cluster.
 
-    cd serve && serve run ray_service.py:build model=/shared/my-judge both_orders=true
+    cd serve/kubernetes && serve run ray_service.py:build model=/shared/my-judge both_orders=true
     kubectl -n judgelm apply -f serve/kubernetes/ray_service.yaml
 
 Each replica loads the judge once and answers OpenAI's API as `judgelm serve` does; Ray Serve spreads the requests and
