@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install each distribution of a folder into an empty environment of its own, by pip and, where it is there, by uv, and
 # judge a pair with it outside of the checkout:  tests/packaging/install_distributions.sh dist [PYTHON]
-# torch goes first, in the version of constraints.txt, as in the Makefile. pip's own settings say from where.
+# torch goes first, in the version of constraints.txt, as in the Makefile. pip's own settings say from where; uv knows none
+# of them, and has UV_EXTRA_INDEX_URL and UV_FIND_LINKS.
 set -euo pipefail
 
 dist=$(realpath "$1") python=${2:-python3}
@@ -34,8 +35,8 @@ if command -v uv > /dev/null; then
     file=$(echo "$dist"/*.whl)
     echo "== uv: $(basename "$file")"
     uv venv --quiet --python "$python" with-uv
-    # uv reads its own variables; an index beside PyPI may have the CPU's build of torch, and other packages' old ones.
-    uv pip install --quiet --python with-uv/bin/python --constraint "$constraints" --index-strategy unsafe-best-match \
-        ${PIP_EXTRA_INDEX_URL:+--extra-index-url "$PIP_EXTRA_INDEX_URL"} "$file"
+    # An index beside PyPI may have the CPU's build of torch, and older versions of other packages.
+    uv pip install --quiet --python with-uv/bin/python --constraint "$constraints" \
+        --index-strategy unsafe-best-match "$file"
     judge_a_pair with-uv
 fi
