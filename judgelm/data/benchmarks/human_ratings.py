@@ -58,7 +58,13 @@ def _content(path: str) -> Mapping[str, Any]:
     parts = [content.get(name) if isinstance(content, dict) else None for name in ("annotations", "instances")]
     lists = [part for part in parts if isinstance(part, list) and part]
     if len(lists) < len(parts) or not all(isinstance(annotation, dict) for annotation in lists[0]):
-        raise InputError(f"{path}: no file of JUDGE-BENCH: it needs annotations and instances; give the published file")
+        first = content[0] if isinstance(content, list) and content else content
+        fields = (
+            f"has the fields {', '.join(map(str, first))}" if isinstance(first, dict) and first else "has no fields"
+        )
+        raise InputError(
+            f"{path}: no file of JUDGE-BENCH: it needs annotations and instances, and {fields}; give the published file"
+        )
     return dict(content)
 
 
@@ -97,8 +103,8 @@ JUDGE_BENCH = Benchmark(
     name="judge-bench-nlp",
     files="data sets of JUDGE-BENCH with ratings: newsroom.json, summeval.json, roscoe-gsm8k-overall.json, ...",
     protocol="Spearman's correlation between the judge's grade of a text and people's mean rating, for each property; "
-    "of a data set the mean over its properties; failures are left out. Categorical properties are not imported. The "
-    "property's own prompt is the question; the grade is on the judge's scale.",
+    "of a data set the mean over its properties; failures and categorical properties are left out; "
+    "the property's own prompt is the question, and the grade is on the judge's scale.",
     judge_with="--mode single --mode-arg against=nothing",
     source="JUDGE-BENCH (Bavaresco et al. 2025), dmg-illc/JUDGE-BENCH, data/, eval_responses.py and "
     "results/utils/generate_tables.py; each data set has a licence of its own",

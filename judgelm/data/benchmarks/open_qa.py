@@ -66,8 +66,8 @@ EVOUNA = Benchmark(
     name="evouna",
     files="NQ.json, TQ.json, or both",
     protocol="Accuracy and F1 (of correct) of the verdicts correct and incorrect against people's, for each data set "
-    "and model; a failure counts as the wrong verdict; improper questions are left out. Lexical match beside it: a "
-    "gold answer occurs in the answer, both normalised as in the authors' code.",
+    "and model; a failure counts as the wrong verdict; improper questions are left out; lexical match beside it "
+    "asks whether a gold answer occurs in the answer, both normalised as in the authors' code.",
     judge_with="--mode qa --mode-arg judge_all=true",
     source="Wang et al. 2023, Evaluating Open-QA Evaluation; wangcunxiang/QA-Eval, EVOUNA/ and lexical_match.py; "
     "Apache-2.0",

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, choice_field, plain_row
 from judgelm.data.readers.fields import text_field
+from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rejects import OnReject, convert_rows
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
@@ -56,6 +57,7 @@ class _Mark(NamedTuple):
 
 def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     for path in files:
+        _check_shape(path)
         languages = next((pair for pair in LANGUAGES if pair in Path(path).name), None)
         if languages is None:
             raise InputError(f"{path}: the name has neither ende nor zhen in it; keep the published name")
@@ -63,19 +65,28 @@ def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         yield from _entries(languages, [mark for mark in marks if mark.weight is not None])
 
 
-def _rows(path: str) -> Iterator[Row]:
-    """The lines of a table whose cells are not quoted, and whose header has a remark as its last column."""
+def _check_shape(path: str) -> None:
+    """Refuse a file whose first line does not name the columns."""
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
             header = file.readline().rstrip("\n").split("\t")
-            if missing := [name for name in _NEEDS if name not in header]:
-                raise InputError(
-                    f"{path}: no table of side-by-side MQM: it lacks {', '.join(missing)}; give the published file"
-                )
-            for line_number, line in enumerate(file, 2):
-                yield Row(path, line_number, dict(zip(header, line.rstrip("\n").split("\t"), strict=False)))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a table ({error}); unpack the published archive") from error
+    if missing := [name for name in _NEEDS if name not in header]:
+        other = None if len(header) > 1 else first_row(path)
+        fields = ", ".join(header if other is None else other.data)
+        raise InputError(
+            f"{path}: no table of side-by-side MQM: it lacks {', '.join(missing)} and has the fields {fields}; give "
+            "the published file"
+        )
+
+
+def _rows(path: str) -> Iterator[Row]:
+    """The lines of a table whose cells are not quoted, and whose header has a remark as its last column."""
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+        header = file.readline().rstrip("\n").split("\t")
+        for line_number, line in enumerate(file, 2):
+            yield Row(path, line_number, dict(zip(header, line.rstrip("\n").split("\t"), strict=False)))
 
 
 def _mark(row: Row) -> _Mark:
@@ -149,7 +160,7 @@ WMT_SIDE_BY_SIDE = Benchmark(
     files="sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv, ..._zhen..., or both (unpacked)",
     protocol="The label is the majority of three translators, each of whom prefers the translation with the smaller "
     "sum of error weights (5 major, 1 minor, 0.1 minor punctuation, 25 non-translation, 0 errors of the source "
-    "and creative reinterpretation) or has a tie; without a majority it is a tie. Accuracy over better, worse and tie "
+    "and creative reinterpretation) or has a tie; without a majority it is a tie; accuracy over better, worse and tie "
     "for each language pair, a failure "
     "counting as wrong; beside it agreement with single translators, and theirs with each other.",
     judge_with="--both-orders",

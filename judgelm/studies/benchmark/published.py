@@ -107,6 +107,25 @@ PUBLISHED: Mapping[str, tuple[PublishedScore, ...]] = {
 """By benchmark; one that is not here has none that was read."""
 
 
+_SHOWN = 5
+
+
+def published_findings(benchmark: str, subsets: Collection[str]) -> list[str]:
+    """Sentences with the highest published overall scores, or of JUDGE-BENCH all of each data set of the run."""
+    judges = PUBLISHED.get(benchmark, ())
+    if benchmark == "judge-bench-nlp":
+        data_sets = [name for name in _GRADED if name in subsets]
+        return [
+            f"{name}, published: {', '.join(f'{judge.judge} {judge.scores[name]:.2f}' for judge in judges)}."
+            for name in data_sets
+        ]
+    ranked = sorted((judge for judge in judges if OVERALL in judge.scores), key=lambda judge: -judge.scores[OVERALL])
+    if not ranked:
+        return []
+    best = ", ".join(f"{judge.judge} {100 * judge.scores[OVERALL]:.1f} %" for judge in ranked[:_SHOWN])
+    return [f"Published overall, the highest of {len(ranked)} that were read: {best}."]
+
+
 def published_table(benchmark: str, subsets: Collection[str]) -> Table | None:
     """Published scores of judges on a benchmark; None where there are none.
 

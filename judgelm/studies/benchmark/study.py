@@ -25,7 +25,7 @@ from judgelm.studies.benchmark.grades import grades_study
 from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, protocol_of_intervals
 from judgelm.studies.benchmark.open_qa import open_qa_study
 from judgelm.studies.benchmark.orders import consistency
-from judgelm.studies.benchmark.published import published_table
+from judgelm.studies.benchmark.published import published_findings, published_table
 from judgelm.studies.benchmark.ratings import ratings_study
 from judgelm.studies.benchmark.scoring_rules import SCORING_RULES, TIES, ScoringRule, ties_prompt
 from judgelm.studies.pair_labels import by_id
@@ -63,10 +63,14 @@ def benchmark_study(
     joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
     study = _STUDIES.get(name, _scored_study)
     result = study(benchmark, joined, labels, resampling)
-    published = published_table(name, {member.subset.partition(":")[0] for member in joined})
-    result = result if published is None else replace(result, tables=(*result.tables, published))
-    unverified = (f"Unverified: {benchmark.unverified}.",) if benchmark.unverified else ()
-    return replace(result, warnings=(*result.warnings, *unverified))
+    subsets = {member.subset.partition(":")[0] for member in joined}
+    published = published_table(name, subsets)
+    return replace(
+        result,
+        findings=(*result.findings, *published_findings(name, subsets)),
+        tables=result.tables if published is None else (*result.tables, published),
+        warnings=(*result.warnings, *([f"Unverified: {benchmark.unverified}."] if benchmark.unverified else [])),
+    )
 
 
 def _scored_study(
