@@ -146,6 +146,7 @@ def _protocol(result: ImportResult, files: Sequence[str]) -> dict[str, object]:
         "protocol": benchmark.protocol,
         "judge_with": benchmark.judge_with,
         "source": benchmark.source,
+        **({"unverified": benchmark.unverified} if benchmark.unverified else {}),
         **({"details": dict(benchmark.details)} if benchmark.details else {}),
         "files": [{"name": Path(file).name, "sha256": _sha(file)} for file in files],
         "rows": result.rows,
