@@ -49,6 +49,8 @@ def commands(text: str) -> list[list[str]]:
                 current = []
             elif set(word) <= set("<>"):
                 redirected = True
+                if current[-1:] in (["1"], ["2"]):  # the stream that is redirected
+                    current.pop()
             elif redirected:
                 redirected = False
             elif current or not re.fullmatch(r"[A-Za-z_]\w*=.*", word):
