@@ -125,7 +125,10 @@ def _sign_flip_p(shifts: NDArray[np.float64], seed: int) -> float:
 
 
 def verdict_drift(
-    before: Sequence[int | None], after: Sequence[int | None], labels: Sequence[int | None]
+    before: Sequence[int | None],
+    after: Sequence[int | None],
+    labels: Sequence[int | None],
+    orders_changed: Sequence[bool] | None = None,
 ) -> VerdictDrift:
     """The drift of verdicts.
 
@@ -133,6 +136,8 @@ def verdict_drift(
         before: n labels: +1 first answer, 0 tie, -1 second; None for a failure. Likewise `after`.
         after: n labels.
         labels: the right labels; None for a pair without.
+        orders_changed: n flags, whether the verdict of one order alone changed, which counts as a changed verdict too:
+            for a judge without probabilities, whose two orders can turn together and give the same tie.
 
     Raises:
         ValueError: n is 0, or the lengths differ.
@@ -140,7 +145,8 @@ def verdict_drift(
     pairs = list(zip(before, after, labels, strict=True))
     if not pairs:
         raise ValueError("drift: no pair; a share of nothing is undefined")
-    changed = sum(old != new for old, new, _ in pairs)
+    orders = [False] * len(pairs) if orders_changed is None else orders_changed
+    changed = sum(old != new or turned for (old, new, _), turned in zip(pairs, orders, strict=True))
     turns = [new - old for old, new, _ in pairs if old is not None and new is not None and old != new]
     to_first = sum(turn > 0 for turn in turns)
     low, high = proportion_confint(changed, len(pairs), alpha=1 - LEVEL, method="wilson")

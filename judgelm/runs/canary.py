@@ -20,8 +20,9 @@ from judgelm.engines.base import Engine
 from judgelm.errors import EngineError, InputError
 from judgelm.metrics.drift import DriftLimits
 from judgelm.modes import BatchMode
+from judgelm.modes.pairwise import winner_of
 from judgelm.parsing.distribution import is_assigned
-from judgelm.records import Judgment, Label, Sample, Winner
+from judgelm.records import Judgment, Label, Sample, Shown, Winner
 from judgelm.runs.fingerprint import content_of_model, provenance
 from judgelm.runs.runner import judge
 
@@ -34,6 +35,7 @@ class CanaryPair:
         label: the right verdict; None where it is not known.
         verdict: the judge's, over both orders; None for a failure.
         failure: its code.
+        shown: which of the two shown is better, as given and swapped; None where that order failed.
         probabilities: P(the answer shown first is better) as given and swapped; None where there is none.
     """
 
@@ -46,6 +48,7 @@ class CanaryPair:
     label: Winner | None = None
     verdict: Winner | None = None
     failure: str | None = None
+    shown: tuple[Winner | None, Winner | None] = (None, None)
     probabilities: tuple[float | None, float | None] = (None, None)
 
     @property
@@ -75,6 +78,7 @@ class Canary:
 
 
 _FILE = TypeAdapter(Canary)
+_LABELS: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 
 
 def read_pairs(path: str, *, limit: int | None = None) -> list[CanaryPair]:
@@ -137,11 +141,8 @@ def judge_canary(
 
 
 def _judged(pair: CanaryPair, judgment: Judgment) -> CanaryPair:
-    by_order = {shown.order: shown.distribution for shown in judgment.shown if shown.distribution is not None}
-    given, swapped = (
-        shown.first_better if (shown := by_order.get(order)) is not None and is_assigned(shown) else None
-        for order in ((0, 1), (1, 0))
-    )
+    by_order = {shown.order: shown for shown in judgment.shown}
+    given, swapped = by_order.get((0, 1)), by_order.get((1, 0))
     return CanaryPair(
         id=pair.id,
         question=pair.question,
@@ -150,8 +151,23 @@ def _judged(pair: CanaryPair, judgment: Judgment) -> CanaryPair:
         label=pair.label,
         verdict=judgment.winner,
         failure=None if judgment.failure is None else judgment.failure.code,
-        probabilities=(given, swapped),
+        shown=(_winner(given), _winner(swapped)),
+        probabilities=(_first_better(given), _first_better(swapped)),
     )
+
+
+def _winner(shown: Shown | None) -> Winner | None:
+    if shown is None or shown.failure is not None:
+        return None
+    if shown.scores is None:
+        return _LABELS.get(shown.label or "")
+    first, second = shown.scores
+    return winner_of((first, second))
+
+
+def _first_better(shown: Shown | None) -> float | None:
+    distribution = None if shown is None else shown.distribution
+    return distribution.first_better if distribution is not None and is_assigned(distribution) else None
 
 
 def write_canary(path: Path, canary: Canary) -> None:

@@ -97,7 +97,9 @@ def compare_canaries(
     questions = [pair.question for pair in recorded.pairs]
     probabilities = probability_drift(before, after, questions, resampling or Resampling())
     labels = [None if pair.label is None else label_of(pair.label) for pair in recorded.pairs]
-    verdicts = verdict_drift(_verdicts(recorded), _verdicts(now), labels)
+    turned = [old.shown != new.shown for old, new in zip(recorded.pairs, now.pairs, strict=True)]
+    orders = turned if probabilities is None else None
+    verdicts = verdict_drift(_verdicts(recorded), _verdicts(now), labels, orders)
     sides = {"machine": None}
     identity = {
         name: (old, new) for name, old, new in differences("", {**recorded.judge, **sides}, {**now.judge, **sides})

@@ -86,3 +86,16 @@ def test_a_server_refuses_a_judge_that_drifted(cli, canary):
     code, _, err = cli("judgelm", "serve", "6 8", "--engine", "scripted", "--port", "0", "--canary", canary)
     assert code == 3
     assert "drifted:" in err
+
+
+def test_a_judge_with_prompts_of_its_own_is_compared_by_its_verdicts(cli, tmp_path):
+    pandalm = ("--engine", "scripted", "--card", "pandalm", "--model")
+    path = tmp_path / "pandalm.json"
+    code, _, err = cli("judgelm", "canary", "record", "-o", path, *pandalm, "1", "--limit", "5")
+    assert code == 0, err
+    assert "0 with P(first better)" in " ".join(err.split())
+    code, out, _ = cli("judgelm", "canary", "check", path, *pandalm, "1")
+    assert (code, out.split(":")[0]) == (0, "same by its verdicts")
+    # "1" in both orders and "2" in both orders are ties alike: the verdict of each order tells them apart
+    code, out, _ = cli("judgelm", "canary", "check", path, *pandalm, "2")
+    assert (code, out.split(" (")[0]) == (3, "drifted: 5 of 5 verdicts changed")

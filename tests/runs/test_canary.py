@@ -29,6 +29,7 @@ def test_a_canary_is_read_as_it_was_written(tmp_path, pairs):
     write_canary(tmp_path / "c.json", canary)
     assert read_canary(tmp_path / "c.json") == canary
     assert canary.pairs[0].verdict == "tie"  # 8 6 as given and swapped: the mean is 7 7
+    assert canary.pairs[0].shown == (1, 1)
     assert canary.pairs[0].probabilities == (1.0, 1.0)  # the first shown is better in each order
     assert canary.judge["engine"] == "scripted"
 

@@ -28,7 +28,7 @@ _JUDGE_BENCH = "dmg-illc/JUDGE-BENCH at 5a0bf50, results/models_per_dataset_scor
 
 def _percent(judge: str, source: str, **scores: float) -> PublishedScore:
     """Scores in percent, their sections' blanks written as underscores."""
-    named = {name.replace("_", " "): value / 100 for name, value in scores.items()}
+    named = {name.replace("_", " "): round(value / 100, 6) for name, value in scores.items()}
     return PublishedScore(judge, named, source)
 
 
@@ -92,12 +92,12 @@ PUBLISHED: Mapping[str, tuple[PublishedScore, ...]] = {
         *_compass(1),
     ),
     "rm-bench": (
-        _percent("DPSK-R1", "THU-KEG/RM-Bench at 73c52d7, README.md", overall=85.28, Chat=84.24, Math=93.59, Code=72.66,
-                 Safety=90.65, hard=80.24),
         _percent("RM-R1-DeepSeek-Distilled-Qwen-32B", _RM_R1, overall=83.88, Chat=74.16, Math=91.81, Code=74.12,
                  Safety=95.44, easy=89.49, normal=85.45, hard=76.70),
         _percent("RM-R1-Qwen2.5-Instruct-32B", _RM_R1, overall=79.24, Chat=76.49, Math=80.55, Code=66.08, Safety=93.83,
                  easy=86.71, normal=80.51, hard=70.49),
+        _percent("DPSK-R1", "THU-KEG/RM-Bench at 73c52d7, README.md", overall=85.28, Chat=84.24, Math=93.59, Code=72.66,
+                 Safety=90.65, hard=80.24),
     ),
     "judge-bench-nlp": tuple(
         PublishedScore(judge, {data_set: values[index] for data_set, values in _GRADED.items()}, _JUDGE_BENCH)
