@@ -53,6 +53,7 @@ class _RecipeFields(BaseModel):
 
     variables: dict[Annotated[str, Field(pattern=_NAME)], _Word] = {}
     folder: str
+    extras: list[Annotated[str, Field(pattern=_NAME)]] = []
     steps: Annotated[list[_StepFields], Field(min_length=1)]
 
 
@@ -82,11 +83,13 @@ class Recipe:
     Attributes:
         path: the recipe file.
         folder: where state and logs are kept, beside the outputs.
+        extras: judgelm's extras that the steps need.
         steps: in the order in which they run.
     """
 
     path: Path
     folder: Path
+    extras: tuple[str, ...]
     steps: tuple[Step, ...]
 
     @property
@@ -120,6 +123,7 @@ def read_recipe(path: Path, changes: Mapping[str, str]) -> Recipe:
     recipe = Recipe(
         path=path,
         folder=Path(filler.fill(fields.folder, "folder")),
+        extras=tuple(fields.extras),
         steps=tuple(_step(filler, step) for step in fields.steps),
     )
     _check_names(recipe)

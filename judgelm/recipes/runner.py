@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from judgelm.errors import ConfigError, InputError, RunError, not_found
 from judgelm.recipes.recipe import Recipe, Step
@@ -88,13 +91,14 @@ def run_steps(
         write: takes the output of the steps, which their logs get as well.
 
     Raises:
-        ConfigError: a program is not installed, or no step is named as `restart`.
+        ConfigError: a program or a package is not installed, or no step is named as `restart`.
         InputError: an input is missing.
         StepError: a step failed, or did not write an output.
         RunError: state or log cannot be written.
         KeyboardInterrupt: interrupted; the step was asked to end, and has ended.
     """
     _check_programs(recipe)
+    _check_extras(recipe)
     _check_restart(recipe, restart)
     check_inputs(recipe)
     state = StateFile(recipe)
@@ -167,6 +171,27 @@ def _check_programs(recipe: Recipe) -> None:
                 f"{recipe.path}: step {step.name}: program {step.command[0]} not found; install it "
                 "(pip install 'judgelm[train]' brings accelerate), or write its path"
             )
+
+
+def _check_extras(recipe: Recipe) -> None:
+    judgelm = distribution("judgelm")
+    for extra in recipe.extras:
+        if extra not in (known := judgelm.metadata.get_all("Provides-Extra", [])):
+            raise not_found(f"{recipe.path}: extras: judgelm's extra", extra, known)
+        needed = [Requirement(each) for each in judgelm.requires or [] if f'extra == "{extra}"' in each]
+        if missing := [package.name for package in needed if not _is_installed(package.name)]:
+            raise ConfigError(
+                f"{recipe.path}: {', '.join(missing)} not installed; run: pip install 'judgelm[{extra}]', "
+                "and in a clone of judgelm: make setup"
+            )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _search_path() -> str:

@@ -63,7 +63,7 @@ def test_every_recipe_has_the_folder_of_the_cache(write, monkeypatch):
         ("folder: ${out}", "folder: ${no}", "folder: variable 'no' does not exist; available: judgelm_cache, out"),
         ("variables: {", "variables: {x: [1], ", "variables.x: expected a text or a number"),
         ("variables: {", "variables: {judgelm_cache: a, ", "variables.judgelm_cache: every recipe has this one"),
-        ("steps:", "step:", "step: unknown field; available: variables, folder, steps"),
+        ("steps:", "step:", "step: unknown field; available: variables, folder, extras, steps"),
         ("inputs:", "input:", "step use.input: unknown field; available: name, run, inputs, outputs, overwrite"),
         ("name: use", "name: make", "two steps are named make; give each its own name"),
         ("name: use", "name: Use it", "step Use it.name: 'Use it': a name is lower-case letters"),

@@ -162,6 +162,25 @@ def test_missing_inputs_and_programs_are_refused_before_anything_runs():
     assert ran() == []
 
 
+def test_extras_are_looked_for_before_anything_runs(monkeypatch):
+    change("folder: out", "folder: out\nextras: [train]")
+    monkeypatch.setattr("sys.path", [path for path in sys.path if not path.endswith("site-packages")])
+    # judgelm itself stays: from a folder with its metadata alone
+    metadata = Path("alone/judgelm-0.dist-info/METADATA")
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(
+        "Metadata-Version: 2.1\nName: judgelm\nVersion: 0\nProvides-Extra: train\n"
+        'Requires-Dist: trl>=1; extra == "train"\n'
+    )
+    sys.path.insert(0, str(Path("alone").absolute()))
+    with pytest.raises(ConfigError, match=r"mine\.yaml: trl not installed; run: pip install 'judgelm\[train\]'"):
+        run()
+    change("[train]", "[trian]")
+    with pytest.raises(ConfigError, match=r"'trian' does not exist; did you mean train"):
+        run()
+    assert ran() == []
+
+
 def test_a_torn_line_of_the_state_is_forgotten_and_a_damaged_one_refused():
     run()
     state = Path("out/mine.state.jsonl")
