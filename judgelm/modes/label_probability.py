@@ -45,9 +45,7 @@ def ask_probabilities(
     return values
 
 
-def mean_probability(
-    shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool
-) -> float | None:
+def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
     """P(the sample's first answer is better), the mean over the orders.
 
     Args:

@@ -82,7 +82,9 @@ class Reasoned:
             InputError: the sample has not exactly two answers.
         """
         if len(sample.answers) != 2:
-            raise InputError(f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; reasoned judges pairs")
+            raise InputError(
+                f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; reasoned judges pairs"
+            )
         reference = None if self.reference == "ignore" else sample.reference
         template = get_template(self.template)
         orders = (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
