@@ -73,10 +73,8 @@ class JudgeReward:
             Answer(asked, completion_text(text), known)
             for asked, text, known in zip(questions, completions, references, strict=True)
         ]
-        if self._rewards.method in ("reference", "score"):
-            rewards = self._rewards(answers)
-        else:
-            rewards = self._in_groups(answers)
+        by_itself = self._rewards.method in ("reference", "score")
+        rewards = self._rewards(answers) if by_itself else self._in_groups(answers)
         if log_metric is not None and rewards:
             log_metric("judge_failures", sum(reward is None for reward in rewards) / len(rewards))
         return rewards

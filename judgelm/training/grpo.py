@@ -174,8 +174,8 @@ def paired_prompts(rows: EpochRows, args: Any) -> EpochRows:
     paired = in_both_orders(rows, step=step)
     if not len(paired.dataset):
         raise ConfigError(
-            f"the training data have {len(rows.dataset)} pairs, and replies are drawn to {step // 2} at once; give more "
-            "pairs, or a smaller gradient_accumulation_steps or per_device_train_batch_size"
+            f"the training data have {len(rows.dataset)} pairs, and replies are drawn to {step // 2} at once; give "
+            "more pairs, or a smaller gradient_accumulation_steps or per_device_train_batch_size"
         )
     return paired
 

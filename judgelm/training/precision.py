@@ -63,6 +63,9 @@ class JudgeGRPOConfig(_OpenPrecisionMixin, GRPOConfig):  # type: ignore[misc]  #
     max_length: int | None = field(
         default=2048, metadata={"help": "The judge's window in tokens: prompt and reply together."}
     )
+    dataset_num_proc: int | None = field(
+        default=None, metadata={"help": "Processes that build the rows; left out: one for each core."}
+    )
     use_vllm: bool | None = field(
         default=None, metadata={"help": "Generate with vLLM; left out: on a GPU where vLLM is installed."}
     )
