@@ -72,9 +72,10 @@ async def compute_score(
     if reward is not None:
         return {"score": reward, "judged": 1.0}
     if failure_score is None:
-        code = judgment.failure.code if judgment.failure else "no verdict"
+        failure = judgment.failure
+        cause = f"{failure.code}: {failure.why or failure.text}" if failure else "it names no winner"
         raise EngineError(
-            f"the judge has no verdict on a response ({code}), and verl needs a score; set "
+            f"the judge has no verdict on a response ({cause}), and verl needs a score; set "
             "reward_kwargs.failure_score to train on"
         )
     return {"score": failure_score, "judged": 0.0}

@@ -234,7 +234,7 @@ def test_verl(client, tiny_model):
         items=items,
         rewards={
             "reference": served,
-            "score": served | {"method": "score"},
+            "score": {"model": "8", "engine": "scripted", "method": "score"},
             "silent": {"model": "nonsense", "engine": "scripted"},
             "filled": {"model": "nonsense", "engine": "scripted", "failure_score": 0.5},
             "grouped": served | {"method": "group"},
@@ -244,7 +244,7 @@ def test_verl(client, tiny_model):
     # a server tells the probabilities of the likeliest tokens alone, so these are near and not exact
     assert found["reference"]["scores"] == pytest.approx([signs[level - 5] for level in levels], abs=0.1)
     assert found["reference"]["sums"] == pytest.approx(found["reference"]["scores"], abs=1e-6)
-    assert found["score"]["scores"] == pytest.approx([(level - 1) / 9 for level in levels], abs=0.1)
+    assert found["score"]["scores"] == pytest.approx([7 / 9] * 5)
     assert found["score"]["judged"] == [1] * 5
     assert "no verdict on a response" in found["silent"]["error"]
     assert (found["filled"]["scores"], found["filled"]["judged"]) == ([0.5] * 5, [0] * 5)

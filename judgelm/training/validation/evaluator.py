@@ -41,10 +41,10 @@ _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
 _DPO_METRICS = ("rewards/accuracies", "rewards/margins")
 _PROTOCOL = (
     "Each pair was judged in both orders. Agreement is that of the given order, as in the JudgeLM paper; "
-    "agreement_by_mean that of the mean of both orders' scores. Both are over all pairs, and an unreadable reply "
-    "agrees with nothing. Consistency and delta_bias (toward the answer shown first less toward the second, without "
-    "sign) are over the pairs readable in both orders; failed is the share of unreadable replies. Intervals: 95 %, "
-    "resampled by question."
+    "agreement_by_mean that of the mean of both orders' scores, or, of a judge that reasons first, of both verdicts "
+    "together. Both are over all pairs, and an unreadable reply agrees with nothing. Consistency and delta_bias "
+    "(toward the answer shown first less toward the second, without sign) are over the pairs readable in both orders; "
+    "failed is the share of unreadable replies. Intervals: 95 %, resampled by question."
 )
 
 
