@@ -85,7 +85,7 @@ class AnswerRewards:
         return self._contests(answers)
 
     def sample(self, answer: Answer) -> Sample | None:
-        """What the judge is asked about one answer by `reference` or `score`; None without a needed reference."""
+        """The sample that the judge is asked about one answer by `reference` or `score`; None without a reference."""
         if self.method == "score":
             return Sample(id="", question=answer.question, answers=(answer.text,), reference=answer.reference)
         if answer.reference is None:

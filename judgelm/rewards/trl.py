@@ -70,8 +70,8 @@ class JudgeReward:
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
         references = columns.get(reference) or [None] * len(prompts)
         answers = [
-            Answer(asked, completion_text(text), known)
-            for asked, text, known in zip(questions, completions, references, strict=True)
+            Answer(query, completion_text(text), known)
+            for query, text, known in zip(questions, completions, references, strict=True)
         ]
         by_itself = self._rewards.method in ("reference", "score")
         rewards = self._rewards(answers) if by_itself else self._in_groups(answers)
@@ -101,10 +101,10 @@ def question_text(prompt: Text) -> str:
     """The question of a prompt: the text, the only user message, or all messages with their roles."""
     if isinstance(prompt, str):
         return prompt
-    asked = [message for message in prompt if message["role"] != "system"]
-    if len(asked) == 1:
-        return _content(asked[0])
-    return "\n\n".join(f"{message['role']}: {_content(message)}" for message in asked)
+    messages = [message for message in prompt if message["role"] != "system"]
+    if len(messages) == 1:
+        return _content(messages[0])
+    return "\n\n".join(f"{message['role']}: {_content(message)}" for message in messages)
 
 
 def completion_text(completion: Text) -> str:

@@ -57,14 +57,14 @@ async def compute_score(
         InputError: the row has no question, or no reference where one is needed.
         EngineError: no verdict, and no `failure_score`; or the engine broke.
     """
-    asked = (extra_info or {}).get(question)
-    if not isinstance(asked, str):
+    text = (extra_info or {}).get(question)
+    if not isinstance(text, str):
         raise InputError(f'extra_info has no text "{question}"; put the question there, or name its key by question=')
     reference = ground_truth if isinstance(ground_truth, str) else None
     for name in ("reward_router_address", "reward_model_tokenizer"):
         options.pop(name, None)
     rewards = _rewards(model, engine, method, json.dumps(_plain(options), sort_keys=True))
-    sample = rewards.sample(Answer(asked, solution_str, reference))
+    sample = rewards.sample(Answer(text, solution_str, reference))
     if sample is None:
         raise InputError('the row\'s ground_truth is no text, and method "reference" needs a reference answer')
     judgment = await asyncio.wrap_future(rewards.queue.submit(sample))

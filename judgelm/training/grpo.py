@@ -93,10 +93,10 @@ class VerdictRewards:
     ) -> list[float | None]:
         """See `judgelm.training.verdict_reward`; the replies in the other order may lie on other processes."""
         own = []
-        for text, ids, number, shown, place in zip(completions, completion_ids, pair, order, best, strict=True):
+        for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)
-            right = not isinstance(verdict, Unparsed) and verdict.place == place
-            own.append(Attempt(int(number), int(shown), right))
+            right = not isinstance(verdict, Unparsed) and verdict.better == better
+            own.append(Attempt(int(pair_number), int(shown), right))
         attempts = [Attempt(*each) for each in gather_object(own)]
         begin = PartialState().process_index * len(own)  # each process has equally many
         return both_orders_right(attempts)[begin : begin + len(own)]

@@ -38,7 +38,7 @@ class Attempt(NamedTuple):
 class Verdict(NamedTuple):
     """A well-formed reply's verdict: the place, in the order shown, of the better answer."""
 
-    place: Literal[1, 2]
+    better: Literal[1, 2]
 
 
 def read_form(text: str, *, ended: bool, least_letters: int) -> Verdict | Unparsed:

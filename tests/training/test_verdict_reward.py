@@ -90,7 +90,7 @@ def rewards_of(policy, *, pairs=40, replies=4):
     ]
     written = [policy(best, rng) for _, _, best in shown]
     verdicts = [form(text, ended=tokens < LIMIT) for text, tokens in written]
-    rights = [isinstance(verdict, Verdict) and verdict.place == best
+    rights = [isinstance(verdict, Verdict) and verdict.better == best
               for verdict, (_, _, best) in zip(verdicts, shown, strict=True)]  # fmt: skip
     main = both_orders_right([Attempt(*key[:2], right) for key, right in zip(shown, rights, strict=True)])
     return [

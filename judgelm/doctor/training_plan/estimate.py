@@ -159,7 +159,7 @@ class Memory:
 
     @property
     def working(self) -> int:
-        """What a forward and backward pass needs beside the states."""
+        """Needs of a forward and backward pass beside the states."""
         return self.activations + max(self.recomputed, self.logits)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """How replies are drawn.
+    """Settings of the drawing of replies.
 
     Attributes:
         replies: to each prompt.

@@ -9,13 +9,11 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transformers import AutoTokenizer
+from verl import DataProto
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 
 with open(sys.argv[1], encoding="utf-8") as file:
     asked = json.load(file)
-
-sys.path = [path for path in sys.path if not path.endswith("/drivers")]  # this file is called verl too
-from verl import DataProto
-from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 
 tokenizer = AutoTokenizer.from_pretrained(asked["tokenizer"])
 
