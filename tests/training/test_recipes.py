@@ -79,7 +79,7 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
     assert "Qwen" not in str(model.model_name_or_path) or get_template(judge.template).chat
 
 
-@pytest.mark.parametrize(("name", "processes", "pairs"), [("demo_grpo", 1, 16), ("grpo_7b", 8, 16)])
+@pytest.mark.parametrize(("name", "processes", "pairs"), [("demo_grpo", 1, 32), ("grpo_7b", 8, 16)])
 def test_the_recipes_of_a_reinforcement_state_their_batch(name, processes, pairs):
     path = ROOT / f"configs/train/{name}.yaml"
     judge, args, _ = parse(path)
