@@ -37,11 +37,12 @@ def _chat(slots: Sequence[str], referenced: bool) -> Messages:
     )
     reference = "[Reference Answer]\n{reference}\n\n" if referenced else ""
     measure = "Compare the answers with the reference answer. " if referenced else ""
+    better = "better" if len(slots) == 2 else "best"
     verdicts = ", ".join(
-        f'"{verdict}" if the answer of Assistant {n} is the best' for n, verdict in enumerate(_verdicts(len(slots)), 1)
+        f'"{verdict}" if the answer of Assistant {n} is {better}' for n, verdict in enumerate(_verdicts(len(slots)), 1)
     )
     task = (
-        f"Which assistant answers the question better? {measure}Judge what the answers say; neither their order nor "
+        f"Which assistant answers the question {better}? {measure}Judge what the answers say; neither their order nor "
         "their length matters. First explain your reasons. Then end with your verdict on a line of its own: "
         f"{verdicts}."
     )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import Trainer
@@ -116,7 +117,7 @@ class VerdictRewards:
         return read_form(text, ended=ended, least_letters=self._judge.least_letters)
 
 
-class _RewardedVerdicts(GRPOTrainer):  # type: ignore[misc]  # untyped in trl
+class _RewardedVerdicts(GRPOTrainer):
     """A `GRPOTrainer` on prompts that stand as the judge reads them, special tokens of a chat included."""
 
     def __init__(self, *, judge: GRPOArguments, window: int, model: Any, args: Any, **options: Any) -> None:
@@ -124,7 +125,7 @@ class _RewardedVerdicts(GRPOTrainer):  # type: ignore[misc]  # untyped in trl
         args.reward_weights = [1.0, judge.form_weight, judge.length_weight]
         if args.use_vllm and args.vllm_max_model_length is None:
             args.vllm_max_model_length = window
-        functions = [rewards.both_orders_right, rewards.form, rewards.length]
+        functions: list[Any] = [rewards.both_orders_right, rewards.form, rewards.length]
         super().__init__(model=model, args=args, reward_funcs=functions, **options)
         rewards._eos = frozenset(self.eos_token_ids)
         self._chat = reasoned_template(judge.template).chat
@@ -140,7 +141,7 @@ class _JudgedEvaluations(Trainer):
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
         """Return no metrics, to which `ValidationMixin` adds those of the judging."""
-        return EvalLoopOutput(predictions=(), label_ids=None, metrics={}, num_samples=1)
+        return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
 class VerdictTrainer(

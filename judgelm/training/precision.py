@@ -66,7 +66,7 @@ class JudgeGRPOConfig(_OpenPrecisionMixin, GRPOConfig):  # type: ignore[misc]  #
     dataset_num_proc: int | None = field(
         default=None, metadata={"help": "Processes that build the rows; left out: one for each core."}
     )
-    use_vllm: bool | None = field(
+    use_vllm: bool | None = field(  # type: ignore[assignment]  # None until it is chosen
         default=None, metadata={"help": "Generate with vLLM; left out: on a GPU where vLLM is installed."}
     )
     scale_rewards: str = field(
@@ -79,7 +79,7 @@ class JudgeGRPOConfig(_OpenPrecisionMixin, GRPOConfig):  # type: ignore[misc]  #
 
     def __post_init__(self) -> None:
         """Choose what generates; evaluations draw no replies, so their batch is any that TRL accepts."""
-        self.per_device_eval_batch_size = self.num_generations
+        self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:
             self.use_vllm = self.device.type == "cuda" and find_spec("vllm") is not None
