@@ -40,7 +40,8 @@ _NAMED_ONLY = ("scripted", "openai")
 class JudgeFormat:
     """The template and scale of a judge, and their source: its card, an option, or the default.
 
-    `never_explained` is True where the card states that no training row had a reason.
+    `never_explained` is True where the card states that no training row had a reason. `reply_tokens` is the room for a
+    reply that reasons first: that of the training, else half of the judge's window; None where neither is known.
     """
 
     template: str
@@ -48,6 +49,7 @@ class JudgeFormat:
     step: float
     source: str
     never_explained: bool = False
+    reply_tokens: int | None = None
 
 
 class Judge:
@@ -161,6 +163,8 @@ class Judge:
                 f"the judge's template {self.format.template} reasons first, and mode {name} expects scores; use "
                 "--mode pair, or another judge"
             )
+        if name == "reasoned" and self.format.reply_tokens:
+            options.setdefault("max_tokens", self.format.reply_tokens)
         mode = make_mode(name, options, own)
         if getattr(mode, "retry_unparseable", False) and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
@@ -326,6 +330,7 @@ def judge_format(
         step=card.step,
         source=source,
         never_explained=card.training.get("rows_with_reason") == 0,
+        reply_tokens=card.training.get("max_completion_length") or (card.window and card.window // 2),
     )
 
 

@@ -81,7 +81,7 @@ class VerdictRewards:
     def __init__(self, judge: GRPOArguments, *, limit: int, eos_ids: Sequence[int]) -> None:
         self._judge = judge
         self._limit = limit
-        self._eos = frozenset(eos_ids)
+        self.eos_ids = frozenset(eos_ids)
 
     def both_orders_right(
         self,
@@ -113,7 +113,7 @@ class VerdictRewards:
         return [length_penalty(len(ids), soft=soft, limit=self._limit) for ids in completion_ids]
 
     def _read(self, text: str, ids: list[int]) -> Any:
-        ended = bool(ids) and ids[-1] in self._eos
+        ended = bool(ids) and ids[-1] in self.eos_ids
         return read_form(text, ended=ended, least_letters=self._judge.least_letters)
 
 
@@ -127,7 +127,7 @@ class _RewardedVerdicts(GRPOTrainer):
             args.vllm_max_model_length = window
         functions: list[Any] = [rewards.both_orders_right, rewards.form, rewards.length]
         super().__init__(model=model, args=args, reward_funcs=functions, **options)
-        rewards._eos = frozenset(self.eos_token_ids)
+        rewards.eos_ids = frozenset(self.eos_token_ids)
         self._chat = reasoned_template(judge.template).chat
         self._truncator = Truncator(FastTokenizer(self.processing_class), window)
 

@@ -6,10 +6,10 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judge import Judge
+from judgelm.judge import Judge, judge_format
 from judgelm.modes import Pairwise, Reasoned
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import Card, write_card
+from judgelm.prompts.judge_card import Card
 from judgelm.records import Completion, PairVerdict, Sample
 from judgelm.runs.runner import judge
 from tests.support.flows import SAMPLE, drive, reply
@@ -63,15 +63,7 @@ def test_what_does_not_fit_is_refused():
         drive(BOTH, sample=Sample(id="1", question="q", answers=("a", "b", "c")))
 
 
-@pytest.fixture
-def reasoning(tmp_path):
-    """A judge whose card names a template that reasons first; its replies are scripted."""
-    template = get_template("reasoned-compact")
-    write_card(tmp_path, Card(template=template.id, template_sha=template.sha))
-    return tmp_path
-
-
-def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs(reasoning):
+def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs():
     with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge_:
         assert judge_.mode("pair", both_orders=True) == Reasoned(template="reasoned-compact", both_orders=True)
         judgment = judge_.compare("q", "a", "b")
@@ -80,6 +72,18 @@ def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs(reasoning):
             judge_.mode("multi")
         with pytest.raises(ConfigError, match="writes no score lines"):
             judge_.pairwise()
+
+
+@pytest.mark.parametrize(
+    ("fields", "room"), [({}, 1024), ({"window": 512}, 256), ({"training": {"max_completion_length": 64}}, 64)]
+)
+def test_the_room_for_a_reply_is_that_of_the_training(fields, room):
+    template = get_template("reasoned-compact")
+    card = Card(template=template.id, template_sha=template.sha, **fields)
+    with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge_:
+        judge_.format = judge_format(card, None, location="judge", ignore_card=False)
+        assert judge_.mode("pair").max_tokens == room
+        assert judge_.mode("pair", max_tokens=7).max_tokens == 7
 
 
 def test_any_other_model_can_be_asked_to_reason_first():
