@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A judge as verl's reward: serve it, then name judgelm's function in verl's configuration.
-#   judgelm serve --model small-judge --port 8000
+#   judgelm serve small-judge --port 8000
 #   examples/rewards/verl.sh data.train_files=train.parquet actor_rollout_ref.model.path=MODEL ...
 # Rows need `extra_info.question` and the reference answer as `reward_model.ground_truth`. judgelm must be installed in
 # verl's environment. verl's reward loop is tested with this function (`make conformance`), a whole verl training is not.
