@@ -3,6 +3,7 @@
 # make demo-train       generate data, train a small judge, judge, evaluate, report: runs/demo-train/report.html
 # make test             the default tests;  test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
+# make dist             sdist and wheel, checked and installed into empty environments
 # make docs             the documentation as a site: site/index.html
 # make conformance      real judging clients, each in its own environment, against a real server
 # make fuzz             every parser and reader against damaged input, ten CPU minutes each
@@ -22,7 +23,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
+.PHONY: setup dist image image-torch demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -97,6 +98,24 @@ $(RUN)/judge/judge.json: | $(VENV)/.installed
 		--overwrite_output_dir
 	$(LAUNCH) train/sft.py --config configs/train/demo.yaml --seed $(SEED) \
 		--model_name_or_path $(RUN)/pretrained --train_data $(RUN)/train.jsonl --output_dir $(RUN)/judge
+
+# What serve/containers/*.Containerfile put into VENV: the package itself, so that the checkout can go. It is compiled
+# here, since the image's user may not write there.
+EXTRAS ?= serve,openai,ray
+image-torch:
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch
+
+image: image-torch
+	$(INSTALL) ".[$(EXTRAS)]" peft $(if $(MORE_PACKAGES),"$(MORE_PACKAGES)")
+	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib
+
+# sdist and wheel in dist/, checked, and each installed into an empty environment, by pip and by uv
+dist: setup
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	PATH="$(abspath $(BIN)):$$PATH" tests/packaging/install_distributions.sh dist "$(PYTHON)"
 
 test: setup $(VENV)/.vllm
 	$(PYTEST)

@@ -43,7 +43,7 @@ def main() -> int:
     options = parse_options()
     try:
         rows = COMMANDS[{"asked": "generator-prompts"}.get(options.command, options.command)](options)
-        write(options.out, rows)
+        write(options.out, rows, overwrite=options.overwrite)
     except JudgelmError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -71,6 +71,7 @@ def parse_options() -> argparse.Namespace:
     for way in (attention, drawn, own, generating, pairing):
         way.add_argument("file", metavar="FILE", help="a run file" if way is own else "rows that judgelm reads")
         way.add_argument("-o", "--out", required=True, type=Path, metavar="OUT.jsonl")
+        way.add_argument("--overwrite", action="store_true", help="replace the files of an earlier run")
     for way in (attention, drawn, generating, pairing):
         way.add_argument("--seed", type=int, default=0, help="another seed draws otherwise")
     return parser.parse_args()
@@ -120,23 +121,32 @@ def contrastive_pairs(options: argparse.Namespace) -> list[Mapping[str, object]]
     pairs = [contrastive_pair(sample, texts.get(sample.id, []), options.task, seed=options.seed) for sample in samples]
     made = [drawn for drawn in pairs if drawn is not None]
     print(f"{len(samples) - len(made):,} questions without a right or without a wrong response", file=sys.stderr)
-    if options.out.exists():
-        raise RunError(f"{options.out}: is there already; choose another -o, or remove it")
-    write(options.out.with_name(f"{options.out.name.removesuffix('.jsonl')}.truth.jsonl"), [truth for _, truth in made])
+    check_absent(options.out, overwrite=options.overwrite)
+    truths = options.out.with_name(f"{options.out.name.removesuffix('.jsonl')}.truth.jsonl")
+    write(truths, [truth for _, truth in made], overwrite=options.overwrite)
     return [plain_row(sample) for sample, _ in made]
 
 
-def write(out: Path, rows: Iterable[Mapping[str, object]]) -> None:
+def write(out: Path, rows: Iterable[Mapping[str, object]], *, overwrite: bool) -> None:
     """The file, which appears only when it is complete.
 
     Raises:
         RunError: it is there already, or cannot be written.
     """
-    if out.exists():
-        raise RunError(f"{out}: is there already; choose another -o, or remove it")
+    check_absent(out, overwrite=overwrite)
     with whole_file(out) as file:
         for row in rows:
             file.write(row)
+
+
+def check_absent(out: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a file that is there.
+
+    Raises:
+        RunError: it is there, and nobody said to replace it.
+    """
+    if out.exists() and not overwrite:
+        raise RunError(f"{out}: is there already; choose another -o, or pass --overwrite")
 
 
 COMMANDS = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from judgelm.records import Judgment
     from judgelm.runs.stats import RunStats
 
-EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_USAGE, EXIT_FAILURES, EXIT_DRIFT, EXIT_INTERRUPTED = 1, 2, 3, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
 _NOT_CONFIGURED = {"config", "help", "install_completion", "show_completion"}
 _LOG_EVERY_S = 30.0

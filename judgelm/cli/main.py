@@ -21,7 +21,7 @@ Examples:
   judgelm serve my-judge --name gpt-4
 
 `judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or something to \
-mend, 2 more failures than --max-failure-rate, 130 interrupted.
+mend, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.
 """
 
 
@@ -69,6 +69,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
         name="app",
         help="List the judges that are known by name, or show or install one of them.",
         no_args_is_help=False,
+    ),
+    "canary": LazyCommand(
+        module="judgelm.cli.canary",
+        name="app",
+        help="Record a judge's verdicts on a fixed set of pairs, or check that it still is the same judge.",
     ),
     "panel": LazyCommand(
         module="judgelm.cli.panel",

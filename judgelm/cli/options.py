@@ -130,6 +130,24 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryOptions:
+    """The check of the judge before its first judgment, for `judgelm-batch` and `judgelm serve`."""
+
+    canary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="First check the judge against this file of judgelm canary record.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
+    on_drift: Annotated[
+        Literal["refuse", "warn"],
+        typer.Option(help="For --canary: end with exit code 3, or go on with a warning.", rich_help_panel=_MODEL),
+    ] = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
     """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`."""
 

@@ -36,18 +36,24 @@ def recipe() -> None:
     """Run a list of commands from a file, step by step."""
 
 
+RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="The recipe; see configs/recipes/.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a variable of the recipe. Repeatable."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Print the commands and run nothing.")]
+Restart = Annotated[
+    str | None,
+    typer.Option(metavar="STEP", help="Run this step again, from its start, and all steps behind it."),
+]
+
+
 @app.command("run", cls=Command, epilog=RUN_EPILOG, no_args_is_help=True)
 def run_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recipe; see configs/recipes/.")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a variable of the recipe. Repeatable."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Print the commands and run nothing.")] = False,
-    restart: Annotated[
-        str | None,
-        typer.Option(metavar="STEP", help="Run this step again, from its start, and all steps behind it."),
-    ] = None,
+    file: RecipeFile,
+    changes: Changes = None,
+    dry_run: DryRun = False,
+    restart: Restart = None,
     quiet: Quiet = False,
 ) -> None:
     """Run the steps of a recipe, skip those that are finished, and stop at the first that fails.
@@ -55,10 +61,15 @@ def run_command(
     A step is finished until its command or an input changes; then it runs again, with all steps behind it. After Ctrl-C
     or a failure, run the same command to go on. Each step's output is also in a log.
     """
+    run_recipe(file, changes or [], dry_run=dry_run, restart=restart, quiet=quiet)
+
+
+def run_recipe(file: Path, changes: Sequence[str], *, dry_run: bool, restart: str | None, quiet: bool) -> None:
+    """Run a recipe, and say on standard error which step runs and why."""
     from judgelm.recipes.recipe import read_recipe
     from judgelm.recipes.runner import StepError, check_inputs, plan_steps, run_steps
 
-    plan = read_recipe(file, _parse_changes(changes or []))
+    plan = read_recipe(file, _parse_changes(changes))
     if dry_run:
         for planned in plan_steps(plan, restart=restart):
             _print_planned(planned)

@@ -8,7 +8,7 @@ import typer
 
 from judgelm.cli.console import EXIT_INTERRUPTED, console
 from judgelm.cli.loading import loaded_judge, shown_address
-from judgelm.cli.options import ClusterOptions, Config, JudgeOptions, expand_options
+from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import require
@@ -35,7 +35,7 @@ Examples:
   judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
 
 Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first; exit
-codes: 0 all answered, 1 usage error, 130 ended before all was answered.
+codes: 0 all answered, 1 usage error, 3 the judge drifted from its --canary, 130 ended before all was answered.
 """
 
 ModelArgument = Annotated[
@@ -132,6 +132,7 @@ def serve(
     shutdown_s: Shutdown = 60.0,
     *,
     judge_options: JudgeOptions,
+    canary_options: CanaryOptions,
     workers: ClusterOptions,
     quiet: Quiet = False,
     config: Config = None,
@@ -140,6 +141,7 @@ def serve(
     require("fastapi", extra="serve")
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
+    from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.serving.app import create_app
     from judgelm.serving.chat import check_chat
     from judgelm.serving.engine_worker import EngineWorker
@@ -148,6 +150,7 @@ def serve(
     from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, check_exposure, public_name, read_keys
     from judgelm.serving.sockets import bind
 
+    check_canary_options(canary_options)
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
     arguments = judge_options.judge_arguments()
@@ -157,6 +160,7 @@ def serve(
     with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
         if chat:
             check_chat(judge.engine)
+        check_at_start(judge, canary_options, quiet=quiet)
         worker = EngineWorker(judge.engine, max_queue=max_queue)
         settings = ServerSettings(
             model=judge.named.card.name if judge.named else public_name(str(model), engine),

@@ -1,24 +1,32 @@
-"""A question put to a model whose answers are to be judged later.
+"""A question put to a model whose answers are to be judged later, as its task asks it.
 
-Source: JudgeLM, section 3.1 (answers of many models, of which pairs are drawn for the teacher); QA-Judge, section 4.2
-and Table 8 (a question about a context: zero-shot, reasoning first, the answer in tags).
+Source: JudgeLM, section 3.1 (answers of many models, of which pairs are drawn for the teacher); Self-Reference, Figures
+5 to 7 (chain of thought to a number, a letter or a preference; SSR-Judge asks alike, several times); QA-Judge, section
+4.2 and Table 8 (a question about a context: zero-shot, reasoning first, the answer in tags).
 """
 
 import hashlib
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import cut_off, failure_of, thinking_of
 from judgelm.modes.flow import RequestFlow
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.qa import context_of
+from judgelm.modes.self_answers import stops
 from judgelm.parsing.answer_tags import TagRule, tagged_answer
+from judgelm.parsing.final_answers import final_answer
+from judgelm.prompts.correctness import question_of, solving_prompt
 from judgelm.prompts.qa import QA_ANSWERING
-from judgelm.records import FinishReason, Prompt, Request, Sample, Span, Unparsed
+from judgelm.records import Completion, FinishReason, Prompt, Request, Sample, Span, Unparsed
 
 PLAIN = "Question: {question}\nAnswer:"
 """The prompt of a base model, which knows no chat."""
+
+QuestionTask = Literal["question", "number", "choice", "preference", "qa"]
+"""`question`: the question alone, with its options. `number`, `choice`, `preference`: Self-Reference's Figures 5, 6 and
+7. `qa`: QA-Judge's Table 8, about the sample's context."""
 
 _NEXT_QUESTION = "\nQuestion:"
 """A base model, which knows no end, begins another question."""
@@ -49,8 +57,8 @@ class AnswerTask(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Unique in a model's run; another question under the same id is another draw."""
-        text = self.question.question.encode(errors="surrogatepass")
+        """Unique in a model's run; another question or other options under the same id are another draw."""
+        text = question_of(self.question).text.encode(errors="surrogatepass")
         return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
 
 
@@ -58,11 +66,17 @@ class AnswerTask(NamedTuple):
 class Answer:
     """A model's answer, or the reason why there is none; `text` is None exactly when `failure` is set.
 
-    `thinking` is the thinking before it; None where there is none.
+    Attributes:
+        draw: the question and its decoding.
+        text: the whole reply.
+        final: the answer that the reply ends in, in the spelling of `judgelm.parsing.final_answers`, or for task `qa`
+            between its tags; None where none can be extracted, and for task `question`.
+        thinking: the thinking before the reply; None where there is none.
     """
 
     draw: AnswerTask
     text: str | None
+    final: str | None = None
     thinking: str | None = None
     failure: Unparsed | None = None
     finish_reason: FinishReason = "stop"
@@ -75,120 +89,81 @@ class AnswerMode:
     """Ask a model a question.
 
     Attributes:
-        chat: whether the tokenizer's chat template wraps the question; else it stands in `plain`.
-        system: what a chat's system message says; None leaves it out.
-        plain: text with `{question}`; the reply ends where the model begins another question.
+        chat: whether the tokenizer's chat template wraps the question; else it is plain text.
+        system: what a chat's system message says; None leaves it out. Task `question` only.
+        plain: text with `{question}`; the reply ends where the model begins another question. Task `question` only.
+        task: the question's task, which decides prompt and extraction.
+        tags: where in the reply the answer to task `qa` stands. The default takes the last tags, since a model that
+            reasons may write others before; `first` is the original code's, and takes a reply without tags as the
+            answer.
         max_tokens: an answer ends here at the latest, and says so.
 
     Raises:
-        ConfigError: no place for the question, or no room for an answer.
+        ConfigError: no such task or rule, no place for the question, or no room for an answer.
     """
 
     chat: bool = True
     system: str | None = None
     plain: str = PLAIN
+    task: QuestionTask = "question"
+    tags: TagRule = "last"
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
         if self.plain.count("{question}") != 1:
             raise ConfigError(f"plain is {self.plain!r}; it must hold {{question}} once")
+        check_choices(self, task=QuestionTask, tags=TagRule)
+        if self.task != "question" and (self.system is not None or self.plain != PLAIN):
+            raise ConfigError(f"task {self.task} has the paper's prompt; leave system and plain out")
         check_above_zero(self, "max_tokens")
 
     def __call__(self, draw: AnswerTask) -> RequestFlow[Answer]:
-        """Ask once."""
-        stop = () if self.chat else (_NEXT_QUESTION,)
-        sampling = sampling_for(draw.decoding, draw.question.id, self.max_tokens, stop=stop)
-        [completion] = yield [Request(key="0", prompt=self.prompt(draw.question.question), sampling=sampling)]
-        if (failure := failure_of(completion)) is not None:
+        """Ask once.
+
+        Raises:
+            InputError: the sample lacks what its task needs.
+        """
+        sampling = sampling_for(draw.decoding, draw.question.id, self.max_tokens, stop=self._stops())
+        [completion] = yield [Request(key="0", prompt=self.prompt(draw.question), sampling=sampling)]
+        failure = failure_of(completion)
+        if failure is not None:
             failure = Unparsed(failure.code, "", completion.error)
             return Answer(draw=draw, text=None, failure=failure, finish_reason=completion.finish_reasons[0])
         return Answer(
             draw=draw,
             text=completion.texts[0].strip(),
+            final=self._final(draw.question, completion),
             thinking=thinking_of(completion),
             finish_reason=completion.finish_reasons[0],
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )
 
-    def prompt(self, question: str) -> Prompt:
+    def prompt(self, sample: Sample) -> Prompt:
         """The prompt that the model reads."""
+        if self.task == "qa":
+            return QA_ANSWERING.render({"question": sample.question, "context": context_of(sample)}, chat=self.chat)
+        if self.task != "question":
+            return solving_prompt(sample, self.task, chat=self.chat)
+        question = question_of(sample).text
         if self.chat:
             system = () if self.system is None else (Span(self.system, "template", "system"),)
             return Prompt(spans=(*system, Span(question, "question", "user")), chat=True)
         before, _, after = self.plain.partition("{question}")
         return Prompt(spans=(Span(before), Span(question, "question"), Span(after)))
 
+    def _stops(self) -> tuple[str, ...]:
+        if self.task == "question":
+            return () if self.chat else (_NEXT_QUESTION,)
+        return () if self.task == "qa" else stops(chat=self.chat)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """A model's reply and the short answer in it.
-
-    Attributes:
-        text: the whole reply; empty where there is none.
-        answer: what stands in its tags, see `QaAnswerMode.tags`; None exactly when `failure` is set.
-    """
-
-    sample_id: str
-    text: str
-    answer: str | None
-    failure: Unparsed | None = None
-    sanitized: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QaAnswerMode:
-    """Ask a model a question about the sample's `metadata["context"]`.
-
-    Attributes:
-        tags: where in the reply the answer stands. The default takes the last tags, since a model that reasons may
-            write others before; `first` is the original code's, and takes a reply without tags as the answer.
-        chat: whether the tokenizer's chat template wraps the prompt; else it is plain text.
-        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
-        max_tokens: room for reasoning and answer.
-
-    Raises:
-        ConfigError: no such rule, or no room for an answer.
-    """
-
-    tags: TagRule = "last"
-    chat: bool = True
-    temperature: float = 0.0
-    seed: int = 0
-    max_tokens: int = 1024
-
-    def __post_init__(self) -> None:
-        """Check each option."""
-        check_choices(self, tags=TagRule)
-        check_above_zero(self, "max_tokens")
-
-    def __call__(self, sample: Sample) -> RequestFlow[Prediction]:
-        """Ask once. The sample needs no answers."""
-        prompt = self.prompt(sample)
-        sampling = sampling_for(self, sample.id, self.max_tokens)
-        [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
-        text = completion.texts[0] if completion.texts else ""
-        answer = tagged_answer(text, self.tags).strip()
-        failure = failure_of(completion)
-        if failure is not None:
-            failure = Unparsed(failure.code, "", completion.error)
-        elif "</ans>" not in text.lower() and cut_off(completion, self.max_tokens):
-            failure = Unparsed("truncated", text, f"no closed tags within {self.max_tokens} tokens")
-        elif not answer:
-            failure = Unparsed("off_grammar", text, f"rule {self.tags} finds no answer")
-        return Prediction(
-            sample_id=sample.id,
-            text=text,
-            answer=None if failure else answer,
-            failure=failure,
-            sanitized=prompt.sanitized + completion.sanitized,
-            prompt_tokens=completion.prompt_tokens,
-            completion_tokens=completion.completion_tokens,
-        )
-
-    def prompt(self, sample: Sample) -> Prompt:
-        """The prompt that the model reads."""
-        values = {"question": sample.question, "context": context_of(sample)}
-        return QA_ANSWERING.render(values, chat=self.chat)
+    def _final(self, sample: Sample, completion: Completion) -> str | None:
+        """The answer in a reply; one that was cut off has it only where it stands before the end."""
+        text = completion.texts[0]
+        if self.task == "question":
+            return None
+        if self.task == "qa":
+            unfinished = "</ans>" not in text.lower() and cut_off(completion, self.max_tokens)
+            return None if unfinished else tagged_answer(text, self.tags).strip() or None
+        finished = completion.finish_reasons[0] == "stop"
+        return final_answer(text, self.task, letters=question_of(sample).letters, finished=finished)

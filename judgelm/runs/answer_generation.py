@@ -59,8 +59,8 @@ def collect(
             answering = replace(generator.asking, chat=_takes_chat(generator, engine_name))
             with RunSession(files, stats, engine) as session:
                 for answer in drive(pending(draws, files.finished, stats), answering, engine):
-                    files.write_row(answer_row(answer, generator.name))
-                    stats.add(answer)
+                    files.write_row(answer_row(answer, generator.name, generator.asking.task))
+                    stats.add(answer, has_final=generator.asking.task != "question")
                     session.tick()
                     on_answer(stats)
             stats.engine_stats = engine.stats()
@@ -77,7 +77,8 @@ def _asked(generator: AnswerGenerator) -> dict[str, Any]:
     }
     if generator.options.thinking is not None:
         model_options["thinking"] = [generator.options.thinking, generator.options.thinking_tokens]
-    asking = {name: value for name, value in asdict(generator.asking).items() if name != "chat"}
+    left_out = {"chat"} | {"question": {"task", "tags"}, "qa": set()}.get(generator.asking.task, {"tags"})
+    asking = {name: value for name, value in asdict(generator.asking).items() if name not in left_out}
     return {
         "name": generator.name,
         "engine": generator.engine,

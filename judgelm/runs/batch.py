@@ -1,6 +1,5 @@
 """One batch run: samples from files, through mode and engine, into run files; resumable at any moment."""
 
-import platform
 import sys
 import threading
 import time
@@ -19,7 +18,7 @@ from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
-from judgelm.runs.fingerprint import judging_fingerprint, mode_identity, short_sha
+from judgelm.runs.fingerprint import judging_fingerprint, provenance, short_sha
 from judgelm.runs.run_files import (
     FinishedIds,
     IdSet,
@@ -34,7 +33,6 @@ from judgelm.runs.self_answers import read_self_answers, with_self_answers
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import RunStats
-from judgelm.version import VERSION
 
 _COUNTED_BYTES = 64 << 20
 _WAIT_S = 0.02
@@ -105,7 +103,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
     with RunFiles(
         Path(job.out),
         fingerprint=judging_fingerprint(mode, described, input_files(job)) | dict(job.fingerprint),
-        provenance=_provenance(mode, described),
+        provenance=provenance(mode, described),
         inputs=input_files(job),
         retry=job.retry,
         overwrite=job.overwrite,
@@ -179,16 +177,6 @@ def count_rows(path: str) -> int | None:
         with open(path, "rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
     return sum(1 for _ in read_rows(path)) if Path(path).stat().st_size < _COUNTED_BYTES else None
-
-
-def _provenance(mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
-    """Model, engine, mode, versions and machine of a session's judgments."""
-    return {
-        "judgelm": VERSION,
-        **described,
-        **mode_identity(mode),
-        "machine": {"system": platform.platform(), "python": platform.python_version()},
-    }
 
 
 def input_files(job: BatchJob) -> list[str]:
@@ -270,7 +258,7 @@ def _to_stdout(
     job: BatchJob, mode: BatchMode, engine: Engine, stats: RunStats, hooks: BatchHooks, out: BinaryIO
 ) -> None:
     """Write judgments to standard output; rejects go only to the hook."""
-    sha = short_sha(_provenance(mode, engine.describe()))
+    sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
     for judgment in judge(_pending(job, stream, engine, IdSet(), stats, hooks), mode, engine):

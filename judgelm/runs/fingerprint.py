@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import platform
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from typing import Any
 from judgelm.errors import RunError
 from judgelm.former_names import current_names
 from judgelm.modes import BatchMode
+from judgelm.version import VERSION
 
 _SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
 _RENAMED = frozenset({"max_model_len", "tie_threshold", "close_threshold", "retry_unparseable"})
@@ -20,10 +22,20 @@ _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
 def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: list[str]) -> dict[str, Any]:
     """The fingerprint of a run that judges: its mode and files, and the engine as `Engine.describe` states it."""
     return {
-        "model": _content_of_model(described["model"]),
+        "model": content_of_model(described["model"]),
         "engine": {key: described[key] for key in _ENGINE_KEYS if key in described},
         "input": input_identities(inputs),
         **mode_identity(mode),
+    }
+
+
+def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Model, engine, mode, versions and machine of judgments; `described` is `Engine.describe`."""
+    return {
+        "judgelm": VERSION,
+        **described,
+        **mode_identity(mode),
+        "machine": {"system": platform.platform(), "python": platform.python_version()},
     }
 
 
@@ -37,7 +49,7 @@ def mode_identity(mode: BatchMode) -> dict[str, Any]:
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 
 
-def _content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
+def content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
     """The description of a model without its location, where a hash identifies the files."""
     locations = {location for location, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
     return {key: value for key, value in model.items() if key not in locations}
@@ -84,22 +96,22 @@ def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], input
     Raises:
         RunError: the fingerprints differ; the message shows both sides.
     """
-    differences = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    if not differences or (differences == ["input"] and _has_grown(before["input"], now["input"], inputs)):
+    changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
         return
     sides = "\n".join(
-        f"  {key}: there {_brief(old)}, now {_brief(new)}" for key, old, new in _differences("", before, now)
+        f"  {key}: there {brief(old)}, now {brief(new)}" for key, old, new in differences("", before, now)
     )
     raise RunError(
         f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite to start over"
     )
 
 
-def _differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
+def differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
     """The leaves in which two fingerprints differ."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted({*before, *now}):
-            yield from _differences(f"{key}.{name}".strip("."), before.get(name), now.get(name))
+            yield from differences(f"{key}.{name}".strip("."), before.get(name), now.get(name))
     elif before != now:
         yield key, before, now
 
@@ -114,6 +126,6 @@ def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: 
     )
 
 
-def _brief(value: object) -> str:
+def brief(value: object) -> str:
     """The value as JSON, with the first 12 digits of each sha256."""
     return _SHA256.sub(r"\1", json.dumps(value, ensure_ascii=False, default=str))

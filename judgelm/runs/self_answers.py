@@ -1,7 +1,7 @@
 """A judge's own answers from an earlier run, reused for the samples of another."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from judgelm.data.readers.fields import row_error
 from judgelm.data.readers.files import read_rows
@@ -13,39 +13,70 @@ from judgelm.records import Sample
 SelfAnswers = dict[str, list[dict[str, Any]]]
 """Sample id -> `{"text": ..., "answer": ...}` of each of the judge's own answers, as run files have them."""
 
+_ANSWER_FIELDS = frozenset({"id", "question_id", "decoding_method", "text"})
+
 
 def read_self_answers(path: str) -> SelfAnswers:
-    """Read the judge's own answers from a run file of a mode that asks for them.
+    """Read the judge's own answers: from a run file of a mode that asks for them, or from `judgelm data answers`.
+
+    Answers of `judgelm data answers` stand under their question's id, those of one question in the order of their
+    seeds; failures are left out.
 
     Raises:
-        InputError: the file cannot be read, holds none, or has rows that are no judgments.
+        InputError: the file cannot be read, holds none, or has rows that are neither.
     """
     answers: SelfAnswers = {}
-    for name, solves in convert_rows(read_rows(path), _solves, path=path, expected="id, solves"):
-        if solves:
-            answers[name] = solves
+    collected: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in convert_rows(read_rows(path), _checked, path=path, expected="id, solves"):
+        if not _is_answer(row):
+            if row.data.get("solves"):
+                answers[str(row.data["id"])] = cast(list[dict[str, Any]], row.data["solves"])
+            continue
+        question = collected.setdefault(str(row.data["question_id"]), {})
+        question.pop(str(row.data["id"]), None)
+        if row.data.get("failure") is None:
+            question[str(row.data["id"])] = {name: row.data[name] for name in ("text", "answer") if name in row.data}
+    answers |= {
+        question: [solves[name] for name in sorted(solves, key=lambda name: (len(name), name))]
+        for question, solves in collected.items()
+        if solves
+    }
     if not answers:
         raise InputError(
-            f"{path}: no judgment has own answers (solves); give the run file of a mode that asks for them"
+            f"{path}: no judgment has own answers (solves); give the run file of a mode that asks for them, or the "
+            "judge's file of judgelm data answers"
         )
     return answers
 
 
 def with_self_answers(sample: Sample, solves: SelfAnswers) -> Sample:
-    """The sample with its own answers, where there are any; modes use them instead of asking."""
-    if sample.id not in solves:
+    """The sample with its own answers, where there are any; modes use them instead of asking.
+
+    They stand under the sample's id, or under the id of its question, `metadata["source_id"]`.
+    """
+    key = next((key for key in (sample.id, sample.metadata.get("source_id")) if key in solves), None)
+    if key is None:
         return sample
-    return replace(sample, metadata={**sample.metadata, "solves": solves[sample.id]})
+    return replace(sample, metadata={**sample.metadata, "solves": solves[str(key)]})
 
 
-def _solves(row: Row) -> tuple[str, list[dict[str, Any]]]:
-    """The judgment's id and own answers."""
+def _is_answer(row: Row) -> bool:
+    """True for a line of `judgelm data answers`."""
+    return "solves" not in row.data and _ANSWER_FIELDS.issubset(row.data)
+
+
+def _checked(row: Row) -> Row:
+    """A judgment with an id, its own answers having texts; or an answer with a text or a failure."""
+    if _is_answer(row):
+        if isinstance(row.data["text"], str) or row.data.get("failure") is not None:
+            return row
+        raise row_error(row, "an answer without text; give a file of judgelm data answers")
     solves = row.data.get("solves", [])
     texts = (
         [answer.get("text") if isinstance(answer, dict) else None for answer in solves]
         if isinstance(solves, list)
         else [None]
     )
-    if "id" not in row.data or not isinstance(solves, list) or not all(isinstance(text, str) for text in texts):
+    if "id" not in row.data or not all(isinstance(text, str) for text in texts):
         raise row_error(row, "expected a judgment with id and solves, each with a text; give a run file")
-    return str(row.data["id"]), solves
+    return row

@@ -165,23 +165,26 @@ class AnswerStats(SessionStats):
 
     Attributes:
         answered: answers, those at their token limit (`truncated`) included.
+        no_final_answer: those from which none could be extracted, of tasks whose replies end in an answer.
         first_failure: message of the first failure; empty without one.
         engine_stats: the engine's own counts at the end.
     """
 
     answered: int = 0
     truncated: int = 0
+    no_final_answer: int = 0
     first_failure: str = ""
     engine_stats: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, answer: Answer) -> None:
-        """Count an answer."""
+    def add(self, answer: Answer, *, has_final: bool = False) -> None:
+        """Count an answer; `has_final` says that its task's replies end in one."""
         if answer.failure is not None:
             self.failures[answer.failure.code] += 1
             self.first_failure = self.first_failure or answer.failure.why
             return
         self.answered += 1
         self.truncated += answer.finish_reason == "length"
+        self.no_final_answer += has_final and answer.final is None
         self.prompt_tokens += answer.prompt_tokens
         self.completion_tokens += answer.completion_tokens
 

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.answer import AnswerMode, AnswerTask, Decoding, QaAnswerMode
+from judgelm.modes.answer import AnswerMode, AnswerTask, Decoding
 from judgelm.records import Sample, Span
 from judgelm.runs.runner import drive as run
 from tests.support.flows import broken, drive, reply
@@ -57,55 +57,101 @@ def test_a_plain_form_needs_a_place_for_the_question():
         AnswerMode(plain="Question:")
 
 
-SAMPLE = Sample(id="1", question="Which city?", answers=(), metadata={"context": "Paris lies on the Seine."})
+QA_SAMPLE = Sample(id="1", question="Which city?", answers=(), metadata={"context": "Paris lies on the Seine."})
+CHOICE_SAMPLE = Sample(
+    id="1", question="Which city?", answers=(), category="geography", metadata={"options": ["Rome", "Paris", "Oslo"]}
+)
 
 
-def predicted(completion, **options):
-    flow = QaAnswerMode(**options)(SAMPLE)
-    next(flow)
-    with pytest.raises(StopIteration) as ended:
-        flow.send([completion])
-    return ended.value.value
+def shown(request):
+    return "".join(span.text for span in request.prompt.spans)
+
+
+def answered(sample, completion, **options):
+    [[request]], answer = drive(AnswerMode(**options), [completion], sample=AnswerTask(sample, Decoding()))
+    return shown(request), answer
+
+
+def test_a_question_reaches_the_model_with_its_options():
+    prompt, answer = answered(CHOICE_SAMPLE, reply("Paris"))
+    assert prompt == "Which city?\nOptions:\nA. Rome\nB. Paris\nC. Oslo"
+    assert answer.final is None
+
+
+def test_other_options_are_another_draw():
+    other = Sample(id="1", question="Which city?", answers=(), metadata={"options": ["Rome", "Bonn"]})
+    assert AnswerTask(CHOICE_SAMPLE, Decoding()).id != AnswerTask(other, Decoding()).id
+
+
+def test_the_papers_prompts_ask_by_task():
+    # Figure 5, Figure 6, Figure 7 and Table 8
+    assert answered(QUESTION, reply("The answer is 1,200."), task="number")[0].startswith(
+        "The question is: why?. Let's"
+    )
+    prompt, answer = answered(CHOICE_SAMPLE, reply("So the answer is (B)."), task="choice")
+    assert "multiple-choice questions (with answers) about geography" in prompt
+    assert (answer.final, answer.text) == ("B", "So the answer is (B).")
+    pair = Sample(id="1", question="Which city?", answers=(), metadata={"pair": ["Rome", "Paris"]})
+    prompt, answer = answered(pair, reply("[[B]]"), task="preference")
+    assert "[The Start of Assistant B's Answer]\nParis\n" in prompt
+    assert answer.final == "B"
+    prompt, answer = answered(QA_SAMPLE, reply("<ans>Paris</ans>"), task="qa")
+    assert prompt.endswith("* Question: Which city?\n* Context: Paris lies on the Seine.")
+    assert answer.final == "Paris"
+
+
+def test_a_letter_behind_the_options_is_no_answer():
+    assert answered(CHOICE_SAMPLE, reply("The answer is (D)."), task="choice")[1].final is None
+
+
+def test_an_answer_that_was_cut_off_may_lack_its_end():
+    # "The answer is 1" could go on to be 12
+    assert answered(QUESTION, reply("The answer is 1", finish="length"), task="number")[1].final is None
+
+
+def test_a_base_model_is_stopped_before_it_asks_on_in_the_papers_prompts_too():
+    [[request]], _ = drive(AnswerMode(chat=False, task="number"), [reply("2")], sample=DRAW)
+    assert "\nThe question is:" in request.sampling.stop
 
 
 def test_the_answer_stands_in_the_last_tags():
-    found = predicted(reply("First <ans> Rome </ans>, no: <ans> Paris </ans>."))
-    assert (found.sample_id, found.answer, found.failure) == ("1", "Paris", None)
-    assert found.text.startswith("First")
+    text = "First <ans> Rome </ans>, no: <ans> Paris </ans>."
+    answer = answered(QA_SAMPLE, reply(text), task="qa")[1]
+    assert (answer.final, answer.text) == ("Paris", text)
 
 
 def test_the_original_rule_takes_the_first_tags_or_all():
-    assert predicted(reply("<ans>Rome</ans> <ans>Paris</ans>"), tags="first").answer == "Rome"
-    assert predicted(reply("Paris "), tags="first").answer == "Paris"
+    assert answered(QA_SAMPLE, reply("<ans>Rome</ans> <ans>Paris</ans>"), task="qa", tags="first")[1].final == "Rome"
+    assert answered(QA_SAMPLE, reply("Paris "), task="qa", tags="first")[1].final == "Paris"
 
 
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        (reply("Paris"), "off_grammar"),
-        (reply("<ans> </ans>"), "off_grammar"),
-        (reply("Let me think", finish="length"), "truncated"),
-        (broken("error"), "engine"),
-        (broken("too_long"), "too_long"),
-    ],
-)
-def test_without_an_answer_there_is_a_failure(completion, code):
-    found = predicted(completion)
-    assert (found.answer, found.failure.code) == (None, code)
+@pytest.mark.parametrize("completion", [reply("Paris"), reply("<ans> </ans>"), reply("Let me think", finish="length")])
+def test_without_tags_there_is_a_reply_and_no_answer(completion):
+    answer = answered(QA_SAMPLE, completion, task="qa")[1]
+    assert (answer.final, answer.failure) == (None, None)
+    assert answer.text
+
+
+@pytest.mark.parametrize("code", ["engine", "too_long"])
+def test_a_failed_request_has_neither(code):
+    answer = answered(QA_SAMPLE, broken("error" if code == "engine" else code), task="qa")[1]
+    assert (answer.text, answer.final, answer.failure.code) == (None, None, code)
 
 
 def test_question_and_context_are_asked_through_the_runner():
     engine = ScriptedEngine({"Which city?|Paris lies on the Seine.": "<ans>Paris</ans>"})
-    [found] = run([SAMPLE], QaAnswerMode(), engine)
-    assert found.answer == "Paris"
+    [answer] = run([AnswerTask(QA_SAMPLE, Decoding())], AnswerMode(task="qa"), engine)
+    assert answer.final == "Paris"
 
 
 def test_a_question_without_context_is_refused():
     with pytest.raises(InputError, match='no "context"'):
-        next(QaAnswerMode()(Sample(id="1", question="q", answers=())))
+        next(AnswerMode(task="qa")(DRAW))
 
 
-@pytest.mark.parametrize("options", [{"tags": "third"}, {"max_tokens": 0}])
-def test_options_that_do_not_exist_are_refused(options):
+@pytest.mark.parametrize(
+    "options", [{"tags": "third"}, {"max_tokens": 0}, {"task": "essay"}, {"task": "number", "system": "Be brief."}]
+)
+def test_options_that_do_not_exist_or_do_not_fit_are_refused(options):
     with pytest.raises(ConfigError):
-        QaAnswerMode(**options)
+        AnswerMode(**options)

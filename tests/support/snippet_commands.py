@@ -22,7 +22,10 @@ from judgelm.modes.factory import make_mode
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs/", "train/", "serve/", "data_tools/", "benchmarks/")
-FOREIGN = {"cat", "curl", "echo", "export", "inspect", "kill", "promptfoo", "sbatch", "alpaca_eval"}
+FOREIGN = {
+    "cat", "curl", "echo", "export", "inspect", "kill", "promptfoo", "sbatch", "alpaca_eval", "docker", "kubectl",
+    "sky", "git", "openssl",
+}  # fmt: skip
 """Other projects' programs and the shell's own; what is neither here nor ours is a mistake."""
 
 
@@ -46,6 +49,8 @@ def commands(text: str) -> list[list[str]]:
                 current = []
             elif set(word) <= set("<>"):
                 redirected = True
+                if current[-1:] in (["1"], ["2"]):  # the stream that is redirected
+                    current.pop()
             elif redirected:
                 redirected = False
             elif current or not re.fullmatch(r"[A-Za-z_]\w*=.*", word):

@@ -8,7 +8,7 @@ import typer
 from judgelm.cli.batch import options
 from judgelm.cli.batch.options import ModeFlags
 from judgelm.cli.console import EXIT_FAILURES, console, run_app
-from judgelm.cli.options import ClusterOptions, Command, Config, JudgeOptions, expand_options
+from judgelm.cli.options import CanaryOptions, ClusterOptions, Command, Config, JudgeOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, write_json
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ Examples:
 
 The first uses the small judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no \
 model. The same command again resumes a run. \
-Exit codes: 0 all judged, 1 usage or input error, 2 finished with failures above --max-failure-rate, 130 interrupted \
-(resumable).
+Exit codes: 0 all judged, 1 usage or input error, 2 finished with failures above --max-failure-rate, 3 the judge \
+drifted from its --canary, 130 interrupted (resumable).
 """
 
 
@@ -56,6 +56,7 @@ def batch(
     retry: options.Retries = "engine",
     overwrite: options.Overwrite = False,
     max_failure_rate: options.MaxFailureRate = 0.05,
+    canary_options: CanaryOptions,
     workers: ClusterOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
@@ -65,10 +66,12 @@ def batch(
     # these load a judge's parts, for which help does not wait
     from judgelm.cli.batch import run as running
     from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
+    from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.cli.loading import announced
     from judgelm.judge import Judge
     from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
+    check_canary_options(canary_options, cascade=cascade)
     engine = judge_options.engine
     running.check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     job = BatchJob(
@@ -100,6 +103,7 @@ def batch(
     else:
         begin(job)
         with load(model, job) as judge:
+            check_at_start(judge, canary_options, quiet=quiet)
             stats = run(job, judge, judge.mode(mode, **chosen))
     write_json(json_out, {"failure_rate": stats.failure_rate} | stats.row())
     if stats.failure_rate > max_failure_rate:

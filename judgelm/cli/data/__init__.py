@@ -26,6 +26,12 @@ class _DataCommands(LazyGroup):
             help="Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.",
             no_args_is_help=False,
         ),
+        "import-judgments": LazyCommand(
+            module="judgelm.cli.data.import_judgments",
+            name="import_judgments_command",
+            help="Turn published judgments into run files, so that eval and all studies score them like one's own.",
+            no_args_is_help=False,
+        ),
         "derive": LazyCommand(
             module="judgelm.cli.data.derive",
             name="derive_command",
@@ -36,10 +42,15 @@ class _DataCommands(LazyGroup):
             name="overlap_command",
             help="Find questions and answers of test files in a training file: equal, near, or sharing a passage.",
         ),
+        "sample": LazyCommand(
+            module="judgelm.cli.data.sample",
+            name="sample_command",
+            help="Draw a seeded sample of a file's rows: so many for each value of a field, or of the whole file.",
+        ),
         "answers": LazyCommand(
             module="judgelm.cli.data.answers",
             name="app",
-            help="Collect answers of models to seed questions, and draw pairs of them.",
+            help="Collect answers of models to questions, and make pairs or rows to judge of them.",
         ),
         "annotate": LazyCommand(
             module="judgelm.cli.data.annotate",

@@ -1,4 +1,4 @@
-"""`judgelm data answers`: answers of models to seed questions, and pairs drawn from them."""
+"""`judgelm data answers`: answers of models to questions, and pairs or rows to judge made of them."""
 
 import time
 from collections import Counter
@@ -10,10 +10,18 @@ from typer.core import TyperCommand
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE
 from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_questions
-from judgelm.data.answers.generators import merge_generators, parse_generator, read_generators
+from judgelm.data.answers.generators import (
+    for_task,
+    merge_generators,
+    parse_generator,
+    read_generators,
+    with_samples,
+)
+from judgelm.data.answers.judged_rows import judged_rows, read_collected
 from judgelm.data.readers.rows import Reject
-from judgelm.errors import ConfigError, JudgelmError
+from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import whole_file
+from judgelm.modes.answer import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answer_generation import collect
 from judgelm.runs.process_cleanup import end_orphans, mark_children
@@ -28,9 +36,22 @@ Examples:
 
   judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
 
+  judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
+
+Tasks: question asks it alone, with its options; number, choice and preference are Self-Reference's prompts (step by \
+step to a number, a letter, or the better of answer_1 and answer_2), qa is QA-Judge's about the row's context.
+
 A generator may have more settings: name=a,model=M,temperature=0.7,seed=1, or a server: \
 name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage \
 or input error or a model that cannot be loaded, 2 answers failed, 130 interrupted.
+"""
+_ROWS_EPILOG = """
+Examples:
+
+  judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
+
+Tasks number, choice and preference write OUT.truth.jsonl too, for judgelm study self-reference. Exit codes: 0 done, 1 \
+usage or input error.
 """
 _PAIRS_EPILOG = """
 Examples:
@@ -46,12 +67,14 @@ Examples:
 
   judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
 
+  judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
+
 Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
 """
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Collect answers of models to seed questions, and draw pairs of them.",
+    help="Collect answers of models to questions, and make pairs or rows to judge of them.",
     epilog=_EPILOG,
 )
 
@@ -85,6 +108,13 @@ def collect_command(
         list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="A further model; may be repeated.")
     ] = None,
     answerer: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    task: Annotated[
+        QuestionTask | None, typer.Option(help="Ask and read answers as this task does, in place of each model's own.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(metavar="K", help="Answers of each model to a question, in place of its decodings.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of these K answers.")] = 0.7,
     limit: Annotated[int | None, typer.Option(help="Use only the first N questions.")] = None,
     retry: Annotated[Literal["engine", "failed"], typer.Option(help="Earlier failures to redo.")] = "engine",
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Start over.")] = False,
@@ -99,16 +129,20 @@ def collect_command(
     )
     if not generators:
         raise ConfigError("no generator; name one with --generator name=...,model=... or in a --config file")
-    samples = _questions(questions, limit)
+    if task is not None:
+        generators = [for_task(model, task) for model in generators]
+    if samples is not None:
+        generators = [with_samples(model, samples, temperature) for model in generators]
+    question_samples = _questions(questions, limit)
     out.mkdir(parents=True, exist_ok=True)
     worst = 0
     for model in generators:
         file = out / f"{model.name}.jsonl"
         end_orphans(str(file))
         mark_children(str(file))
-        log = _Log(model.name, len(samples) * len(model.decodings))
+        log = _Log(model.name, len(question_samples) * len(model.decodings))
         try:
-            stats = collect(samples, model, file, retry=retry, overwrite=overwrite, on_answer=log)
+            stats = collect(question_samples, model, file, retry=retry, overwrite=overwrite, on_answer=log)
         except JudgelmError as error:
             typer.echo(f"{model.name}: error: {error}", err=True)
             worst = EXIT_USAGE
@@ -157,6 +191,36 @@ def pairs_command(
         typer.echo(f"{count:>8}  {outcome}")
 
 
+@app.command("rows", cls=_SeveralFiles, epilog=_ROWS_EPILOG, no_args_is_help=True)
+def rows_command(
+    questions: Questions,
+    answers: Annotated[list[str], typer.Option(metavar="FILE...", help="Files that `collect` wrote.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="Plain rows of one answer each.")],
+    task: Annotated[
+        QuestionTask, typer.Option(help="The answers' task; qa takes what stands in the tags.")
+    ] = "question",
+) -> None:
+    """Make rows to judge of answers, one answer each, and the truth about them where questions have references.
+
+    The files appear when they are complete; the truth's is OUT.truth.jsonl.
+    """
+    counts: Counter[str] = Counter()
+    rows = list(judged_rows(_questions(questions), read_collected(answers), task, counts=counts))
+    truths = [row.truth for row in rows if row.truth is not None]
+    if not rows:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        raise InputError(f"{', '.join(answers)}: no answer to judge for {questions} ({outcomes}); give answers to them")
+    with whole_file(out) as file:
+        for row in rows:
+            file.write(row.row)
+    if truths:
+        with whole_file(out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")) as file:
+            for truth in truths:
+                file.write(truth)
+    for outcome, count in counts.items():
+        typer.echo(f"{count:>8}  {outcome}")
+
+
 class _Log:
     """A line of progress every half minute."""
 
@@ -173,9 +237,10 @@ class _Log:
         failures = stats.failures + stats.earlier_failures
         failed = ", ".join(f"{count} failed ({code})" for code, count in failures.items())
         cost = f", {stats.engine_stats['cost_usd']:,.4f} USD" if stats.engine_stats.get("cost_usd") else ""
+        unanswered = f", {stats.no_final_answer} without a final answer" if stats.no_final_answer else ""
         return (
             f"{self._name}: {stats.answered + stats.skipped} of {self._total} asked, {stats.skipped} of them before, "
-            f"{stats.truncated} at their token limit{failed and f', {failed}'}{cost}"
+            f"{stats.truncated} at their token limit{unanswered}{failed and f', {failed}'}{cost}"
         )
 
 

@@ -40,8 +40,9 @@ def import_command(
 ) -> None:
     """Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.
 
-    PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, preference sets, GSM8K, MMLU-Pro,
-    HotpotQA, 2WikiMultiHopQA, DROP, Quoref, MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
+    PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, RMB, RM-Bench, preference sets,
+    JUDGE-BENCH (judge-bench-nlp), EVOUNA, WMT side by side, GSM8K, MMLU-Pro, HotpotQA, 2WikiMultiHopQA, DROP, Quoref,
+    MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
     and kept in OUT.protocol.json; a file of another shape is refused.
     """
     from judgelm.data.benchmarks.catalog import BENCHMARKS, get_benchmark
@@ -50,7 +51,7 @@ def import_command(
         write_json(json_out, {known: listed.files for known, listed in BENCHMARKS.items()})
         if not is_stdout(json_out):
             for known, listed in BENCHMARKS.items():
-                typer.echo(f"{known:14} {listed.files}")
+                typer.echo(f"{known:16} {listed.files}")
         return
     benchmark = get_benchmark(name)
     if not files:
@@ -94,6 +95,8 @@ def _show(result: "ImportResult") -> None:
     for line in RejectCounts(result.rejects).lines():
         _print(f"  {line}")
     _print(f"protocol: {result.benchmark.protocol}")
+    if result.benchmark.unverified:
+        _print(f"unverified: {result.benchmark.unverified}")
     if result.benchmark.judge_with:
         _print(f"judge with: judgelm-batch {result.benchmark.judge_with}")
     _print(f"written: {', '.join(str(path) for path in result.paths)}")

@@ -3,6 +3,8 @@
 import typer
 
 from judgelm.cli.options import Command
+from judgelm.cli.output import Quiet
+from judgelm.cli.recipe import Changes, DryRun, RecipeFile, Restart, run_recipe
 from judgelm.cli.study.benchmark import benchmark_command
 from judgelm.cli.study.calibration import calibration_command
 from judgelm.cli.study.capabilities import capabilities_command
@@ -29,3 +31,20 @@ study_app.command("capabilities", no_args_is_help=True)(capabilities_command)
 study_app.command("compare-judges", cls=Command, no_args_is_help=True)(compare_judges_command)
 study_app.command("win-rates", no_args_is_help=True)(win_rates_command)
 study_app.command("leaderboard", no_args_is_help=True)(leaderboard_command)
+
+
+@study_app.command("run", cls=Command, no_args_is_help=True)
+def run_command(
+    file: RecipeFile,
+    changes: Changes = None,
+    dry_run: DryRun = False,
+    restart: Restart = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a whole study from its file: questions, answers, judgments, tables; a rerun continues.
+
+    The files in configs/study are recipes (see judgelm recipe run), one for each paper. The last step writes the study.
+
+    Example: judgelm study run configs/study/self_reference.yaml --set judge=my-judge
+    """
+    run_recipe(file, changes or [], dry_run=dry_run, restart=restart, quiet=quiet)

@@ -23,7 +23,9 @@ def benchmark_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """A run by its benchmark's own metric: RewardBench 1 and 2, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus.
+    """A run by its benchmark's own metric, beside published scores: RewardBench, RMB, RM-Bench, JudgeBench and more.
+
+    Also RewardBench 2, LLMBar, Auto-J, FairEval, Prometheus, JUDGE-BENCH, EVOUNA and WMT side by side.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
     """

@@ -14,6 +14,10 @@ def judgelm_command(
     tables: Annotated[
         Path, typer.Argument(metavar="FILE", help="YAML that puts runs into the rows of the paper's tables.")
     ],
+    runs: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of the runs in FILE; default: FILE's own folder.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(metavar="LABELS", help="Labels, in place of those in FILE.")] = None,
     *,
     output: StudyOutput,
 ) -> None:
@@ -24,4 +28,4 @@ def judgelm_command(
     from judgelm.cli.study.table_runs import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.studies.judgelm_tables import paper_tables
 
-    output.write(paper_tables(read_table_runs(tables, output.resampling)))
+    output.write(paper_tables(read_table_runs(tables, output.resampling, folder=runs, labels=labels)))

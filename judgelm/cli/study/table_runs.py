@@ -38,24 +38,36 @@ class _File(BaseModel):
     tables: list[_Table]
 
 
-def read_table_runs(path: Path, resampling: Resampling) -> dict[int, list[TableRun]]:
-    """Read the file, and score every run that it names; paths in it start from its own folder.
+def read_table_runs(
+    path: Path, resampling: Resampling, *, folder: Path | None = None, labels: Path | None = None
+) -> dict[int, list[TableRun]]:
+    """Read the file, and score every run that it names.
 
     Args:
         path: YAML: `labels`, and `tables`, each with its number and its `runs`.
         resampling: seed and number of resamples.
+        folder: where paths in the file start; None is the file's own folder.
+        labels: of all runs, in place of those in the file.
 
     Raises:
         ConfigError: the file is not of that form, or a row lacks what its table shows.
         InputError: a run or its labels cannot be read.
     """
-    file = _read(path)
+    file, base = _read(path), folder or path.parent
     runs_of_table: dict[int, list[TableRun]] = {}
     for table in file.tables:
         if table.table in runs_of_table:
             raise ConfigError(f"{path}: table {table.table} appears twice; put its runs together")
         runs_of_table[table.table] = [
-            _run(path, table.table, row, row.labels or file.labels, resampling) for row in table.runs
+            _run(
+                path,
+                table.table,
+                row,
+                judgments=base / row.judgments,
+                labels=labels or _below(base, row.labels or file.labels),
+                resampling=resampling,
+            )
+            for row in table.runs
         ]
     if not any(runs_of_table.values()):
         raise ConfigError(f"{path}: names no run; give each table its runs")
@@ -71,7 +83,13 @@ def _read(path: Path) -> _File:
         raise ConfigError(f"{path}: {location}: {finding['msg']}, got {finding['input']!r}") from error
 
 
-def _run(path: Path, table_number: int, row: _Row, labels: Path | None, resampling: Resampling) -> TableRun:
+def _below(base: Path, path: Path | None) -> Path | None:
+    return None if path is None else base / path
+
+
+def _run(
+    path: Path, table_number: int, row: _Row, *, judgments: Path, labels: Path | None, resampling: Resampling
+) -> TableRun:
     heads = {key: _text(value) for key, value in (row.model_extra or {}).items()}
     wanted = LAYOUTS[table_number].heads
     if heads.keys() != wanted.keys():
@@ -86,8 +104,8 @@ def _run(path: Path, table_number: int, row: _Row, labels: Path | None, resampli
     began = time.monotonic()
     scored = score(
         ScoringOptions(
-            judgments=path.parent / row.judgments,
-            labels=path.parent / labels,
+            judgments=judgments,
+            labels=labels,
             protocol="pandalm" if table_number == 2 else "judgelm",
             order_rule=None if table_number == 2 else "given",
             bootstrap=resampling.resamples,

@@ -6,7 +6,7 @@ from it at random.
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, islice
@@ -15,18 +15,20 @@ from typing import Any, NamedTuple
 
 from judgelm.data.readers.fields import (
     content_id,
+    extra_fields,
     field_error,
     optional_text,
     reference_field,
     required_id,
     row_id,
     text_field,
+    winner_field,
 )
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
-from judgelm.modes.answer import Answer
-from judgelm.records import Sample
+from judgelm.modes.answer import Answer, QuestionTask
+from judgelm.records import Sample, Winner
 
 REFERENCE_MODEL = "reference"
 """Model name of a reference that is used as an answer."""
@@ -34,10 +36,16 @@ REFERENCE_MODEL = "reference"
 _QUESTION_NEEDS = "question_body, or question"
 _ANSWER_NEEDS = "question_id, model, text"
 _IDS = ("question_id", "id", "idx")
+_PAIR = ("answer_1", "answer_2")
+_LETTERS: Mapping[Winner, str] = {1: "A", 2: "B", "tie": "C"}
+_QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "category", *_PAIR, "winner"})
 
 
 def read_questions(path: str, *, on_reject: OnReject = raise_reject, limit: int | None = None) -> list[Sample]:
     """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
+
+    All other fields are kept as metadata, such as `options` and `context`. A row of two answers asks which is better:
+    they are its `pair`, and its winner (A, B, or C for a tie) is the reference.
 
     Raises:
         InputError: the file cannot be read, or holds no question.
@@ -52,17 +60,25 @@ def _question(row: Row) -> Sample:
     text = text_field(row, name, _QUESTION_NEEDS)
     if not text.strip():
         raise field_error(row, name, "is empty; remove the row")
+    reference, metadata = reference_field(row), extra_fields(row, _QUESTION_FIELDS)
+    if all(name in row.data for name in _PAIR):
+        metadata["pair"] = [text_field(row, name, ", ".join(_PAIR)) for name in _PAIR]
+        reference = None if row.data.get("winner") is None else _LETTERS[winner_field(row)]
     return Sample(
         id=row_id(row, _IDS) or content_id(text, (), None),
         question=text,
         answers=(),
-        reference=reference_field(row),
+        reference=reference,
         category=optional_text(row, "category"),
+        metadata=metadata,
     )
 
 
-def answer_row(answer: Answer, model: str) -> dict[str, Any]:
-    """An answer as a line of its model's run file, in the fields of JudgeLM's answer files."""
+def answer_row(answer: Answer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
+    """An answer as a line of its model's run file, in the fields of JudgeLM's answer files.
+
+    Tasks whose replies end in an answer have it beside the text.
+    """
     question, failure = answer.draw.question, answer.failure
     return {
         "id": answer.draw.id,
@@ -72,6 +88,7 @@ def answer_row(answer: Answer, model: str) -> dict[str, Any]:
         "decoding_method": answer.draw.decoding.name,
         "model": model,
         "text": answer.text,
+        **({} if task == "question" else {"task": task, "answer": answer.final}),
         **({} if answer.thinking is None else {"thinking": answer.thinking}),
         "finish_reason": answer.finish_reason,
         "failure": None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why},

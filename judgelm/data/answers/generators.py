@@ -17,14 +17,18 @@ from pydantic import TypeAdapter, ValidationError
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_names
-from judgelm.modes.answer import AnswerMode, Decoding
+from judgelm.modes.answer import AnswerMode, Decoding, QuestionTask
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]
 """Form of a question: chat, plain text, or (`auto`) chat where the model's tokenizer has a chat template."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_OWN, _ASKING, _DECODING = ("name", "engine", "form"), ("system", "plain", "max_tokens"), ("temperature", "seed")
+_OWN, _ASKING, _DECODING = (
+    ("name", "engine", "form"),
+    ("system", "plain", "task", "tags", "max_tokens"),
+    ("temperature", "seed"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +150,28 @@ def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenera
         if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
             raise ConfigError(f"generator {generator.name} has a decoding twice; give each another temperature or seed")
     return list(by_name.values())
+
+
+def for_task(generator: AnswerGenerator, task: QuestionTask) -> AnswerGenerator:
+    """The generator with another task.
+
+    Raises:
+        ConfigError: it has a prompt of its own, and the task has the paper's.
+    """
+    return replace(generator, asking=replace(generator.asking, task=task))
+
+
+def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> AnswerGenerator:
+    """The generator with `count` answers to each question, in place of its own decodings.
+
+    Raises:
+        ConfigError: no answer, or several at temperature 0, which would all be the same.
+    """
+    if count < 1:
+        raise ConfigError(f"--samples {count}: it must be 1 or more")
+    if count > 1 and temperature == 0:
+        raise ConfigError(f"--samples {count}: at temperature 0 they are all the same; set --temperature above 0")
+    return replace(generator, decodings=tuple(Decoding(temperature=temperature, seed=seed) for seed in range(count)))
 
 
 def _checked(kind: Any, values: Any, label: str, beside: Sequence[str] = ()) -> Any:

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, convert_file, plain_row
 from judgelm.data.formats.labels import alpaca_eval_label
@@ -16,6 +16,8 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
+
+T = TypeVar("T")
 
 _NEEDS = ("instruction", "output_1", "output_2", "preference")
 _ANNOTATIONS = Shape(name="AlpacaEval's annotations", needs=_NEEDS)
@@ -28,16 +30,38 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
 
 
 def _alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Entries of files of annotations, or of the three tables; a judgment that came before is a reject."""
-    by_name = {Path(path).stem: path for path in files}
-    seen: set[str] = set()
-    if by_name.keys() == _TABLES.keys():
+    """Entries of annotations; a judgment that came before is a reject."""
+    yield from _converted(files, partial(_entry, set()), on_reject)
+
+
+def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
+    """Each annotation of files or of the three tables, with its texts and the id that an imported row has, converted.
+
+    Raises:
+        InputError: a file has another shape, or none of its rows can be used.
+    """
+    yield from _converted(files, lambda row: convert(row, _annotation_id(row)), on_reject)
+
+
+def are_tables(files: Sequence[str]) -> bool:
+    """True for the three tables."""
+    return {Path(path).stem for path in files} == _TABLES.keys()
+
+
+def _converted(files: Sequence[str], convert: Callable[[Row], T], on_reject: OnReject) -> Iterator[T]:
+    """Each annotation of files or of the three tables, with its texts, converted."""
+    if are_tables(files):
+        by_name = {Path(path).stem: path for path in files}
         instructions, outputs = (_columns(by_name[name], _TABLES[name]) for name in ("instructions", "outputs"))
-        resolve = partial(_joined, instructions, outputs)
-        yield from convert_file(by_name["judgments"], _JUDGMENTS, partial(_entry, seen, resolve), on_reject)
+        yield from convert_file(
+            by_name["judgments"],
+            _JUDGMENTS,
+            lambda row, row_number: convert(_joined(instructions, outputs, row)),
+            on_reject,
+        )
         return
     for path in files:
-        yield from convert_file(path, _ANNOTATIONS, partial(_entry, seen, lambda row: row), on_reject)
+        yield from convert_file(path, _ANNOTATIONS, lambda row, row_number: convert(row), on_reject)
 
 
 def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -71,20 +95,28 @@ def _index(row: Row, name: str, rows: int) -> int:
     return index
 
 
-def _entry(seen: set[str], resolve: Any, row: Row, row_number: int) -> Entry:
+def _entry(seen: set[str], row: Row) -> Entry:
     """A judgment; its annotator is in the metadata, since a pair may be judged by several."""
-    row = resolve(row)
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None:
         raise row_error(row, "no preference; the judge gave none, leave the row out")
-    annotator = str(row.data.get("annotator") or "")
-    content = json.dumps([sample.question, *sample.answers, *sample.answer_models, annotator]).encode()
-    name = f"ae-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
+    name, annotator = _annotation_id(row), _annotator(row)
     if name in seen:
         raise row_error(row, "the same annotator judged this pair before in this import; one judgment stays")
     seen.add(name)
     metadata = {"annotator": annotator} if annotator else {}
     return Entry(plain_row(replace(sample, id=name, metadata=metadata), label))
+
+
+def _annotation_id(row: Row) -> str:
+    """A hash of the pair and its annotator."""
+    sample = alpaca_eval_sample(row)
+    content = json.dumps([sample.question, *sample.answers, *sample.answer_models, _annotator(row)]).encode()
+    return f"ae-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
+
+
+def _annotator(row: Row) -> str:
+    return str(row.data.get("annotator") or "")
 
 
 ALPACA_EVAL = Benchmark(

@@ -48,6 +48,7 @@ class Benchmark:
         source: paper and published file.
         load: files, a handler of rejects -> entries. Raises InputError where a file has another shape.
         details: further facts of the protocol, such as a table of sections.
+        unverified: what was taken from a description and not from the published files; empty where all was read.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Benchmark:
     source: str
     load: Load
     details: Mapping[str, object] = field(default_factory=dict)
+    unverified: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

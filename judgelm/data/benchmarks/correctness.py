@@ -103,7 +103,13 @@ def _gsm8k_pair_entries(row: Row, row_number: int) -> list[Entry]:
 
 def _judged(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
     """One model's answer to a question, and whether it is right."""
-    sample = replace(question, id=f"{question.id}/{model}", answers=(answer,), answer_models=(model,))
+    sample = replace(
+        question,
+        id=f"{question.id}/{model}",
+        answers=(answer,),
+        answer_models=(model,),
+        metadata={**question.metadata, "source_id": question.id},
+    )
     known = {
         "id": sample.id,
         "agent": model,
@@ -243,6 +249,7 @@ def _mmlu_pair(row: Row, results: _Results) -> Entry:
     answers = tuple(outputs[key][model] for model in models)
     winner = choice_field(row, "label", _PAIR_LABELS)
     sample = _question(results.questions[key], answers, models)
+    sample = replace(sample, metadata={**sample.metadata, "source_id": key})
     truth: dict[str, object] = {"id": sample.id, "winner": winner, "answer": sample.reference, "question": key}
     if sample.category is not None:
         truth["category"] = sample.category

@@ -83,7 +83,7 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
         raise ConfigError(f"{name}: no file given; it takes {benchmark.files}")
     if "-" in files:
         raise ConfigError(f"{name}: standard input cannot be imported, its hash is kept; save it as a file first")
-    files = [name for file in files for name in _tables(file)]
+    files = [name for file in files for name in published_files(file)]
     folder, stem = _checked(files, Path(out), overwrite=overwrite)
     result = ImportResult(benchmark=benchmark)
     seen: set[object] = set()
@@ -115,7 +115,7 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
     return result
 
 
-def _tables(path: str) -> list[str]:
+def published_files(path: str) -> list[str]:
     """The path itself, or the Parquet files of a folder."""
     if not Path(path).is_dir():
         return [path]
@@ -146,6 +146,7 @@ def _protocol(result: ImportResult, files: Sequence[str]) -> dict[str, object]:
         "protocol": benchmark.protocol,
         "judge_with": benchmark.judge_with,
         "source": benchmark.source,
+        **({"unverified": benchmark.unverified} if benchmark.unverified else {}),
         **({"details": dict(benchmark.details)} if benchmark.details else {}),
         "files": [{"name": Path(file).name, "sha256": _sha(file)} for file in files],
         "rows": result.rows,

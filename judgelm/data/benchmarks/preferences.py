@@ -116,6 +116,7 @@ REWARDBENCH_2 = Benchmark(
     source="RewardBench 2 (Malik et al. 2025), allenai/reward-bench, scripts/run_generative_v2.py",
     load=row_loader("rewardbench-2", Shape(name="RewardBench 2", needs=_NEEDS), _best_of),
     details={"subsets": list(SECOND_SUBSETS)},
+    unverified="its data could not be had: schema and metric are those of the authors' code and data card",
 )
 PREFERENCES = Benchmark(
     name="preferences",

@@ -13,7 +13,7 @@ from pathlib import Path
 from judgelm.data.formats.labels import split_review
 from judgelm.data.readers.fields import optional_text, row_error, row_id, scores_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import convert_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 
@@ -32,6 +32,8 @@ class Review:
         scores: in the order shown; None where the source could not read the reply.
         by_hand: whether the scores are not the first line of the reply, so were extracted by hand.
         location: file and line.
+        id: of the review; empty where the row has none.
+        text: the reply; empty where the row has none.
     """
 
     question: str
@@ -39,15 +41,17 @@ class Review:
     scores: tuple[float, float] | None
     by_hand: bool
     location: str
+    id: str = ""
+    text: str = ""
 
 
-def read_reviews(path: str) -> Iterator[Review]:
-    """The reviews of a file.
+def read_reviews(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Review]:
+    """The reviews of a file; by default the first row that cannot be used is raised as an error.
 
     Raises:
         InputError: the file cannot be read, or a row is no review.
     """
-    yield from convert_rows(read_rows(path), _review, path=path, expected=", ".join(NEEDS))
+    yield from convert_rows(read_rows(path), _review, path=path, expected=", ".join(NEEDS), on_reject=on_reject)
 
 
 def _review(row: Row) -> Review:
@@ -62,6 +66,8 @@ def _review(row: Row) -> Review:
         scores=None if scores == _UNREADABLE else scores,
         by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
         location=f"{row.file}:{row.line}",
+        id=row_id(row, ("review_id",)) or "",
+        text=optional_text(row, "text") or "",
     )
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from judgelm.data.benchmarks.base import Benchmark
-from judgelm.data.benchmarks.prometheus import PROMETHEUS, SCORES_FIELD
+from judgelm.data.benchmarks.prometheus import SCORES_FIELD
 from judgelm.errors import InputError
 from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
@@ -15,7 +15,6 @@ from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_interva
 from judgelm.studies.result import Bars, Cell, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_number
 
-GRADED = PROMETHEUS.name
 _NUMBERS = (
     ("pearson", "Pearson"),
     ("kendall", "Kendall's tau-b"),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from judgelm.data.benchmarks.preferences import SECOND_SUBSETS, SECTIONS
+from judgelm.data.benchmarks.reward_models import RM_BENCH_SECTIONS, RMB_SECTIONS, best_of_n_key
+from judgelm.data.benchmarks.translation import LANGUAGES
 from judgelm.errors import InputError
 from judgelm.metrics.benchmark_scores import TiesPrompt, first_place_share, right_by_vote
 from judgelm.metrics.resampling import Resampling
@@ -18,6 +20,8 @@ from judgelm.studies.benchmark.orders import (
     fair_eval_report,
     llmbar_report,
 )
+from judgelm.studies.benchmark.styles import style_report
+from judgelm.studies.benchmark.translators import translators_report
 from judgelm.studies.pair_labels import label_of
 
 TIES = "Ties"
@@ -36,6 +40,8 @@ class ScoringRule:
         ties: whether the subset Ties is scored by margins, and is a section of its own.
         averaged: whether the sections' mean is the benchmark's score.
         counts: further table that the benchmark's authors report.
+        prompt_key: row id -> key that the pairs of one prompt share, which counts where all of them do; None: each
+            pair is a prompt.
     """
 
     credit: Callable[[JoinedJudgment], float]
@@ -44,6 +50,7 @@ class ScoringRule:
     ties: bool = False
     averaged: bool = True
     counts: Callable[[Sequence[JoinedJudgment], Resampling], AuthorsReport | None] | None = None
+    prompt_key: Callable[[str], str] | None = None
 
 
 def _half_for_ties(joined: JoinedJudgment) -> float:
@@ -51,6 +58,13 @@ def _half_for_ties(joined: JoinedJudgment) -> float:
     if winner is None and joined.judgment.verdict is not None:
         raise InputError(f"judgment {joined.judgment.sample_id} is not of a pair; judge this benchmark with mode pair")
     return 0.5 if winner in (None, "tie") else float(label_of(winner) == truth_of(joined))
+
+
+def _wins(joined: JoinedJudgment) -> float:
+    """1 where the judge's verdict is the label, a tie among them; a failure is 0."""
+    _half_for_ties(joined)  # raises where it is not of a pair
+    winner = joined.judgment.winner
+    return float(winner is not None and label_of(winner) == truth_of(joined))
 
 
 def _vote(joined: JoinedJudgment) -> float:
@@ -119,5 +133,15 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
     ),
     "auto-j": ScoringRule(credit=every_order_right, counts=auto_j_report),
     "faireval": ScoringRule(credit=_mean_right, counts=fair_eval_report),
+    "rmb": ScoringRule(
+        credit=_wins, sections={section: {section: 1.0} for section in RMB_SECTIONS}, prompt_key=best_of_n_key
+    ),
+    "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=style_report),
+    "wmt-side-by-side": ScoringRule(
+        credit=_wins,
+        sections={languages: {languages: 1.0} for languages in LANGUAGES.values()},
+        averaged=False,
+        counts=translators_report,
+    ),
 }
 """The benchmarks of pairs and of best-of-n that this study measures."""

@@ -1,27 +1,43 @@
 """The study of one benchmark: scores of its subsets and sections, and its authors' further counts.
 
 `judgelm.data.benchmarks` states each protocol in words; here are those that `judgelm eval` does not take: RewardBench's
-sections, RewardBench 2's best of four and ties, JudgeBench's vote, LLMBar's and Auto-J's two orders, FairEval's means,
-and Prometheus' correlations of grades.
+sections, RewardBench 2's best of four and ties, RMB's best of n, RM-Bench's styles, JudgeBench's vote, LLMBar's and
+Auto-J's two orders, FairEval's means, WMT's translators, EVOUNA's verdicts on answers, and the correlations of grades
+of Prometheus and JUDGE-BENCH. Each result ends with published scores of other judges, where any were read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from judgelm.data.benchmarks.base import Benchmark
 from judgelm.data.benchmarks.catalog import get_benchmark
+from judgelm.data.benchmarks.human_ratings import JUDGE_BENCH
+from judgelm.data.benchmarks.open_qa import EVOUNA
+from judgelm.data.benchmarks.prometheus import PROMETHEUS
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
-from judgelm.studies.benchmark.grades import GRADED, grades_study
+from judgelm.studies.benchmark.grades import grades_study
 from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, protocol_of_intervals
+from judgelm.studies.benchmark.open_qa import open_qa_study
 from judgelm.studies.benchmark.orders import consistency
+from judgelm.studies.benchmark.published import published_findings, published_table
+from judgelm.studies.benchmark.ratings import ratings_study
 from judgelm.studies.benchmark.scoring_rules import SCORING_RULES, TIES, ScoringRule, ties_prompt
 from judgelm.studies.pair_labels import by_id
 from judgelm.studies.result import Bars, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_share
+
+_STUDIES: Mapping[str, Callable[[Benchmark, Sequence[JoinedJudgment], int, Resampling], StudyResult]] = {
+    PROMETHEUS.name: grades_study,
+    JUDGE_BENCH.name: ratings_study,
+    EVOUNA.name: open_qa_study,
+}
+"""Benchmarks that give no credit per prompt."""
 
 
 def benchmark_study(
@@ -41,13 +57,27 @@ def benchmark_study(
     """
     resampling = resampling or Resampling()
     benchmark = get_benchmark(name)
-    if name == GRADED:
-        return grades_study(benchmark, join_judgments(by_id(judgments), labelled), len(labelled.labels), resampling)
-    if name not in SCORING_RULES:
-        known = ", ".join([*SCORING_RULES, GRADED])
+    if name not in SCORING_RULES and name not in _STUDIES:
+        known = ", ".join([*SCORING_RULES, *_STUDIES])
         raise ConfigError(f"{name}: measured by `judgelm eval` ({benchmark.protocol}) This study knows: {known}")
-    rule = SCORING_RULES[name]
-    joined = join_judgments(by_id(judgments), labelled)
+    joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
+    study = _STUDIES.get(name, _scored_study)
+    result = study(benchmark, joined, labels, resampling)
+    subsets = {member.subset.partition(":")[0] for member in joined}
+    published = published_table(name, subsets)
+    return replace(
+        result,
+        findings=(*result.findings, *published_findings(name, subsets)),
+        tables=result.tables if published is None else (*result.tables, published),
+        warnings=(*result.warnings, *([f"Unverified: {benchmark.unverified}."] if benchmark.unverified else [])),
+    )
+
+
+def _scored_study(
+    benchmark: Benchmark, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
+) -> StudyResult:
+    """The study of a benchmark that gives each prompt a credit."""
+    name, rule = benchmark.name, SCORING_RULES[benchmark.name]
     ties = [member for member in joined if rule.ties and member.subset == TIES]
     rest = [member for member in joined if not (rule.ties and member.subset == TIES)]
     scores = _scores(rule, rest, resampling) if rest else None
@@ -64,15 +94,18 @@ def benchmark_study(
         title=f"{name} by its own protocol",
         protocol=f"{benchmark.protocol} {protocol_of_intervals(resampling)}",
         findings=(*_findings(name, overall, sections), *(more.findings if more else ())),
-        counts={"judged": len(joined), "failed": failed, "rows_without_judgment": len(labelled.labels) - len(joined)},
+        counts={"judged": len(joined), "failed": failed, "rows_without_judgment": labels - len(joined)},
         tables=tuple(tables),
         figures=(_bars({**(scores.subsets if scores else {}), **tied}),),
-        warnings=tuple(_warnings(rule, joined, len(labelled.labels))),
+        warnings=tuple(_warnings(rule, joined, labels)),
     )
 
 
 def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Resampling) -> SectionScores:
-    scored = [Scored(subset=member.subset, credit=rule.credit(member), cluster=member.cluster) for member in joined]
+    scored = [
+        Scored(subset=members[0].subset, credit=min(map(rule.credit, members)), cluster=members[0].cluster)
+        for members in _prompts(rule, joined)
+    ]
     sections: dict[str, Mapping[str, float]] = dict(rule.sections or {})
     known = {subset for weights in sections.values() for subset in weights}
     others = [part.subset for part in scored if part.subset not in known]
@@ -81,6 +114,16 @@ def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Res
     elif others:
         raise InputError(f'benchmark: category "{others[0]}" is none of its subsets; give the rows as imported')
     return section_scores(scored, sections, resampling)
+
+
+def _prompts(rule: ScoringRule, joined: Sequence[JoinedJudgment]) -> list[list[JoinedJudgment]]:
+    """The pairs of each prompt; each pair by itself unless the rule says otherwise."""
+    if rule.prompt_key is None:
+        return [[member] for member in joined]
+    prompts: dict[str, list[JoinedJudgment]] = {}
+    for member in joined:
+        prompts.setdefault(rule.prompt_key(member.label.sample_id), []).append(member)
+    return list(prompts.values())
 
 
 def _overall(

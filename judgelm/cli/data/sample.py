@@ -1,0 +1,97 @@
+"""`judgelm data sample`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.subsets import Subset, draw_subset
+from judgelm.errors import ConfigError, RunError
+from judgelm.jsonl import parse_json, whole_file
+from judgelm.runs.fingerprint import input_identities
+from judgelm.runs.run_files import check_output_is_no_input
+
+EPILOG = """
+Examples:
+
+  judgelm data sample mmlu-pro.jsonl --per category 100 -o sampled.jsonl
+
+  judgelm data sample questions.jsonl --size 1000 --seed 1 -o sampled.jsonl
+
+The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
+"""
+
+
+def sample_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows with ids.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="The rows drawn, unchanged.")],
+    per: Annotated[
+        tuple[str, int] | None,
+        typer.Option(metavar="FIELD N", help="At most N rows for each value of a field, such as category 100."),
+    ] = None,
+    size: Annotated[int | None, typer.Option(metavar="N", help="At most N rows of the whole file.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws others; a larger sample holds the smaller.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace another sample.")] = False,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a seeded sample of a file's rows: so many for each value of a field, or of the whole file.
+
+    Values with fewer rows are kept whole and named. OUT.sample.json records the draw.
+    """
+    if (per is None) == (size is None):
+        raise ConfigError("give --per FIELD N, or --size N for the whole file")
+    check_output_is_no_input(out, [file])
+    field, most = (None, size) if per is None else per
+    assert most is not None
+    record = {"per": field, "size": most, "seed": seed, "input": input_identities([str(_existing(file))])}
+    path = out.with_name(f"{out.name.removesuffix('.jsonl')}.sample.json")
+    if not overwrite and _is_finished(out, path, record):
+        if not quiet:
+            typer.echo(f"{out}: holds this sample already")
+        return
+    rejects = RejectCounts()
+    subset = draw_subset(str(file), field=field, size=most, seed=seed, on_reject=rejects)
+    with whole_file(out) as target:
+        for row in subset.rows:
+            target.write(row)
+    counts = {value: {"drawn": drawn, "of": total} for value, (drawn, total) in subset.counts.items()}
+    path.write_text(json.dumps({**record, "counts": counts}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(json_out, {"rows": len(subset.rows), "counts": counts})
+    if not (quiet or is_stdout(json_out)):
+        _show(subset, most, rejects, out)
+
+
+def _existing(file: Path) -> Path:
+    if not file.is_file():
+        raise ConfigError(f"{file}: no such file; check the path")
+    return file
+
+
+def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
+    """True if the file holds this sample.
+
+    Raises:
+        RunError: it holds another one, or something else.
+    """
+    if not out.exists():
+        return False
+    try:
+        earlier = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        earlier = {}
+    if {name: earlier.get(name) for name in record} == record:
+        return True
+    raise RunError(f"{out}: holds something else than this sample; choose another -o, or pass --overwrite")
+
+
+def _show(subset: Subset, most: int, rejects: RejectCounts, out: Path) -> None:
+    for line in rejects.lines():
+        typer.echo(f"left out {line}", err=True)
+    short = {value: drawn for value, (drawn, _) in subset.counts.items() if drawn < most}
+    typer.echo(f"{len(subset.rows):,} rows of {sum(total for _, total in subset.counts.values()):,} in {out}")
+    for value, drawn in short.items():
+        typer.echo(f"short: {value} has {drawn:,} rows, not {most:,}")

@@ -1,0 +1,192 @@
+"""Published judgments as a run: the files of a batch run, so that every command reads them like one's own judgments."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from judgelm.data.benchmarks.importer import published_files
+from judgelm.data.judgments.base import JudgmentFormat, PublishedJudgment
+from judgelm.data.judgments.catalog import get_format, recognise
+from judgelm.data.readers.rejects import no_usable_row
+from judgelm.data.readers.rows import Reject
+from judgelm.data.samples import SampleStream
+from judgelm.errors import ConfigError, InputError
+from judgelm.runs.fingerprint import input_identities
+from judgelm.runs.run_files import RunFiles, check_output_is_no_input
+from judgelm.runs.session import write_joined
+from judgelm.runs.stats import RunStats
+from judgelm.version import VERSION
+
+_FIELD = re.compile(r"\{(\w+)\}")
+_UNKNOWN_JUDGE = "not named in the files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgmentImport:
+    """An import of published judgments.
+
+    Attributes:
+        files: the published files; a folder stands for its Parquet files.
+        out: the run file.
+        format: its name; None recognises it.
+        judge: the judge whose judgments to take, where the files name several; else its name.
+        id_template: ids made of fields of the published rows, such as `faireval-{question_id}`; None keeps those that
+            `judgelm data import` gives the same samples.
+        rows: a file of pairs, which gives judgments the ids of the rows with the same texts.
+        overwrite: replace an earlier import.
+    """
+
+    files: Sequence[str]
+    out: Path
+    format: str | None = None
+    judge: str | None = None
+    id_template: str | None = None
+    rows: str | None = None
+    overwrite: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class JudgmentImportResult:
+    """The result of an import.
+
+    Attributes:
+        format: of the files.
+        judge: its name, as the manifest has it.
+        stats: counts of the judgments.
+        rejects: rows that could not be used, and judgments under an id that an earlier one has.
+    """
+
+    format: JudgmentFormat
+    judge: str
+    stats: RunStats
+    rejects: list[Reject] = field(default_factory=list)
+
+
+def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
+    """Read published judgments and write them as a run; the same command again adds what the files have gained.
+
+    Raises:
+        ConfigError: an unknown format, several judges and none chosen, or two ways to name the samples.
+        InputError: a file cannot be read, is of no known format, or holds nothing that can be used.
+        RunError: `out` holds another run, or cannot be written.
+    """
+    if options.id_template is not None and options.rows is not None:
+        raise ConfigError("--id and --rows both name the samples; give one of them")
+    files = [name for file in options.files for name in published_files(file)]
+    check_output_is_no_input(options.out, [*files, *([options.rows] if options.rows else [])])
+    published = recognise(files) if options.format is None else get_format(options.format)
+    result = JudgmentImportResult(format=published, judge="", stats=RunStats())
+    judgments = list(published.read(files, result.rejects.append))
+    chosen, result.judge = _of_one_judge(judgments, options.judge)
+    named = list(_unique(_named(chosen, options, result.rejects), result.rejects))
+    if not named:
+        if not result.rejects:
+            raise InputError(f"{', '.join(files)}: no judgment; give {published.files}")
+        first = result.rejects[0]
+        raise no_usable_row(", ".join(files), published.files, len(result.rejects), first)
+    with RunFiles(
+        options.out,
+        fingerprint=_fingerprint(published, result.judge, options, files),
+        provenance=_provenance(published, result.judge),
+        inputs=files,
+        overwrite=options.overwrite,
+    ) as run:
+        write_joined(run, (each.judgment for each in named), result.stats, lambda: {})
+        for reject in result.rejects:
+            run.reject(asdict(reject))
+    return result
+
+
+def _of_one_judge(judgments: Sequence[PublishedJudgment], judge: str | None) -> tuple[list[PublishedJudgment], str]:
+    """The judgments of one judge, and its name.
+
+    Raises:
+        ConfigError: the files name several judges and none is chosen, or not the one chosen.
+    """
+    counts = Counter(each.judge for each in judgments)
+    named = {name: count for name, count in counts.items() if name is not None}
+    if not named:
+        return list(judgments), judge or _UNKNOWN_JUDGE
+    listed = ", ".join(f"{name} ({count:,})" for name, count in named.items())
+    if judge is None and len(named) > 1:
+        raise ConfigError(f"the files hold judgments of {len(named)} judges: {listed}; choose one with --judge")
+    name = judge or next(iter(named))
+    if name not in named:
+        raise ConfigError(f"--judge {name}: the files hold judgments of {listed}")
+    return [each for each in judgments if each.judge == name], name
+
+
+def _named(
+    judgments: Iterable[PublishedJudgment], options: JudgmentImport, rejects: list[Reject]
+) -> Iterator[PublishedJudgment]:
+    """The judgments under the ids asked for; those that find no sample are rejects."""
+    if options.rows is not None:
+        ids = _ids_by_text(options.rows)
+        for each in judgments:
+            if each.texts is None:
+                raise ConfigError("--rows: these files hold no texts to find the samples by; use --id")
+            if each.texts in ids:
+                yield _renamed(each, ids[each.texts])
+            else:
+                rejects.append(_reject(each, f"no row of {options.rows} has this question and these answers"))
+        return
+    for each in judgments:
+        yield each if options.id_template is None else _renamed(each, _filled(options.id_template, each.fields))
+
+
+def _ids_by_text(path: str) -> dict[tuple[str, ...], str]:
+    return {(sample.question, *sample.answers): sample.id for sample in SampleStream([path])}
+
+
+def _filled(template: str, fields: Mapping[str, object]) -> str:
+    names = _FIELD.findall(template)
+    if not names:
+        raise ConfigError(f"--id {template}: names no field; write one in braces, such as faireval-{{question_id}}")
+    for name in names:
+        if not isinstance(fields.get(name), str | int):
+            raise ConfigError(
+                f"--id {template}: the rows have no text or number {name!r}; available: {', '.join(fields)}"
+            )
+    return _FIELD.sub(lambda match: str(fields[match[1]]), template)
+
+
+def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
+    return replace(published, judgment=replace(published.judgment, sample_id=sample_id))
+
+
+def _unique(judgments: Iterable[PublishedJudgment], rejects: list[Reject]) -> Iterator[PublishedJudgment]:
+    """The first judgment under each id; the others are rejects."""
+    seen: dict[str, str] = {}
+    for each in judgments:
+        name = each.judgment.sample_id
+        if name in seen:
+            rejects.append(_reject(each, f'id "{name}" was judged before, in {seen[name]}; the first judgment stays'))
+            continue
+        seen[name] = each.location
+        yield each
+
+
+def _reject(published: PublishedJudgment, reason: str) -> Reject:
+    file, _, line = published.location.rpartition(":")
+    return Reject(file, int(line), reason, published.judgment.sample_id)
+
+
+def _fingerprint(published: JudgmentFormat, judge: str, options: JudgmentImport, files: list[str]) -> dict[str, Any]:
+    return {
+        "model": {"name": judge},
+        "mode": dict(published.mode),
+        "published": {"format": published.name, "id": options.id_template, "rows": options.rows},
+        "input": input_identities(files),
+    }
+
+
+def _provenance(published: JudgmentFormat, judge: str) -> dict[str, Any]:
+    return {
+        "judgelm": VERSION,
+        "model": {"name": judge},
+        "mode": dict(published.mode),
+        "published": {"format": published.name, "source": published.source, "unverified": published.unverified},
+    }

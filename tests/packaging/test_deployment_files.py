@@ -1,0 +1,164 @@
+"""Containerfiles, manifests, workflows and scripts, by linters that carry their schemas and by this project's rules."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from judgelm.version import VERSION
+from tests.support.containerfiles import instructions, stages
+from tests.support.snippet_commands import check_shell
+
+ROOT = Path(__file__).parents[2]
+CONTAINERFILES = sorted((ROOT / "serve/containers").glob("*.Containerfile"))
+COMPOSE = ROOT / "serve/containers/compose.yaml"
+MANIFESTS = sorted((ROOT / "serve/kubernetes").glob("*.yaml"))
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+SCRIPTS = [
+    ROOT / ".ci/run",
+    *sorted(path for folder in ("serve", "configs/slurm", "tests") for path in (ROOT / folder).rglob("*.sh")),
+]
+KUBERNETES = ("1.32", "1.37")
+"""Oldest and newest version that the manifests are checked for."""
+
+
+def lint(program, *arguments):
+    command = [str(Path(sys.executable).with_name(program)), *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def documents(path):
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+MANIFEST_DOCUMENTS = [
+    pytest.param(document, id=f"{path.stem}-{document['kind']}") for path in MANIFESTS for document in documents(path)
+]
+
+
+def pods(document):
+    """The pod specifications of a manifest, Ray's among them."""
+    spec = document["spec"]
+    if document["kind"] in ("RayService", "RayJob"):
+        cluster = spec.get("rayClusterConfig") or spec["rayClusterSpec"]
+        return [group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
+    return [spec["template"]["spec"]] if "template" in spec else []
+
+
+@pytest.mark.parametrize("path", CONTAINERFILES, ids=lambda path: path.stem)
+def test_hadolint_finds_nothing(path):
+    lint("hadolint", path)
+
+
+@pytest.mark.parametrize("path", CONTAINERFILES, ids=lambda path: path.stem)
+def test_an_image_is_pinned_built_in_stages_and_runs_as_nobody_special(path):
+    steps = instructions(path)
+    assert list(stages(path)) == ["", "build", "runtime"]
+    [base] = [step.text for step in steps if step.word == "ARG" and step.text.startswith("PYTHON_IMAGE=")]
+    assert re.search(r":\d+\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}$", base)
+    assert [step.text for step in steps if step.word == "USER"] == ["10001:10001"]
+    assert any("make image " in step.text for step in stages(path)["build"])
+
+
+def test_compose_fits_its_schema_and_names_commands_that_there_are():
+    lint("check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
+    services = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
+    for service in services.values():
+        assert service["read_only"]
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+        words = service.get("entrypoint", ["judgelm"]) + service.get("command", ["pairs.jsonl", "-o", "out.jsonl"])
+        check_shell(shlex.join(words))
+
+
+@pytest.mark.parametrize("document", MANIFEST_DOCUMENTS)
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_manifests_fit_kubernetes_schemas(document, version):
+    if document["apiVersion"].startswith("ray.io/"):  # no package carries KubeRay's: its pods are Kubernetes' own
+        checked = [
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec} for spec in pods(document)
+        ]
+        assert len(checked) == 2
+    else:
+        checked = [document]
+    for part in checked:
+        kubernetes_validate.validate(part, version, strict=True)
+
+
+@pytest.mark.parametrize("document", [one for one in MANIFEST_DOCUMENTS if pods(one.values[0])])
+def test_pods_run_without_rights_and_their_commands_exist(document):
+    for spec in pods(document):
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["securityContext"]["runAsUser"] == 10001
+        assert spec["automountServiceAccountToken"] is False
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert {"requests", "limits"} == container["resources"].keys()
+            if "args" in container:
+                check_shell(shlex.join([*container.get("command", ["judgelm"]), *container["args"]]))
+
+
+def test_the_judges_probes_outlast_loading_and_a_shutdown():
+    [deployment] = [
+        document for document in documents(ROOT / "serve/kubernetes/judge.yaml") if "template" in document["spec"]
+    ]
+    spec = deployment["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+    assert {probe["httpGet"]["path"] for probe in probes} == {"/healthz"}
+    shutdown = int(container["args"][container["args"].index("--shutdown-s") + 1])
+    # 10 s preStop + 60 s shutdown < 90 s; /healthz is 503 in a shutdown: 8 x 15 s of it must pass before a restart
+    assert (
+        int(container["lifecycle"]["preStop"]["exec"]["command"][1]) + shutdown < spec["terminationGracePeriodSeconds"]
+    )
+    assert probes[2]["failureThreshold"] * probes[2]["periodSeconds"] > spec["terminationGracePeriodSeconds"]
+
+
+def test_the_ray_job_runs_a_recipe_that_there_is():
+    [job] = documents(ROOT / "serve/kubernetes/ray_job.yaml")
+    program = shlex.split(job["spec"]["entrypoint"])
+    assert program[:2] == ["bash", "-c"]
+    check_shell(program[2].replace("/recipes/", ""))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_fit_githubs_schema(path):
+    lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", path)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_pin_actions_ask_for_little_and_call_what_there_is(path):
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 360
+        assert set(job.get("needs", [])) <= set(workflow["jobs"]) or job["needs"] in workflow["jobs"]
+        targets = job.get("strategy", {}).get("matrix", {}).get("tier", [])
+        for step in job["steps"]:
+            if "uses" in step:
+                assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
+            else:
+                targets = targets + re.findall(r"^make ([a-z-]+)", step["run"], re.M)
+                assert "${{ github." not in step["run"]  # a branch's name would be read by the shell
+        assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck_finds_nothing(path):
+    lint("shellcheck", "--exclude=SC2016", path)  # what srun runs is expanded on the nodes
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == VERSION
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert citation["license"] == "Apache-2.0"

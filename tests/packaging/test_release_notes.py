@@ -1,0 +1,61 @@
+"""The changelog's section of a release, by the script that the release workflow runs."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / ".github/release_notes.py"
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+
+### Added
+- Not yet.
+
+## [1.2.0] - 2027-01-31
+
+### Added
+- A thing.
+
+## [1.1.0] - 2026-12-01
+
+### Fixed
+- Another.
+
+[1.1.0]: https://example.org/1.1.0
+"""
+
+
+def notes(folder, tag, *, version="1.2.0", changelog=CHANGELOG):
+    (folder / "judgelm").mkdir()
+    (folder / "judgelm/version.py").write_text(f'VERSION = "{version}"\n')
+    (folder / "CHANGELOG.md").write_text(changelog)
+    return runpy.run_path(str(SCRIPT))["release_notes"](tag, folder)
+
+
+def test_a_versions_section_alone(tmp_path):
+    assert notes(tmp_path, "v1.2.0") == "### Added\n- A thing.\n"
+
+
+def test_the_last_section_ends_before_the_links(tmp_path):
+    assert notes(tmp_path, "v1.1.0", version="1.1.0") == "### Fixed\n- Another.\n"
+
+
+def test_a_tag_of_another_version_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^tag v1\.3\.0: judgelm/version\.py has 1\.2\.0; "):
+        notes(tmp_path, "v1.3.0")
+
+
+@pytest.mark.parametrize("entries", ["", "\n## [1.3.0] - soon\n- A thing.\n", "\n## [1.3.0] - 2027-02-01\n\n"])
+def test_a_version_without_entries_is_refused(tmp_path, entries):
+    with pytest.raises(ValueError, match=r"no entries below a heading '## \[1\.3\.0\] - YYYY-MM-DD'"):
+        notes(tmp_path, "v1.3.0", version="1.3.0", changelog=f"# Changelog\n{entries}")
+
+
+def test_the_command_says_it_in_a_sentence():
+    done = subprocess.run([sys.executable, SCRIPT, "v0.0.0"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: tag v0.0.0: judgelm/version.py has ")

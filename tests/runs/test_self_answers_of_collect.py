@@ -1,0 +1,57 @@
+"""A judge's own answers from `judgelm data answers`: found by the question of a row."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from judgelm.data.answers.generators import for_task, parse_generator, with_samples
+from judgelm.errors import ConfigError, InputError
+from judgelm.records import Sample
+from judgelm.runs.answer_generation import collect
+from judgelm.runs.self_answers import read_self_answers, with_self_answers
+
+QUESTIONS = [
+    Sample(id=str(index), question=f"q{index}", answers=(), metadata={"options": ["x", "y"]}) for index in range(2)
+]
+GENERATOR = parse_generator("name=judge,engine=scripted,model=The answer is (B).")
+
+
+def test_collected_samples_are_a_judges_own_answers(tmp_path):
+    generator = with_samples(for_task(GENERATOR, "choice"), 12, 0.7)
+    collect(QUESTIONS, generator, tmp_path / "judge.jsonl")
+    solves = read_self_answers(str(tmp_path / "judge.jsonl"))
+    assert solves == {key: [{"text": "The answer is (B).", "answer": "B"}] * 12 for key in ("0", "1")}
+    row = Sample(id="0/agent", question="q0", answers=("a",), metadata={"source_id": "0"})
+    assert with_self_answers(row, solves).metadata["solves"] == solves["0"]
+    assert with_self_answers(QUESTIONS[1], solves).metadata["solves"] == solves["1"]
+
+
+def test_answers_come_in_the_order_of_their_seeds_and_failures_are_left_out(tmp_path):
+    rows = [
+        {"id": f"0#temperature=0.7,seed={seed}#ab", "question_id": "0", "decoding_method": "d", "text": text,
+         "failure": None if text else {"code": "engine"}}
+        for seed, text in ((10, "ten"), (2, "two"), (3, None))
+    ]  # fmt: skip
+    path = tmp_path / "a.jsonl"
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert [solve["text"] for solve in read_self_answers(str(path))["0"]] == ["two", "ten"]
+
+
+def test_a_file_of_failures_alone_holds_none(tmp_path):
+    row = {"id": "1", "question_id": "0", "decoding_method": "d", "text": None, "failure": {"code": "engine"}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no judgment has own answers"):
+        read_self_answers(str(tmp_path / "a.jsonl"))
+
+
+def test_another_task_is_another_run(tmp_path):
+    collect(QUESTIONS, GENERATOR, tmp_path / "a.jsonl")
+    with pytest.raises(Exception, match="holds judgments of another run"):
+        collect(QUESTIONS, for_task(GENERATOR, "choice"), tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize(("count", "temperature"), [(0, 0.7), (2, 0.0)])
+def test_samples_that_cannot_be_are_refused(count, temperature):
+    with pytest.raises(ConfigError, match=f"--samples {count}"):
+        with_samples(GENERATOR, count, temperature)
