@@ -77,7 +77,7 @@ def test_the_format_is_chosen_by_one_worker_for_all(tmp_path):
     with Judge(str(tmp_path), engine="transformers", cluster=TWO) as judge:
         dtype = judge.engine.describe()["dtype"]
         assert judge.engine._pool._options.dtype == dtype  # what a worker in place of a lost one loads, too
-        [note] = judge.notes  # of the choice; both workers were told, and chose nothing
+        [note] = judge.engine.stats()["notes"]  # of the choice; both workers were told, and chose nothing
     assert note.startswith(f"dtype: {dtype}")
 
 

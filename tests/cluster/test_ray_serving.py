@@ -117,10 +117,10 @@ def test_a_stream_whose_next_worker_writes_something_else_ends_with_an_error():
 def test_a_worker_that_is_lost_while_idle_is_replaced_before_the_next_request():
     with serving("fragile") as (server, engine):
         assert server.post("/v1/judge", pair(0)).status_code == 200
-        lost = engine._pool._slots[0].location.pid
+        lost = engine._pool._slots[0].location
         kill(engine, 0)
-        until(lambda: engine._pool.lost == 1 and len(engine._pool.ready) == 2, seconds=30)
-        assert engine._pool._slots[0].location.pid != lost
+        until(lambda: len(engine._pool.ready) == 2 and engine._pool._slots[0].location != lost, seconds=30)
+        assert engine._pool.lost == 1
         assert server.post("/v1/judge", pair(1)).json()["scores"] == [8.0, 6.0]
 
 

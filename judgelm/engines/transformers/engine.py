@@ -20,7 +20,7 @@ from judgelm.engines.transformers.decode_blocks import DecodeBlock, DecodeBlocks
 from judgelm.engines.transformers.decode_graphs import CudaGraphRecorder, DecodeGraphs, repeat_plainly
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
-from judgelm.engines.transformers.memory import is_out_of_memory, kv_capacity
+from judgelm.engines.transformers.memory import PassThread, is_out_of_memory, kv_capacity
 from judgelm.engines.transformers.new_replies import NewLogits
 from judgelm.engines.transformers.output_head import install_head
 from judgelm.engines.transformers.packed_attention import Segment
@@ -58,7 +58,6 @@ class TransformersEngine:
         decode_graphs: bool | None = None,
     ) -> None:
         self._loaded = loaded
-        self._notes = loaded.notes
         self._device = torch.device(loaded.model.device)
         default = _CUDA_BATCH_TOKENS if self._device.type == "cuda" else _CPU_BATCH_TOKENS
         self.max_num_batched_tokens = max_num_batched_tokens or default
@@ -71,6 +70,7 @@ class TransformersEngine:
         self._head = install_head(loaded.model)
         self._waiting: deque[QueuedRequest] = deque()
         self._finished: list[Completion] = []
+        self._pass_thread = PassThread()
         self.kv_capacity = kv_capacity(loaded.model, self._device)
         self._prefix_cache = PrefixCache(self.kv_capacity // 8)
         on_gpu = self._device.type == "cuda"
@@ -175,7 +175,7 @@ class TransformersEngine:
     def stats(self) -> dict[str, Any]:
         """Notes, out-of-memory events, the current limits, and prompt tokens taken from the prefix cache."""
         return {
-            "notes": [*self._notes, *([self._graphs.failure] if self._graphs and self._graphs.failure else [])],
+            "notes": [*self._loaded.notes, *([self._graphs.failure] if self._graphs and self._graphs.failure else [])],
             "out_of_memory": self.halvings,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_num_seqs": self.max_num_seqs,
@@ -198,7 +198,7 @@ class TransformersEngine:
             running = list(self._decoding)
             fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
             if fresh or self._graphs is None:
-                logits = self._forward(fresh)
+                logits = self._pass_thread.run(self._forward, fresh)
                 most_probable = logits.argmax(-1)
             else:
                 logits, most_probable = self._graphs.run(self._decoding.blocks, self._device)

@@ -1,18 +1,24 @@
 """Memory for keys and values, and the errors that say it is exhausted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import torch
 
+Result = TypeVar("Result")
+
 _MEMORY_SHARE = 0.5
+_PARALLEL = 1 << 20
+"""Elements for which torch starts its threads."""
+_NO_CODE = "could not create a primitive\n"
 _NO_MEMORY = (
     "can't allocate memory",
     "not enough memory",
     # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
-    "could not create a primitive\n",
+    _NO_CODE,
     "could not create a memory object\n",
     "could not execute a primitive\n",
 )
@@ -33,6 +39,30 @@ def is_out_of_memory(error: BaseException) -> bool:
     """True if a pass ran out of memory."""
     text = f"{error}\n"
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in _NO_MEMORY)
+
+
+class PassThread:
+    """Runs passes in the caller's thread, and in another one after oneDNN had no memory for generated code.
+
+    oneDNN (3.12) never forgets that error in the thread in which it arose: it generates no code there any more, so
+    every pass of a new length would fail although memory is free again. The other thread and its OpenMP threads start
+    at once, since they could not when memory is short.
+    """
+
+    def __init__(self) -> None:
+        self._spare = ThreadPoolExecutor(max_workers=1)
+        self._spare.submit(torch.ones(_PARALLEL).add, 1).result()
+        self._is_moved = False
+
+    def run(self, function: Callable[..., Result], *args: Any) -> Result:
+        """The function's result, computed without gradients."""
+        if self._is_moved:
+            return self._spare.submit(torch.inference_mode()(function), *args).result()
+        try:
+            return function(*args)
+        except RuntimeError as error:
+            self._is_moved = _NO_CODE in f"{error}\n"
+            raise
 
 
 def available_bytes(root: Path = Path("/")) -> int:

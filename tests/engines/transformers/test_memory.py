@@ -1,11 +1,13 @@
 """Memory that this process can have: the machine's, or what its control groups leave."""
 
+import threading
 from types import SimpleNamespace
 
 import psutil
 import pytest
+import torch
 
-from judgelm.engines.transformers.memory import available_bytes
+from judgelm.engines.transformers.memory import PassThread, available_bytes
 
 _MIB = 1 << 20
 
@@ -59,3 +61,20 @@ def test_a_group_over_its_limit_leaves_nothing(tmp_path):
     write(tmp_path, {"proc/self/cgroup": "0::/\n"})
     write(tmp_path / "sys/fs/cgroup", {"memory.max": "10\n", "memory.current": "12\n", "memory.stat": ""})
     assert available_bytes(tmp_path) == 0
+
+
+def test_passes_go_on_in_another_thread_after_onednn_had_no_memory_for_code():
+    # The words alone: where code really finds no memory, oneDNN sometimes ends the process (test_engine.py has memory
+    # that is really short).
+    def run_out(words):
+        raise RuntimeError(words)
+
+    thread = PassThread()
+    for words in ("can't allocate memory", "could not create a primitive descriptor for a matmul"):
+        with pytest.raises(RuntimeError, match=words):
+            thread.run(run_out, words)
+        assert thread.run(threading.get_ident) == threading.get_ident()
+    with pytest.raises(RuntimeError, match="could not create a primitive"):
+        thread.run(run_out, "could not create a primitive")
+    assert thread.run(threading.get_ident) != threading.get_ident()
+    assert thread.run(torch.is_inference_mode_enabled)
