@@ -22,7 +22,7 @@ from judgelm.judges.installed import InstalledJudge, named_judge
 from judgelm.judges.recognition import Recognition, recognise
 from judgelm.judges.released import ReleasedJudge
 from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import make_mode
+from judgelm.modes.factory import make_mode, mode_type
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, check_card, find_card
 from judgelm.records import Judgment, Sample
@@ -40,7 +40,8 @@ _NAMED_ONLY = ("scripted", "openai")
 class JudgeFormat:
     """The template and scale of a judge, and their source: its card, an option, or the default.
 
-    `never_explained` is True where the card states that no training row had a reason.
+    `never_explained` is True where the card states that no training row had a reason. `reply_tokens` is the room for a
+    reply that reasons first: that of the training, else half of the judge's window; None where neither is known.
     """
 
     template: str
@@ -48,6 +49,7 @@ class JudgeFormat:
     step: float
     source: str
     never_explained: bool = False
+    reply_tokens: int | None = None
 
 
 class Judge:
@@ -142,7 +144,8 @@ class Judge:
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.
 
-        A released judge with prompts of its own judges by them in the modes that its card has, `pair` or `single`.
+        A released judge with prompts of its own judges by them in the modes that its card has, `pair` or `single`. A
+        judge that was trained to reason first judges pairs in the mode `reasoned`.
 
         Raises:
             ConfigError: an unknown mode or field, or options that do not fit each other, the judge or the engine.
@@ -151,6 +154,17 @@ class Judge:
         if self.released is not None and not self.released.template and name != "baseline":
             return make_mode("baseline", *self.released.mode_options(name, options))
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
+        if name == "reasoned" and self.format.source == "default":
+            del own["template"]  # the mode's own default, since the judge states none
+        elif self.reasons_first and name == "pair":
+            name = "reasoned"
+        elif self.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
+            raise ConfigError(
+                f"the judge's template {self.format.template} reasons first, and mode {name} expects scores; use "
+                "--mode pair, or another judge"
+            )
+        if name == "reasoned" and self.format.reply_tokens:
+            options.setdefault("max_tokens", self.format.reply_tokens)
         mode = make_mode(name, options, own)
         if getattr(mode, "retry_unparseable", False) and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
@@ -160,6 +174,11 @@ class Judge:
             )
         return mode
 
+    @property
+    def reasons_first(self) -> bool:
+        """True for a judge whose template has it reason before its verdict."""
+        return get_template(self.format.template).reasons_first
+
     def pairwise(self, **options: Any) -> Pairwise:
         """The pair mode, as `mode` makes it.
 
@@ -168,6 +187,11 @@ class Judge:
         """
         if self.released is not None and not self.released.template:
             raise ConfigError(f"{self.released.name} writes no score lines, which this needs; use a judge that does")
+        if self.reasons_first:
+            raise ConfigError(
+                f"a judge with template {self.format.template} writes no score lines, which this needs; use a judge "
+                "that does"
+            )
         mode = self.mode("pair", **options)
         assert isinstance(mode, Pairwise), "that is its name"
         return mode
@@ -306,6 +330,7 @@ def judge_format(
         step=card.step,
         source=source,
         never_explained=card.training.get("rows_with_reason") == 0,
+        reply_tokens=card.training.get("max_completion_length") or (card.window and card.window // 2),
     )
 
 

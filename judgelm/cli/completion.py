@@ -6,7 +6,8 @@ from typing import Any, cast
 import typer
 
 MODE_NAMES = (
-    "pair", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr", "baseline", "conversation", "chat",
+    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr", "baseline",
+    "conversation", "chat",
 )  # fmt: skip
 """The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""
 

@@ -16,12 +16,14 @@ from judgelm.modes.multi import Multi
 from judgelm.modes.multimodal import Multimodal
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
+from judgelm.modes.reasoned import Reasoned
 from judgelm.modes.rubric import Rubric
 from judgelm.modes.single import Single
 from judgelm.modes.ssr import SelectiveSelfReference
 
 MODES: dict[str, type[BatchMode]] = {
     "pair": Pairwise,
+    "reasoned": Reasoned,
     "single": Single,
     "multi": Multi,
     "multimodal": Multimodal,
@@ -34,4 +36,4 @@ MODES: dict[str, type[BatchMode]] = {
     "chat": Chat,
 }
 
-__all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise"]
+__all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise", "Reasoned"]

@@ -45,6 +45,24 @@ def ask_probabilities(
     return values
 
 
+def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
+    """P(the sample's first answer is better), the mean over the orders.
+
+    Args:
+        shown: the orders.
+        values: P(the answer shown first is better) in each, as `ask_probabilities` returns them.
+        accept_one_order: take the orders that have a value where others have none; else there is no mean.
+    """
+    known = [
+        value if reply.order[0] == 0 else 1 - value
+        for reply, value in zip(shown, values, strict=True)
+        if value is not None
+    ]
+    if not known or (len(known) < len(values) and not accept_one_order):
+        return None
+    return sum(known) / len(known)
+
+
 def _request(
     index: int,
     text: str,

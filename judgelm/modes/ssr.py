@@ -11,13 +11,13 @@ from typing import ClassVar, Literal
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.label_probability import ask_probabilities
+from judgelm.modes.label_probability import ask_probabilities, mean_probability
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
 from judgelm.parsing.final_answers import Task, read_verdict
 from judgelm.parsing.majority import majority
 from judgelm.prompts.ssr import SSR, comparing_prompt
-from judgelm.records import Judgment, Request, Sample, SelfAnswer, Shown, Unparsed
+from judgelm.records import Judgment, Request, Sample, SelfAnswer, Unparsed
 
 When = Literal["selective", "always", "never"]
 
@@ -121,7 +121,8 @@ class SelectiveSelfReference:
         if not self.distribution:
             return judgment
         values = yield from ask_probabilities(shown, prompts, LABELS, _read, max_tokens=self.max_tokens)
-        return replace(judgment, probability=None if judgment.failure else self._probability(shown, values))
+        probability = mean_probability(shown, values, accept_one_order=self.accept_one_order)
+        return replace(judgment, probability=None if judgment.failure else probability)
 
     def check(self, sample: Sample) -> None:
         """See that the sample has what the task needs.
@@ -148,14 +149,3 @@ class SelectiveSelfReference:
             seed=self.seed,
             chat=self.chat,
         )
-
-    def _probability(self, shown: Sequence[Shown], values: Sequence[float | None]) -> float | None:
-        """P(the sample's first is better), the mean over all orders, or over those read where one is enough."""
-        known = [
-            value if reply.order == _GIVEN else 1 - value
-            for reply, value in zip(shown, values, strict=True)
-            if value is not None
-        ]
-        if not known or (len(known) < len(values) and not self.accept_one_order):
-            return None
-        return sum(known) / len(known)

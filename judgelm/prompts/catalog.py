@@ -2,9 +2,13 @@
 
 from judgelm.errors import not_found
 from judgelm.prompts.judgelm import JUDGELM_CHAT, JUDGELM_COMPACT, JUDGELM_PAPER, JUDGELM_V1
+from judgelm.prompts.reasoned import REASONED_CHAT, REASONED_COMPACT
 from judgelm.prompts.template import Template
 
-TEMPLATES = {template.id: template for template in (JUDGELM_V1, JUDGELM_PAPER, JUDGELM_CHAT, JUDGELM_COMPACT)}
+TEMPLATES = {
+    template.id: template
+    for template in (JUDGELM_V1, JUDGELM_PAPER, JUDGELM_CHAT, JUDGELM_COMPACT, REASONED_CHAT, REASONED_COMPACT)
+}
 
 
 def get_template(template_id: str) -> Template:

@@ -95,10 +95,12 @@ class Template:
     Attributes:
         id: the name users write, kept in cards and manifests.
         layout: number of answers, from 1 -> how they are shown.
+        reasons_first: whether the judge reasons and ends with a verdict; else it begins with a score line.
     """
 
     id: str
     layout: Callable[[int], Layout]
+    reasons_first: bool = False
 
     @property
     def chat(self) -> bool:

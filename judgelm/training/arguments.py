@@ -8,6 +8,7 @@ from trl import ModelConfig, TrlParser  # type: ignore[attr-defined]  # trl load
 
 from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, MissingExtraError
+from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import is_gguf
 from judgelm.training.config import JudgeArguments, accumulation_steps, processes
 from judgelm.training.rows.records import RowOptions
@@ -95,6 +96,8 @@ def _check_score_weight(judge: JudgeArguments, args: Any) -> None:
         raise ConfigError(f"score_weight is {judge.score_weight}; it is a number above 0, and 1 has no effect")
     if judge.score_weight == 1:
         return
+    if get_template(judge.template).reasons_first:
+        raise ConfigError(f"score_weight is {judge.score_weight}, but {judge.template} has no score line; leave it out")
     if judge.loss_on != "completion":
         raise ConfigError(f"score_weight needs loss_on: completion, as loss_on {judge.loss_on!r} has no score line")
     if args.loss_type != "nll" or args.label_smoothing_factor:

@@ -135,8 +135,9 @@ def processes(args: Any) -> int:
 
 
 def rows_per_step(args: Any) -> int:
-    """Rows of one optimiser step over all processes."""
-    return int(args.per_device_train_batch_size * args.gradient_accumulation_steps) * processes(args)
+    """Rows of one optimiser step over all processes; GRPO draws several replies to each row."""
+    sequences = int(args.per_device_train_batch_size * args.gradient_accumulation_steps) * processes(args)
+    return sequences // getattr(args, "num_generations", 1)
 
 
 def base_name(base: Any) -> str:

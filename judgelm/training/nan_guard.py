@@ -14,6 +14,7 @@ import transformers
 from torch.distributed.tensor import DTensor
 
 from judgelm.errors import TrainingError
+from judgelm.training.config import rows_per_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +92,12 @@ class NanGuardMixin(transformers.Trainer):
         """Write the step's rows, then raise on all processes."""
         file = Path(str(self.args.output_dir)) / f"nan_step_{at.step}.json"
         if self.is_world_process_zero():
-            batch = self.get_total_train_batch_size(self.args)
+            batch = rows_per_step(self.args)
             begin, end = at.step * batch, min((at.step + 1) * batch, len(self.train_dataset))
             report = asdict(at) | {
                 "what": broken,
                 "loss": at.loss if math.isfinite(at.loss) else str(at.loss),  # JSON has no NaN
-                "sample_ids": self.train_dataset.select(range(begin, end))["sample_id"][:],
+                "sample_ids": self.train_dataset.with_format(None).select(range(begin, end))["sample_id"][:],
             }
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -148,12 +148,13 @@ def _weighted(model: Any, weights: Tensor) -> Callable[..., Any]:
 def run_summary(trainer: Any, evaluation: EpochRows | None, attention: Attention, notes: Iterable[str]) -> list[str]:
     """Lines for the user before training: rows, steps, attention, evaluation and notes."""
     args = trainer.args
+    replies = getattr(args, "num_generations", 1)
     rows, passes, devices = args.per_device_train_batch_size, args.gradient_accumulation_steps, processes(args)
     padding = "no padding" if getattr(args, "padding_free", False) else "padded rows"
     return [
         f"train: {trainer.rows.counts}",
         f"steps: {last_step(trainer)} of {rows_per_step(args)} rows (per device {rows} x accumulation {passes} x "
-        f"processes {devices})",
+        f"processes {devices}{f', {replies} replies to each row' if replies > 1 else ''})",
         f"attention: {attention.note}; {padding}",
         *([f"eval: {evaluation.counts}"] if evaluation else []),
         *([f"eval: {trainer.validation.pairs}"] if trainer.validation else []),

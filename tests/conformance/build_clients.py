@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,13 @@ PYTHON_CLIENTS = {
     "openevals": ["openevals==0.2.2"],
     "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.81.0"],
     "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
+    "verl": [
+        *("verl==0.9.1", "tensordict==0.15.3", "omegaconf==2.4.0", "antlr4-python3-runtime==4.9.3"),
+        *("hydra-core==1.3.8", "codetiming==1.4.0", "pyvers", "orjson", "cloudpickle"),
+    ],
 }
+BESIDE_OURS = {"verl"}
+"""Installed without dependencies: torch, Ray and transformers are those of this environment, which it sees."""
 SOURCE_CLIENTS = {  # no packages: a repository's scripts at a commit, in the environment of the same name
     "arena_hard": (
         "https://github.com/lmarena/arena-hard-auto",
@@ -64,10 +71,15 @@ def _commands(name: str, folder: Path) -> list[list[str]]:
     if name in NODE_CLIENTS:
         return [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *NODE_CLIENTS[name]]]
     python = str(folder / "venv" / "bin" / "python")
+    alone = ["--no-deps"] if name in BESIDE_OURS else []
     commands = [
         [sys.executable, "-m", "venv", str(folder / "venv")],
-        [python, "-m", "pip", "install", "--quiet", *PYTHON_CLIENTS[name]],
+        [python, "-m", "pip", "install", "--quiet", *alone, *PYTHON_CLIENTS[name]],
     ]
+    if name in BESIDE_OURS:
+        seen = "\\n".join([sysconfig.get_paths()["purelib"], str(ROOT)])
+        write = f"import sysconfig; open(sysconfig.get_paths()['purelib'] + '/ours.pth', 'w').write('{seen}')"
+        commands.append([python, "-c", write])
     if name in SOURCE_CLIENTS:
         address, commit, paths = SOURCE_CLIENTS[name]
         source = str(folder / "source")

@@ -219,3 +219,33 @@ def test_the_command_that_serves(client):
     finally:
         server.terminate()
         assert server.wait(20) == 0
+
+
+def test_verl(client, tiny_model):
+    # the response of a quality against a reference of quality 5, through verl's reward loop
+    levels = (5, 6, 4, 7, 3)
+    items = [
+        {"question": "What is 2 + 2?", "response": of_quality(level, 1), "reference": of_quality(5)} for level in levels
+    ]
+    served = {"model": "known", "engine": "openai"}
+    found = client(
+        "verl",
+        tokenizer=str(tiny_model),
+        items=items,
+        rewards={
+            "reference": served,
+            "score": {"model": "8", "engine": "scripted", "method": "score"},
+            "silent": {"model": "nonsense", "engine": "scripted"},
+            "filled": {"model": "nonsense", "engine": "scripted", "failure_score": 0.5},
+            "grouped": served | {"method": "group"},
+        },
+    )
+    signs = {0: 0.5, 1: CHANCES[1], 2: CHANCES[2], -1: 1 - CHANCES[1], -2: 1 - CHANCES[2]}
+    # a server tells the probabilities of the likeliest tokens alone, so these are near and not exact
+    assert found["reference"]["scores"] == pytest.approx([signs[level - 5] for level in levels], abs=0.1)
+    assert found["reference"]["sums"] == pytest.approx(found["reference"]["scores"], abs=1e-6)
+    assert found["score"]["scores"] == pytest.approx([7 / 9] * 5)
+    assert found["score"]["judged"] == [1] * 5
+    assert "no verdict on a response" in found["silent"]["error"]
+    assert (found["filled"]["scores"], found["filled"]["judged"]) == ([0.5] * 5, [0] * 5)
+    assert "compares the answers of a group" in found["grouped"]["error"]

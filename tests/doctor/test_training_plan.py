@@ -22,10 +22,10 @@ from judgelm.doctor.training_plan.estimate import (
     Recipe,
     fits,
     memory_of,
-    operations_of,
-    steps_of,
 )
+from judgelm.doctor.training_plan.generation import Generation, generation_bytes, reference_bytes
 from judgelm.doctor.training_plan.model import SHAPES, known_shape, look_at_data, look_at_model, training_of
+from judgelm.doctor.training_plan.operations import operations_of, steps_of
 from judgelm.doctor.training_plan.plan import plan, ways_out
 from judgelm.errors import ConfigError, ModelError
 
@@ -447,3 +447,52 @@ def test_a_cluster_without_a_training_is_refused():
     done = CliRunner().invoke(app, ["doctor", "--gpus", "8", "--gpu-memory", "80"])
     assert isinstance(done.exception, ConfigError)
     assert "give its YAML as --train" in str(done.exception)
+
+
+DRAWN = Generation(replies=8, share=0.35)
+
+
+def test_vllm_takes_its_share_for_as_long_as_it_is_awake():
+    # of a GPU of 1,000 bytes 350; asleep it only counts where it takes more than a training pass
+    sizes = {"gpu": 1000, "weights": 200, "cached": 999, "gathers": True}
+    assert generation_bytes(DRAWN, working=100, **sizes) == 350
+    asleep = replace(DRAWN, sleeps=True)
+    assert [generation_bytes(asleep, working=working, **sizes) for working in (100, 400)] == [250, 0]
+    # weights of 400 bytes and a tenth for the cache do not fit into its share
+    assert generation_bytes(DRAWN, working=100, **(sizes | {"weights": 400})) == 440
+
+
+def test_transformers_keeps_keys_and_values_and_gathers_sharded_weights():
+    own = replace(DRAWN, vllm=False)
+    sizes = {"gpu": 1000, "working": 100, "weights": 200, "cached": 300}
+    assert [generation_bytes(own, gathers=gathers, **sizes) for gathers in (False, True)] == [200, 400]
+
+
+def test_a_reference_model_is_a_copy_in_16_bits_unless_an_adapter_can_be_switched_off():
+    kept = replace(DRAWN, reference=True)
+    assert reference_bytes(kept, total=1000, lora=False, shards=8) == 250
+    assert reference_bytes(kept, total=1000, lora=True, shards=8) == 0
+    assert reference_bytes(DRAWN, total=1000, lora=False, shards=8) == 0
+
+
+def test_the_plan_of_a_reinforcement_adds_both_to_the_peak():
+    recipe = replace(RECIPE, generation=replace(DRAWN, reference=True))
+    bare, memory = (memory_of(BIG, each, CLUSTER) for each in (RECIPE, recipe))
+    assert memory.total == bare.total + memory.reference + memory.generation
+    assert (memory.reference, memory.generation) == (14_000_000_000, 15_400_000_000)  # weights x 1.1, as 1 GiB is less
+
+
+def test_the_recipe_of_a_reinforcement_is_read():
+    configured = read_training(ROOT / "configs/train/grpo_7b.yaml")
+    assert configured.recipe.generation == Generation(replies=8, share=0.35, sleeps=True)
+    assert (configured.recipe.window, configured.recipe.prompts) == (4096, 1)
+    _, known = look_at_model(configured, shape="llama-7b")
+    assert look_at_data(known).why == "the replies are drawn while training"
+
+
+def test_sleeping_is_a_way_out():
+    awake = replace(RECIPE, window=2048, generation=replace(DRAWN, share=0.01))
+    needed = memory_of(BIG, awake, replace(CLUSTER, sharding="zero3")).total
+    cluster = replace(CLUSTER, sharding="zero3", gpu_memory_bytes=round(needed / 0.95) - GIB)
+    assert not fits(memory_of(BIG, awake, cluster), cluster)
+    assert "vllm_enable_sleep_mode: true" in [way.change for way in ways_out(BIG, awake, cluster) if way.fits]

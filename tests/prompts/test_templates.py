@@ -27,6 +27,8 @@ GOLDEN_SHA = {
     "judgelm-paper": "d6d1247f2fecacb8fec5898a312c99c21a7d9897024b478c078902b06d1fa044",
     "judgelm-chat": "86cf0d3a41068163cb815b6c7ab2455c912e611a4fc060022c6bf190a997f3da",
     "judgelm-compact": "659dceccf822cf439c0b6ba7ca377a7846828ffbb6656b4e4f8a6ff6b20f5e69",
+    "reasoned-chat": "6ef6a650e3f46dfa0c3d6fd69444615c22cb25a9966eb58c0e07035b8ddeaa8d",
+    "reasoned-compact": "d8d4e5cb112d9be0125dba8ec896cabddcc4325b0d1f7d3f823b3ca1f7d534e8",
 }
 # Of other numbers of answers than two.
 GOLDEN_SHA_FOR = {

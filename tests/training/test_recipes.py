@@ -16,6 +16,8 @@ from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import row_options
 from judgelm.training.config import JudgeArguments, accumulation_steps
+from judgelm.training.grpo import GRPOArguments, check_grpo_arguments, prompts_of_a_generation
+from judgelm.training.precision import JudgeGRPOConfig
 from judgelm.training.preference import PreferenceArguments
 from tests.support.recipe_runs import build
 
@@ -32,15 +34,19 @@ def names(paths):
 def parse(path, *more):
     """The config as its recipe reads it; this machine need not have the GPU that it asks for."""
     arguments = ["--config", str(path), "--use_cpu", "true", "--tf32", "false", *more]
-    own = PreferenceArguments if command_of(path)[2] == "preference" else JudgeArguments
-    return TrlParser((own, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
+    own, config = {
+        "sft": (JudgeArguments, SFTConfig),
+        "preference": (PreferenceArguments, SFTConfig),
+        "grpo": (GRPOArguments, JudgeGRPOConfig),
+    }[command_of(path)[2]]
+    return TrlParser((own, config, ModelConfig)).parse_args_and_config(arguments)
 
 
 def commands_of(path):
     """The launches that stand in a config's first comment: accelerate's config, the recipe, the training config."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
     text = " ".join(line.lstrip("# ").removesuffix("\\") for line in comment)
-    launch = r"accelerate launch --config_file (\S+) .*?train/(sft|preference)\.py +--config (\S+)"
+    launch = r"accelerate launch --config_file (\S+) .*?train/(sft|preference|grpo)\.py +--config (\S+)"
     return list(re.finditer(launch, text))
 
 
@@ -71,6 +77,16 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
         assert [tuple(map(int, found.groups()[3:]))] == [shape[1:] for shape in rest] if rest else found[4] is None
     assert get_template(judge.template).id == row_options(judge, sft).template
     assert "Qwen" not in str(model.model_name_or_path) or get_template(judge.template).chat
+
+
+@pytest.mark.parametrize(("name", "processes", "pairs"), [("demo_grpo", 1, 32), ("grpo_7b", 8, 16)])
+def test_the_recipes_of_a_reinforcement_state_their_batch(name, processes, pairs):
+    path = ROOT / f"configs/train/{name}.yaml"
+    judge, args, _ = parse(path)
+    check_grpo_arguments(judge, args)
+    assert load_config_from_file(str(ROOT / command_of(path)[1])).num_processes == processes
+    assert prompts_of_a_generation(args) * processes == 2 * pairs
+    assert f"{pairs} pairs" in path.read_text()
 
 
 @pytest.mark.parametrize(("name", "processes"), [(TABLE_7[0], 8), (TABLE_7[1], 8), (TABLE_7[2], 16)])

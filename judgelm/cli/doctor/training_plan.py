@@ -14,7 +14,8 @@ from judgelm.cli.console import EXIT_USAGE
 from judgelm.cli.doctor.output import escaped, facts_table
 from judgelm.cli.output import write_json
 from judgelm.doctor.training_plan.configs import clusters_of, read_launch, read_training
-from judgelm.doctor.training_plan.estimate import USABLE_SHARE, ModelFacts, Operations, Recipe
+from judgelm.doctor.training_plan.estimate import USABLE_SHARE, ModelFacts, Recipe
+from judgelm.doctor.training_plan.operations import Operations
 from judgelm.doctor.training_plan.plan import Plan, plan
 
 _GIB = 1 << 30
@@ -84,6 +85,9 @@ def _training_facts(model: ModelFacts, recipe: Recipe, data: Any) -> Table:
         left_out = ", ".join(f"{count} {reason}" for reason, count in data.left_out.items()) or "none"
         facts.add_row("tokens", f"{data.tokens:,}, longest row {data.longest:,} of {recipe.window:,}")
         facts.add_row("cut", f"{data.cut:,} rows; left out: {left_out}")
+    if (drawn := recipe.generation) is not None:
+        by = f"vLLM, {drawn.share:.0%} of each GPU{', asleep while training' if drawn.sleeps else ''}"
+        facts.add_row("replies", f"{drawn.replies} to each prompt, by {by if drawn.vllm else 'transformers'}")
     head = "a tile at a time (TRL's fused head)" if recipe.fused_head else "whole"
     facts.add_row("logits", f"{head}, vocabulary of {model.vocab:,}")
     return facts
@@ -98,9 +102,12 @@ def _memory_table(plans: list[Plan]) -> Table:
     rows = {
         "weights": "weights", "gradients": "gradients", "optimizer": "optimizer states", "gathered": "gathered or cast",
         "communication": "communication", "activations": "activations", "recomputed": "a block recomputed, or",
-        "logits": "logits and loss", "reserve": "CUDA, NCCL", "total": "[bold]total at the peak[/]",
+        "logits": "logits and loss", "reserve": "CUDA, NCCL", "reference": "reference model",
+        "generation": "drawing replies", "total": "[bold]total at the peak[/]",
     }  # fmt: skip
     for field_, name in rows.items():
+        if field_ in ("reference", "generation") and not any(getattr(choice.memory, field_) for choice in plans):
+            continue
         table.add_row(name, *(f"{getattr(choice.memory, field_) / _GIB:,.1f}" for choice in plans))
     table.add_row("there is", *(f"{choice.cluster.gpu_memory_bytes / _GIB:,.1f}" for choice in plans))
     usable = (USABLE_SHARE * choice.cluster.gpu_memory_bytes / _GIB for choice in plans)
@@ -112,7 +119,8 @@ def _memory_table(plans: list[Plan]) -> Table:
 
 def _time_table(plans: list[Plan], trainings: list[Any], speed: dict[str, float]) -> Table:
     title = (
-        f"work, at {speed['mfu']:.0%} of {speed['gpu_flops'] / 1e12:,.0f} TFLOP/s a GPU, offload's own time not counted"
+        f"work, at {speed['mfu']:.0%} of {speed['gpu_flops'] / 1e12:,.0f} TFLOP/s a GPU, the time of offload and of "
+        "drawing replies not counted"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")

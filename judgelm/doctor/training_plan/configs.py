@@ -9,6 +9,7 @@ from typing import Any
 from packaging.version import Version
 
 from judgelm.doctor.training_plan.estimate import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
+from judgelm.doctor.training_plan.generation import Generation
 from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
@@ -27,6 +28,7 @@ _STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optim
 )
 _DPO_ONLY = ("judgments", "min_distance", "beta", "precompute_ref_log_probs", "loss_weights", "sync_ref_model")
 _PREFERENCE_ONLY = ("both_orders", "consistency_weight", "score_line_weight")
+_GRPO_ONLY = ("num_generations", "max_completion_length", "form_weight", "length_weight")
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 _SETUPS = (
     ("8 x A100-40G", 1, 39.5),  # GiB as torch reports them
@@ -98,7 +100,7 @@ def read_training(path: Path, changes: Mapping[str, Any] | None = None) -> Confi
         RunError: it is converted into the cache, which cannot be written.
     """
     values = {**_read(path), **(changes or {})}
-    if only := next((name for name in _DPO_ONLY if name in values), None):
+    if not is_grpo(values) and (only := next((name for name in _DPO_ONLY if name in values), None)):
         raise ConfigError(
             f"{path}: {only} belongs to train/dpo.py, which has no plan yet, as its rows are two sequences each and, "
             "without use_peft or precompute_ref_log_probs, the judge's weights lie in memory twice; plan the "
@@ -122,6 +124,8 @@ def read_training(path: Path, changes: Mapping[str, Any] | None = None) -> Confi
 
 
 def _recipe(values: Mapping[str, Any], path: Path) -> Recipe:
+    if is_grpo(values):
+        values = {"max_length": 2048, **values}
     if not values.get("max_length"):
         raise ConfigError(f"{path}: max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
     half = bool(values.get("fp16")) or values.get("bf16", True) is not False
@@ -151,12 +155,28 @@ def _recipe(values: Mapping[str, Any], path: Path) -> Recipe:
         quantisation=quantisation,
         fused_head=_has_fused_head(),
         quadratic_attention=values.get("attn_implementation") == "eager",
+        generation=_generation(values, path) if is_grpo(values) else None,
+    )
+
+
+def _generation(values: Mapping[str, Any], path: Path) -> Generation:
+    return Generation(
+        replies=_positive(values, "num_generations", 8, path),
+        vllm=values.get("use_vllm") is not False,
+        share=float(values.get("vllm_gpu_memory_utilization", 0.3)),
+        sleeps=values.get("vllm_enable_sleep_mode") is True,
+        reference=float(values.get("beta", 0)) > 0,
     )
 
 
 def is_preference(values: Mapping[str, Any]) -> bool:
     """True for a configuration of `train/preference.py`, by the fields that it alone has."""
     return any(name in values for name in _PREFERENCE_ONLY)
+
+
+def is_grpo(values: Mapping[str, Any]) -> bool:
+    """True for a configuration of `train/grpo.py`, by the fields that it alone has."""
+    return any(name in values for name in _GRPO_ONLY)
 
 
 def _has_fused_head() -> bool:

@@ -6,9 +6,10 @@ transformers writes it (Korthikanti et al., 2022, count a GPT block the same way
 parameter and token, 4 where the weights are frozen.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from judgelm.doctor.training_plan.generation import Generation, generation_bytes, reference_bytes
 
 Sharding = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
 Offload = Literal["none", "optimizer", "all"]
@@ -82,6 +83,7 @@ class Recipe:
         lora: whether an adapter is trained and the rest frozen.
         fused_head: whether TRL folds the loss into the output head, so that logits never stand in memory as a whole.
         quadratic_attention: whether attention keeps its weights (`eager`); sdpa and flash do not.
+        generation: how replies are drawn while training; None for a training on given targets.
     """
 
     window: int
@@ -100,6 +102,7 @@ class Recipe:
     fused_head: bool = False
     quadratic_attention: bool = False
     heads: int = 1
+    generation: Generation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +135,8 @@ class Cluster:
 class Memory:
     """Bytes of one GPU at the moment of most need, by what lies there, and of one machine's host memory.
 
-    `logits` and `recomputed` never stand at once: the larger counts.
+    `logits` and `recomputed` never stand at once: the larger counts. `generation` is what drawing replies adds to the
+    peak, `reference` a frozen copy of the model.
     """
 
     weights: int
@@ -145,6 +149,8 @@ class Memory:
     logits: int
     reserve: int
     host: int
+    reference: int = 0
+    generation: int = 0
 
     @property
     def model_states(self) -> int:
@@ -152,28 +158,14 @@ class Memory:
         return self.weights + self.gradients + self.optimizer + self.gathered
 
     @property
-    def total(self) -> int:
-        """Of one GPU."""
-        working = self.activations + max(self.recomputed, self.logits)
-        return self.model_states + self.communication + working + self.reserve
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operations:
-    """Floating-point operations; `model` and `attention` count forward and backward, `recomputation` comes on top."""
-
-    model: float
-    attention: float
-    recomputation: float
+    def working(self) -> int:
+        """Needs of a forward and backward pass beside the states."""
+        return self.activations + max(self.recomputed, self.logits)
 
     @property
-    def all(self) -> float:
-        """All operations that the GPUs compute."""
-        return self.model + self.attention + self.recomputation
-
-    def seconds(self, *, gpus: int, gpu_flops: float, mfu: float) -> float:
-        """Time at a model FLOPs utilisation, which by its definition does not count recomputation as work done."""
-        return (self.model + self.attention) / (gpus * gpu_flops * mfu)
+    def total(self) -> int:
+        """Of one GPU."""
+        return self.model_states + self.communication + self.working + self.reserve + self.reference + self.generation
 
 
 def memory_of(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> Memory:
@@ -181,7 +173,7 @@ def memory_of(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> Memory:
     states = _zero_states if cluster.sharding.startswith("zero") else _torch_states
     weights, gradients, optimizer, gathered, communication = states(model, recipe, cluster)
     stored, recomputed = _activations(model, recipe, cluster)
-    return Memory(
+    memory = Memory(
         weights=round(weights),
         gradients=round(gradients),
         optimizer=round(optimizer),
@@ -193,29 +185,26 @@ def memory_of(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> Memory:
         reserve=RESERVE_BYTES,
         host=round(_host(model, recipe, cluster)),
     )
+    drawn = recipe.generation
+    return memory if drawn is None else replace(
+        memory,
+        reference=reference_bytes(drawn, total=model.total, lora=recipe.lora, shards=_shards(cluster)),
+        generation=generation_bytes(
+            drawn, gpu=cluster.gpu_memory_bytes, working=memory.working, weights=2 * model.total,
+            cached=4 * model.layers * model.key_value * recipe.window * recipe.micro_batch * recipe.accumulation,
+            gathers=_shards(cluster) > 1,
+        ),
+    )  # fmt: skip
+
+
+def _shards(cluster: Cluster) -> int:
+    """GPUs over which frozen weights are spread."""
+    return cluster.gpus if cluster.sharding in ("zero3", "fsdp") else 1
 
 
 def fits(memory: Memory, cluster: Cluster) -> bool:
     """True if a GPU holds it, with an allowance for fragmentation."""
     return memory.total <= USABLE_SHARE * cluster.gpu_memory_bytes
-
-
-def operations_of(model: ModelFacts, recipe: Recipe, tokens: float, *, mean_length: float | None = None) -> Operations:
-    """Operations for some tokens.
-
-    Args:
-        model: what is trained.
-        recipe: how.
-        tokens: how many.
-        mean_length: of a row, which decides what attention costs; None takes the window.
-    """
-    frozen = 4 * model.total + 6 * model.adapter
-    pairs = model.layers * model.query * (mean_length or recipe.window)  # causal: half of the window's square
-    return Operations(
-        model=tokens * (frozen if recipe.lora else 6 * model.total),
-        attention=6 * tokens * pairs,
-        recomputation=tokens * 2 * (model.total + pairs) if recipe.checkpointing else 0.0,
-    )
 
 
 def _trainable(model: ModelFacts, recipe: Recipe) -> int:
@@ -335,11 +324,3 @@ def _logits(model: ModelFacts, recipe: Recipe) -> int:
     trained = 0 if recipe.lora else 4 * model.vocab * model.hidden
     tile = min(tokens, _HEAD_TILE) * model.vocab * recipe.compute_bytes
     return tile + 4 * tokens * model.hidden + trained
-
-
-def steps_of(recipe: Recipe, cluster: Cluster, rows: int) -> int:
-    """Optimiser steps of a whole training, as transformers' Trainer counts them."""
-    if recipe.max_steps > 0:
-        return recipe.max_steps
-    batches = math.ceil(rows / (recipe.micro_batch * cluster.gpus))
-    return math.ceil(recipe.epochs * max(1, math.ceil(batches / recipe.accumulation)))

@@ -11,7 +11,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from judgelm.doctor.training_plan.configs import Configured, is_preference
-from judgelm.doctor.training_plan.estimate import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
+from judgelm.doctor.training_plan.estimate import Cluster, ModelFacts, Recipe
+from judgelm.doctor.training_plan.operations import Operations, operations_of, steps_of
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
@@ -175,6 +176,8 @@ def _adapted(linear: Mapping[str, Any], targets: tuple[str, ...] | None) -> list
 
 def look_at_data(configured: Configured) -> DataFacts:
     """Count the rows that the recipe would train on, exactly: same tokenizer, same builder, same seed."""
+    if configured.recipe.generation is not None:
+        return DataFacts(left_out={}, why="the replies are drawn while training")
     files = configured.train_data
     missing = [file for file in files if not Path(file).exists()]
     if not files or missing:

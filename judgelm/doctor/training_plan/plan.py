@@ -7,13 +7,12 @@ from judgelm.doctor.training_plan.estimate import (
     Cluster,
     Memory,
     ModelFacts,
-    Operations,
     Recipe,
     Sharding,
     fits,
     memory_of,
-    operations_of,
 )
+from judgelm.doctor.training_plan.operations import Operations, operations_of
 
 _Setup = tuple[Recipe, Cluster]
 _Change = tuple[str, Callable[[Recipe, Cluster], _Setup | None]]
@@ -144,6 +143,13 @@ def _together(changes: Sequence[_Change], recipe: Recipe, cluster: Cluster) -> t
     return names, (recipe, cluster)
 
 
+def _sleep(recipe: Recipe, cluster: Cluster) -> _Setup | None:
+    drawn = recipe.generation
+    if drawn is None or not drawn.vllm or drawn.sleeps:
+        return None
+    return replace(recipe, generation=replace(drawn, sleeps=True)), cluster
+
+
 def _checkpoint(recipe: Recipe, cluster: Cluster) -> _Setup | None:
     return None if recipe.checkpointing else (replace(recipe, checkpointing=True), cluster)
 
@@ -194,6 +200,7 @@ def _qlora(recipe: Recipe, cluster: Cluster) -> _Setup | None:
 
 
 _CHANGES: tuple[_Change, ...] = (
+    ("vllm_enable_sleep_mode: true", _sleep),
     ("gradient_checkpointing: true", _checkpoint),
     ("per_device_train_batch_size: {0.micro_batch}, gradient_accumulation_steps: {0.accumulation}", _single_rows),
     ("zero_stage: 1", _raise_to("zero1")),

@@ -17,12 +17,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from judgelm.data.augmentation import swap_answers
-from judgelm.data.labelled_pair import LabelledPair, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.data.soft_preference import training_scores
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.reasoned import verdict_text
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
@@ -253,15 +254,18 @@ class SFTRowBuilder(RowBuilder):
         if problem := self._problem(sample, label.scores):
             self.counts.left_out[problem] += 1
             return None
-        drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
-        reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
-        line = " ".join(f"{score:g}" for score in label.scores) + "\n"
-        prompt = self._prompt(sample, reference)
-        tokens = self._tokens(prompt, ((f" {line}" if len(label.scores) == 1 else line, reason),))
+        line, reason = self._target(sample, label, epoch)
+        if self._template.reasons_first and (problem := _no_verdict(sample, label, reason)):
+            self.counts.left_out[problem] += 1
+            return None
+        tokens = self._tokens(self._prompt(sample, reference), ((line, reason),))
         if tokens is None:
             self.counts.left_out["too long"] += 1
             return None
         tokenized, [target] = tokens
+        if self._template.reasons_first and target[-1] != self._tokenizer.eos_token_id:
+            self.counts.left_out["reason too long for a verdict behind it"] += 1
+            return None
         self._count(sample, item.source, reference, tokenized, with_reason=bool(reason))
         self.counts.scores.update(label.scores)
         ids = np.array(tokenized.ids + target, dtype=np.int32)
@@ -269,6 +273,15 @@ class SFTRowBuilder(RowBuilder):
         if not self.options.loss_on_prompt:
             labels[: len(tokenized.ids)] = IGNORED
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
+
+    def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
+        """The score line and the reason; of a judge that reasons first nothing, and the reason with its verdict."""
+        drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
+        reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
+        if self._template.reasons_first:
+            return "", f"{reason}\n{verdict_text(str(label.winner))}" if reason else ""
+        line = score_line(label.scores or ()) + "\n"
+        return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
         """The pair with its answers exchanged where this epoch draws so; everything else unchanged.
@@ -283,3 +296,10 @@ class SFTRowBuilder(RowBuilder):
         self.counts.swapped += pair.swapped
         self.counts.not_swapped += not pair.swapped
         return pair
+
+
+def _no_verdict(sample: Sample, label: Label, reason: str) -> str:
+    """The cause why a judge that reasons first cannot learn from a label; empty where it can."""
+    if len(sample.answers) != 2:
+        return "not a pair"
+    return "" if label.winner in (1, 2) and reason else "a tie" if label.winner == "tie" else "no reason"

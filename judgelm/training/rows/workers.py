@@ -32,7 +32,7 @@ _MOST_WORKERS = 16
 _FEW_CHUNKS = 8
 """Up to this many are built in this process: a worker takes some seconds to start."""
 _TOKENS = pa.list_(pa.int32())
-_COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64()}
+_COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

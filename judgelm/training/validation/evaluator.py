@@ -18,7 +18,8 @@ from judgelm.engines.model_files import eos_ids, window_of
 from judgelm.engines.transformers.engine import TransformersEngine
 from judgelm.engines.transformers.loading import LoadedModel, runs_packed
 from judgelm.errors import ConfigError, EngineError
-from judgelm.modes import Pairwise
+from judgelm.modes import BatchMode, Pairwise, Reasoned
+from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment
 from judgelm.runs.runner import judge
 from judgelm.training.config import JudgeArguments
@@ -40,10 +41,10 @@ _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
 _DPO_METRICS = ("rewards/accuracies", "rewards/margins")
 _PROTOCOL = (
     "Each pair was judged in both orders. Agreement is that of the given order, as in the JudgeLM paper; "
-    "agreement_by_mean that of the mean of both orders' scores. Both are over all pairs, and an unreadable reply "
-    "agrees with nothing. Consistency and delta_bias (toward the answer shown first less toward the second, without "
-    "sign) are over the pairs readable in both orders; failed is the share of unreadable replies. Intervals: 95 %, "
-    "resampled by question."
+    "agreement_by_mean that of the mean of both orders' scores, or, of a judge that reasons first, of both verdicts "
+    "together. Both are over all pairs, and an unreadable reply agrees with nothing. Consistency and delta_bias "
+    "(toward the answer shown first less toward the second, without sign) are over the pairs readable in both orders; "
+    "failed is the share of unreadable replies. Intervals: 95 %, resampled by question."
 )
 
 
@@ -65,7 +66,7 @@ class ValidationJudge:
         window: of the judge, in tokens.
     """
 
-    def __init__(self, files: Sequence[str], pairs: ValidationPairs, mode: Pairwise, window: int) -> None:
+    def __init__(self, files: Sequence[str], pairs: ValidationPairs, mode: BatchMode, window: int) -> None:
         self.pairs = pairs
         self._files = files
         self._mode = mode
@@ -211,12 +212,20 @@ def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: Ep
         if not kinds:
             raise ConfigError("no row of several answers is trained on, so pairs are not judged; add eval_pairs: 0")
         pairs = draw_pairs(arguments.eval_data, kinds=kinds, count=arguments.eval_pairs, seed=args.seed)
-        mode = Pairwise(template=arguments.template, scale=(arguments.scale[0], arguments.scale[1]), both_orders=True)
+        mode = _mode(arguments, args, rows.window)
         validation = ValidationJudge(arguments.eval_data, pairs, mode, rows.window)
     _check_choice(arguments, args, validation)
     if arguments.eval_data and args.eval_strategy == IntervalStrategy.NO:
         args.eval_strategy, args.eval_steps = IntervalStrategy.STEPS, NEVER
     return validation
+
+
+def _mode(arguments: JudgeArguments, args: TrainingArguments, window: int) -> BatchMode:
+    """The mode that the judge is trained for, in both orders."""
+    if get_template(arguments.template).reasons_first:
+        room = getattr(args, "max_completion_length", None) or window // 2
+        return Reasoned(template=arguments.template, both_orders=True, max_tokens=room)
+    return Pairwise(template=arguments.template, scale=(arguments.scale[0], arguments.scale[1]), both_orders=True)
 
 
 def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation: ValidationJudge | None) -> None:
@@ -244,7 +253,9 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
         else [""]
     )
     judged = ("agreement", "agreement_by_mean", "failed") if validation else ()
-    available = [*_SFT_METRICS, *(_DPO_METRICS if hasattr(args, "beta") else ())]
+    of_dpo = hasattr(args, "beta") and not hasattr(args, "num_generations")
+    of_loss = () if hasattr(args, "num_generations") else _SFT_METRICS
+    available = [*of_loss, *(_DPO_METRICS if of_dpo else ())]
     available += [f"{each}{suffix}" for each in judged for suffix in suffixes]
     if name not in available:
         listed = ", ".join(f"eval_{each}" for each in available)

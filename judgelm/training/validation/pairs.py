@@ -59,7 +59,7 @@ class ValidationMetrics:
     Attributes:
         agreement: share of all pairs on which the given order names the label's winner; an unreadable reply names none.
         agreement_by_mean: share of all pairs on which the mean scores of both orders do; with an unreadable reply they
-            name none.
+            name none. Of a judge that reasons first both orders' verdicts must.
         consistency: share of the readable ones that name the same winner in both orders; None where none is readable.
         delta_bias: among them, the share that leans toward the answer shown first less that toward the second, without
             its sign; None where none is readable.
@@ -156,7 +156,8 @@ def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs) -> Validatio
 
     return ValidationMetrics(
         agreement=agreement("given"),
-        agreement_by_mean=agreement("mean"),
+        # verdicts without scores have no mean: their two orders must name the same winner
+        agreement_by_mean=agreement("as_judged" if any(each.mode == "reasoned" for each in judgments) else "mean"),
         consistency=position.consistency if position else None,
         delta_bias=position.delta if position else None,
         failed=evaluation.counts.failed_orders / (2 * evaluation.counts.joined),

@@ -1,0 +1,119 @@
+"""A judge as `reward_funcs=` of TRL's trainers (GRPO, RLOO).
+
+from judgelm import Judge
+from judgelm.rewards.trl import JudgeReward
+reward = JudgeReward(Judge("small-judge"), "reference")
+trainer = GRPOTrainer(model, reward_funcs=[reward], ...)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+from judgelm.errors import InputError
+from judgelm.judge import Judge
+from judgelm.rewards.scoring import Answer, AnswerRewards, Method, MethodOptions
+
+Text = str | Sequence[Mapping[str, Any]]
+"""A prompt or completion of TRL: text, or messages."""
+
+
+class JudgeReward:
+    """Rewards completions by a judge, as `AnswerRewards` does.
+
+    TRL takes None as no reward: such a completion has no advantage. The share of them is logged as `judge_failures`.
+    With `group` and `tournament` the completions of all processes are compared, each group on one of them.
+
+    Args:
+        judge: loaded, or a server's.
+        method: see `AnswerRewards`.
+        question: column with the question; without it in the data, the prompt is the question, of messages the user's.
+        reference: column with the reference answer; need not be there unless the method is `reference`.
+        options: see `MethodOptions`.
+
+    Raises:
+        ConfigError: no such method, or one that the judge cannot do.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        method: Method = "reference",
+        *,
+        question: str = "question",
+        reference: str = "reference",
+        options: MethodOptions | None = None,
+    ) -> None:
+        self._rewards = AnswerRewards(judge, method, options)
+        self._columns = (question, reference)
+        self.__name__ = f"judge_{method}"
+
+    def __call__(
+        self,
+        prompts: Sequence[Text],
+        completions: Sequence[Text],
+        *,
+        log_metric: Callable[[str, float], None] | None = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """Reward completions; TRL passes the data's columns by name.
+
+        Raises:
+            InputError: the method needs a reference, and the data have no such column.
+            EngineError: the judge's engine broke.
+        """
+        question, reference = self._columns
+        if self._rewards.method == "reference" and reference not in columns:
+            raise InputError(f'the data have no column "{reference}" with reference answers; name it by reference=')
+        questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
+        references = columns.get(reference) or [None] * len(prompts)
+        answers = [
+            Answer(query, completion_text(text), known)
+            for query, text, known in zip(questions, completions, references, strict=True)
+        ]
+        by_itself = self._rewards.method in ("reference", "score")
+        rewards = self._rewards(answers) if by_itself else self._in_groups(answers)
+        if log_metric is not None and rewards:
+            log_metric("judge_failures", sum(reward is None for reward in rewards) / len(rewards))
+        return rewards
+
+    def close(self) -> None:
+        """Stop asking; the judge stays open."""
+        self._rewards.close()
+
+    def _in_groups(self, own: list[Answer]) -> list[float | None]:
+        """Rewards of this process's answers, which compete with those of other processes."""
+        state = PartialState()
+        counts = gather_object([len(own)])
+        answers = [Answer(*answer) for answer in gather_object(own)]
+        groups: dict[tuple[str, str | None], list[int]] = {}
+        for index, answer in enumerate(answers):
+            groups.setdefault((answer.question, answer.reference), []).append(index)
+        mine = [index for group in list(groups.values())[state.process_index :: state.num_processes] for index in group]
+        judged = dict(gather_object(list(zip(mine, self._rewards([answers[index] for index in mine]), strict=True))))
+        begin = sum(counts[: state.process_index])
+        return [judged[index] for index in range(begin, begin + len(own))]
+
+
+def question_text(prompt: Text) -> str:
+    """The question of a prompt: the text, the only user message, or all messages with their roles."""
+    if isinstance(prompt, str):
+        return prompt
+    messages = [message for message in prompt if message["role"] != "system"]
+    if len(messages) == 1:
+        return _content(messages[0])
+    return "\n\n".join(f"{message['role']}: {_content(message)}" for message in messages)
+
+
+def completion_text(completion: Text) -> str:
+    """The text of a completion, of messages their contents."""
+    return completion if isinstance(completion, str) else "\n\n".join(map(_content, completion))
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)

@@ -1,0 +1,160 @@
+"""Rewards by a judge whose opinion is known: against a reference, within groups, by score; None without a verdict."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.errors import ConfigError
+from judgelm.judge import Judge
+from judgelm.modes import Pairwise, Reasoned
+from judgelm.rewards.scoring import Answer, AnswerRewards, MethodOptions, knockout, pair_mode, round_robin
+from tests.support.known_judge import KnownEngine, quality
+
+CHANCES = {0: 0.5, 1: 0.8125, 2: 0.96875, -1: 0.1875, -2: 0.03125}
+
+
+def of_quality(wanted, nth=0):
+    """An answer of this quality, and others of it."""
+    found = (text for number in range(10_000) if quality(text := f"This is answer number {number}.") == wanted)
+    return [text for _, text in zip(range(nth + 1), found, strict=False)][-1]
+
+
+def rewarding(method, engine=None, **options):
+    judge = Judge("8 6", engine="scripted")
+    judge.engine = engine or KnownEngine()
+    return AnswerRewards(judge, method, MethodOptions(**options))
+
+
+def answers(*qualities, question="q", reference=None):
+    return [
+        Answer(question, of_quality(wanted, qualities[:index].count(wanted)), reference)
+        for index, wanted in enumerate(qualities)
+    ]
+
+
+def test_against_a_reference_the_reward_is_the_chance_to_be_better():
+    given_ = answers(5, 6, 4, 7, reference=of_quality(5, 1))
+    assert rewarding("reference")(given_) == pytest.approx([CHANCES[0], CHANCES[1], CHANCES[-1], CHANCES[2]])
+
+
+def test_an_answer_without_a_reference_has_no_reward():
+    given_ = [*answers(5), *answers(6, reference=of_quality(5, 1))]
+    assert rewarding("reference")(given_) == [None, pytest.approx(CHANCES[1])]
+
+
+def test_the_score_is_scaled_to_0_and_1():
+    # expected scores 2, 5 and 9 on 1 to 10
+    assert rewarding("score")(answers(2, 5, 9)) == pytest.approx([1 / 9, 4 / 9, 8 / 9])
+
+
+def test_within_a_group_the_reward_is_the_mean_chance_over_the_others():
+    # 5 meets 6 and 7, 6 meets 5 and 7, 7 meets 5 and 6
+    expected = [(CHANCES[-1] + CHANCES[-2]) / 2, (CHANCES[1] + CHANCES[-1]) / 2, (CHANCES[2] + CHANCES[1]) / 2]
+    assert rewarding("group")(answers(5, 6, 7)) == pytest.approx(expected)
+
+
+def test_groups_are_judged_apart_and_may_be_mixed():
+    first, second = answers(5, 6), answers(7, 5, question="another")
+    mixed = [first[0], second[0], first[1], second[1]]
+    assert rewarding("group")(mixed) == pytest.approx([CHANCES[-1], CHANCES[2], CHANCES[1], CHANCES[-2]])
+
+
+def test_copies_are_equal_without_being_asked():
+    rewards = rewarding("group")
+    copy = answers(5)[0]
+    assert rewards([copy, copy]) == [0.5, 0.5]
+    assert rewards.queue.judged == 0
+    assert rewards([copy, copy, *answers(6)]) == pytest.approx([(0.5 + CHANCES[-1]) / 2] * 2 + [CHANCES[1]])
+    assert rewards.queue.judged == 1
+
+
+def test_an_only_answer_has_no_reward_in_a_group():
+    assert rewarding("group")(answers(5)) == [None]
+
+
+def test_the_best_of_a_tournament_survives_all_rounds():
+    for seed in range(5):
+        rewards = rewarding("tournament", seed=seed)(answers(2, 4, 9, 6))
+        assert rewards[2] == 1
+        assert sorted(rewards) == [0, 0, 0.5, 1]
+
+
+def test_a_tournament_needs_one_comparison_less_than_answers():
+    rewards = rewarding("tournament")
+    rewards(answers(2, 3, 4, 5, 6, 7, 8, 9))
+    assert rewards.queue.judged == 7
+
+
+@given(st.integers(1, 20), st.integers(0, 5))
+def test_a_knockout_by_strength(players, seed):
+    contest = knockout(players, Random(seed))
+    sent = None
+    try:
+        while True:
+            matches = contest.send(sent)
+            sent = [1.0 if first > second else 0.0 for first, second in matches]
+    except StopIteration as finished:
+        rewards = finished.value
+    assert rewards[-1] == (1 if players > 1 else 0)
+    assert all(0 <= reward < 1 for reward in rewards[:-1])
+
+
+def test_a_match_without_a_verdict_ends_both_contests():
+    contest = knockout(4, Random(0))
+    [first, second] = next(contest)
+    with pytest.raises(StopIteration) as finished:
+        contest.send([None, 1.0])
+    rewards = finished.value.value
+    assert [rewards[player] for player in first] == [None, None]
+    assert rewards[second[1]] == 0
+    assert rewards[second[0]] == 0.5  # it survived one of two rounds and has no opponent left
+
+
+def test_a_comparison_without_a_verdict_is_left_out_of_the_mean():
+    contest = round_robin(3)
+    assert next(contest) == [(0, 1), (0, 2), (1, 2)]
+    with pytest.raises(StopIteration) as finished:
+        contest.send([None, 0.25, None])
+    assert finished.value.value == [0.25, None, 0.75]
+
+
+class Unreadable(KnownEngine):
+    """Writes nonsense about answers of one quality."""
+
+    def write(self, prompt):
+        texts = [span.text for span in prompt.spans if span.kind == "answer"]
+        return "nonsense" if any(quality(text) == 4 for text in texts) else super().write(prompt)
+
+
+@pytest.mark.parametrize("method", ["reference", "score"])
+def test_a_failure_is_none_and_never_0(method):
+    given_ = answers(4, 6, reference=of_quality(5) if method == "reference" else None)
+    rewards = rewarding(method, Unreadable())(given_)
+    assert rewards[0] is None
+    assert rewards[1] > 0.5
+
+
+def test_a_failure_within_a_group():
+    # 4 fails against both others, whose own comparison stands
+    assert rewarding("group", Unreadable())(answers(4, 6, 5)) == [None, pytest.approx(0.8125), pytest.approx(0.1875)]
+
+
+def test_without_probabilities_the_verdict_counts():
+    engine = KnownEngine(logprobs=False)
+    given_ = answers(5, 6, 4, reference=of_quality(5, 1))
+    assert rewarding("reference", engine)(given_) == [0.5, 1.0, 0.0]
+
+
+def test_the_mode_is_the_judges_own():
+    with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge:
+        assert pair_mode(judge, both_orders=True) == Reasoned(
+            template="reasoned-compact", both_orders=True, distribution=True
+        )
+        with pytest.raises(ConfigError, match="mode single expects scores"):
+            AnswerRewards(judge, "score")
+    with Judge("8 6", engine="scripted") as judge:
+        assert isinstance(pair_mode(judge, both_orders=False), Pairwise)
+        with pytest.raises(ConfigError, match="method 'best' does not exist"):
+            AnswerRewards(judge, "best")

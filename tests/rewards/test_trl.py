@@ -1,0 +1,72 @@
+"""A judge as TRL's reward function: what TRL passes, and what it takes."""
+
+import pytest
+
+from judgelm.errors import InputError
+from judgelm.judge import Judge
+from judgelm.rewards.trl import JudgeReward, completion_text, question_text
+from tests.rewards.test_scoring import CHANCES, of_quality
+from tests.support.known_judge import KnownEngine
+
+
+def reward_function(method="reference", engine=None, **options):
+    judge = Judge("8 6", engine="scripted")
+    judge.engine = engine or KnownEngine()
+    return JudgeReward(judge, method, **options)
+
+
+def called(function, completions, prompts=None, **columns):
+    """As TRL 1.16 calls it: all by name, the columns as lists."""
+    prompts = prompts or ["q"] * len(completions)
+    ids = [[1]] * len(completions)
+    return function(
+        prompts=prompts, completions=completions, completion_ids=ids, trainer_state=None, log_extra=None, **columns
+    )
+
+
+def test_texts_and_messages():
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
+    turns = [*chat, {"role": "assistant", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "b"}]}]
+    assert [question_text(prompt) for prompt in ("q", chat, turns)] == [
+        "q", "q", "user: q\n\nassistant: a\n\nuser: b",
+    ]  # fmt: skip
+    assert [completion_text(text) for text in ("a", [{"role": "assistant", "content": "a"}])] == ["a", "a"]
+
+
+def test_the_reference_is_a_column():
+    function = reward_function(reference="solution")
+    messages = [[{"role": "assistant", "content": of_quality(level)}] for level in (4, 6)]
+    rewards = called(function, messages, solution=[of_quality(5)] * 2)
+    assert rewards == pytest.approx([CHANCES[-1], CHANCES[1]])
+    with pytest.raises(InputError, match='no column "solution"'):
+        called(function, messages, reference=[of_quality(5)] * 2)
+
+
+def test_the_question_is_the_prompt_or_a_column():
+    engine = KnownEngine()
+    function = reward_function("score", engine)
+    called(function, ["a"], prompts=[[{"role": "user", "content": "from the prompt"}]])
+    called(function, ["a"], question=["from a column"])
+    shown = {span.text for prompt in engine.prompts for span in prompt.spans if span.kind == "question"}
+    assert shown == {"from the prompt", "from a column"}
+
+
+def test_groups_are_the_completions_of_a_prompt():
+    completions = [of_quality(level) for level in (5, 6, 7, 5)]
+    rewards = called(reward_function("group"), completions, prompts=["q", "q", "other", "other"])
+    assert rewards == pytest.approx([CHANCES[-1], CHANCES[1], CHANCES[2], CHANCES[-2]])
+
+
+def test_failures_are_none_and_their_share_is_logged():
+    logged = {}
+    silent = KnownEngine(lambda prompt: {"nonsense": 1.0})
+    function = reward_function(engine=silent)
+    rewards = called(function, ["a", "b"], reference=["c", None], log_metric=lambda *pair: logged.update([pair]))
+    assert rewards == [None, None]
+    assert logged == {"judge_failures": 1.0}
+
+
+def test_the_name_in_trls_logs():
+    from trl.trainer.utils import get_callable_name
+
+    assert get_callable_name(reward_function("tournament")) == "judge_tournament"

@@ -1,0 +1,49 @@
+"""One of several processes: gives TRL's reward functions its share of a batch, and writes what they return.
+
+python -m torch.distributed.run --standalone --nproc_per_node 2 tests/support/rewards_on_processes.py ASKED OUT
+
+ASKED is a JSON file with `verdicts`, the texts and columns of all processes one behind another, and `answers`, the
+prompts and completions of one batch; each process takes its part. OUT.0.json and OUT.1.json hold the rewards.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from accelerate import PartialState
+
+from judgelm.judge import Judge
+from judgelm.rewards.trl import JudgeReward
+from judgelm.training.grpo import GRPOArguments, VerdictRewards
+from tests.support.known_judge import KnownEngine
+
+
+def main():
+    """Reward this process's share."""
+    asked, out = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
+    state = PartialState(cpu=True)
+
+    def share(columns):
+        size = len(next(iter(columns.values()))) // state.num_processes
+        begin = state.process_index * size
+        return {name: values[begin : begin + size] for name, values in columns.items()}
+
+    verdicts = VerdictRewards(GRPOArguments(train_data=[], least_letters=0), limit=8, eos_ids=[7])
+    judge = Judge("8 6", engine="scripted")
+    judge.engine = KnownEngine()
+    groups = JudgeReward(judge, "group")
+    rewards = {
+        "verdicts": verdicts.both_orders_right(**share(asked["verdicts"])),
+        "answers": groups(**share(asked["answers"])),
+        "processes": state.num_processes,
+        "backend": state.backend,
+    }
+    Path(f"{out}.{state.process_index}.json").write_text(json.dumps(rewards))
+    state.wait_for_everyone()
+    state.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
