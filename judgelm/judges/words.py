@@ -60,7 +60,7 @@ class Cut:
         constant: name of a text in Python code: an assignment, or a function that returns it.
         key: of a YAML file.
         between: the texts before and behind the words.
-        escaped: whether they are written as in the text of a program or of JSON, `\n` for a line's end.
+        escaped: how many times over they are written as in the text of a program or of JSON, `\n` for a line's end.
         which: which of several, from 0.
     """
 
@@ -69,7 +69,7 @@ class Cut:
     constant: str = ""
     key: str = ""
     between: tuple[str, str] | None = None
-    escaped: bool = False
+    escaped: int = 0
     which: int = 0
 
 
@@ -154,7 +154,9 @@ def cut(text: str, where: Cut, *, location: str) -> str:
     if where.which >= len(texts):
         raise CardError(f"{location}: no words at {where.constant or where.key or where.between}; the card is wrong")
     words = texts[where.which]
-    return _unescaped(words) if where.escaped else words
+    for _ in range(where.escaped):
+        words = _unescaped(words)
+    return words
 
 
 def _download(file: WordsFile) -> bytes:

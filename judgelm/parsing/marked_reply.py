@@ -31,6 +31,7 @@ class MarkedReply:
         scale: lowest and highest number, instead of labels.
         values: how many numbers: 1 grades an answer, 2 score a pair.
         separator: what stands between two numbers of the same mark; empty where each has its own marks.
+        deducts: whether the number is what an answer loses: its score is 0 less the number.
         takes: `agreeing` expects that all verdicts of a reply agree, `last` takes the last.
 
     Raises:
@@ -51,6 +52,7 @@ class MarkedReply:
     scale: tuple[float, float] | None = None
     values: Literal[1, 2] = 1
     separator: str = ""
+    deducts: bool = False
     takes: Literal["agreeing", "last"] = "agreeing"
 
     def __post_init__(self) -> None:
@@ -98,6 +100,7 @@ class MarkedReply:
         assert self.scale is not None, "a format without labels has a scale"
         parts = [part for verdict in marked for part in verdict.split(self.separator or None)]
         read = [value for part in parts if (value := _number(part)) is not None]
+        read = [0 - value for value in read] if self.deducts else read
         groups = [tuple(read[index : index + self.values]) for index in range(0, len(read), self.values)]
         if not groups or len(groups[-1]) < self.values:
             return Unparsed("off_grammar", text, f"{len(read)} numbers, expected {self.values}")

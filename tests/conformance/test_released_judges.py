@@ -7,6 +7,7 @@ them (`judgelm judges words NAME --from FILE`). Only the statements that make a 
 import ast
 import hashlib
 import json
+import string
 import textwrap
 from types import SimpleNamespace
 from typing import Any
@@ -130,6 +131,12 @@ def skywork(text, task):
     return [shown.render(input=QUESTION, response_a=ONE, response_b=TWO)]
 
 
+def tigerscore(code, task):
+    words = string.Template(statements(code, "TEMPLATE").TEMPLATE)
+    shown = words.substitute(generation_instruction=QUESTION, input_context="", hypothesis_output=ONE)
+    return [shown.strip("\n ")]
+
+
 AUTHORS = {
     "auto-j": auto_j,
     "compassjudger-1": compassjudger_1,
@@ -145,6 +152,7 @@ AUTHORS = {
     "selene-1-mini": selene,
     "self-taught-evaluator": self_taught,
     "skywork-critic": skywork,
+    "tigerscore": tigerscore,
 }
 """Card -> the texts of a task's messages for the golden sample, made by its authors' code."""
 

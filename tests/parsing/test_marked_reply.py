@@ -11,6 +11,7 @@ from judgelm.records import Scores, Unparsed
 LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "A=B": "tie"})
 GRADE = MarkedReply(before="**Result:**", scale=(1, 5))
 BOXED = MarkedReply(before="\\boxed{", after="}", separator=",", scale=(1, 10), values=2)
+DEDUCTED = MarkedReply(before="reduction of ", scale=(-10, 0), deducts=True)
 BARE = MarkedReply(labels={"A": "1", "B": "2"})
 
 
@@ -35,6 +36,9 @@ def code(result):
         (GRADE, "**Result:** 4/5\nthe end", (4.0,)),
         (GRADE, "**Result:** 7", "out_of_range"),
         (GRADE, "**Result:** four", "off_grammar"),
+        (DEDUCTED, "2 errors, with a total score reduction of 4.5.\nError", (-4.5,)),
+        (DEDUCTED, "0 errors, with a total score reduction of 0.", (0.0,)),
+        (DEDUCTED, "with a total score reduction of 12", "out_of_range"),
         (BOXED, "<scores>\n\\boxed{9, 3}\n</scores>", (9.0, 3.0)),
         (BOXED, "\\boxed{9}", "off_grammar"),
         (BOXED, "\\boxed{9, 3} \\boxed{1, 2}", "off_grammar"),
