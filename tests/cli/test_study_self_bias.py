@@ -6,9 +6,13 @@ import sys
 import pytest
 import typer
 from rich.console import Console
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import BertTokenizerFast
 from typer.testing import CliRunner
 
-from judgelm.cli.study.self_bias import self_bias_command
+from judgelm.cli.study.self_bias import _token_counter, self_bias_command
 from judgelm.data.ratings.table import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
@@ -129,6 +133,16 @@ def test_run_files_of_rubrics_are_ratings_too(run, tmp_path):
     assert found["counts"]["ratings without a score"] == 2
     with pytest.raises(ConfigError, match="also give the rows that were judged"):
         run(tmp_path / "human.csv", *judges, *common)
+
+
+def test_lengths_of_answers_are_counted_by_a_named_tokenizer(run, tmp_path):
+    pieces = BertTokenizerFast(tokenizer_object=Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2, "b": 3})))
+    pieces.backend_tokenizer.pre_tokenizer = Whitespace()
+    pieces.save_pretrained(tmp_path / "bert")
+    assert _token_counter(str(tmp_path / "bert"))("ab b") == 3
+    (tmp_path / "human.csv").write_text("item,judge,model,score\np,human,left,1\n")
+    with pytest.raises(ConfigError, match="files of ratings bring their lengths"):
+        run(tmp_path / "human.csv", "-o", tmp_path / "out", "--length-tokenizer", tmp_path / "bert")
 
 
 def test_a_run_without_a_model_of_the_answer_is_refused(run, tmp_path):

@@ -46,7 +46,9 @@ def test_spoiled_answers_are_rated_as_attention_checks(tmp_path, capsys):
     judgment = Judgment(sample_id=sample.id, mode="rubric", verdict=GradeVerdict(score=0.2), shown=(part,))
     [rating] = run_ratings("judge", {sample.id: judgment}, {sample.id: sample})
     assert rating.data["check"] == "reversed_words"
-    assert (rating.data["item"], rating.data["model"]) == ("p1", "m")
+    assert (rating.data["item"], rating.data["model"], rating.data["length"]) == ("p1", "m", 3)
+    [rating] = run_ratings("judge", {sample.id: judgment}, {sample.id: sample}, length=len)
+    assert rating.data["length"] == len("three two one.")
 
 
 def test_random_pairing_needs_two_rows(tmp_path, capsys):

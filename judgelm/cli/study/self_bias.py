@@ -1,6 +1,6 @@
 """`judgelm study self-bias`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -59,6 +59,14 @@ def self_bias_command(
     length_over: Annotated[
         Literal["prompt", "overall"], typer.Option(help="Lengths are normalised within a prompt, or over all rows.")
     ] = "prompt",
+    length_tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Hub id or folder whose tokenizer counts the lengths of --run's answers, such as bert-base-uncased "
+            "(the paper's); default: words.",
+        ),
+    ] = None,
     dimensions: Annotated[bool, typer.Option(metavar="", help="Effects of the dimensions.")] = True,
     self_term: Annotated[bool, typer.Option(metavar="", help="Self-bias in the regression.")] = True,
     family_term: Annotated[bool, typer.Option(metavar="", help="Family-bias in the regression.")] = True,
@@ -126,7 +134,8 @@ def self_bias_command(
         resampling=output.resampling,
     )
     with console.status("reading ratings") as status:  # shows nothing where there is no terminal
-        table = read_ratings(ratings or [], columns, more=_of_runs(run or [], rows, columns.item))
+        more = _of_runs(run or [], rows, columns.item, length_tokenizer)
+        table = read_ratings(ratings or [], columns, more=more)
         result = study_self_bias(table, options, progress=lambda step: status.update(escaped(step)))
     output.write(result)
     if debiased is not None:
@@ -134,27 +143,44 @@ def self_bias_command(
         print_plain(f"scores without the bias in {debiased}")
 
 
-def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
+def _of_runs(runs: list[str], rows: Path | None, item: str, tokenizer: str | None) -> "Iterator[Row]":
     """The ratings that run files hold.
 
     Raises:
-        ConfigError: runs without rows, or a run without its judge's name.
+        ConfigError: runs without rows, a run without its judge's name, or a tokenizer without runs.
+        ModelError: there is no such tokenizer.
         InputError: a file cannot be read, or a run is not of these rows.
     """
-    from judgelm.data.ratings.long_rows import run_ratings
+    from judgelm.data.ratings.long_rows import count_words, run_ratings
     from judgelm.data.samples import SampleStream
     from judgelm.runs.run_files import read_judgments
 
     if not runs:
+        if tokenizer is not None:
+            raise ConfigError("--length-tokenizer counts the answers of --run; files of ratings bring their lengths")
         return
     if rows is None:
         raise ConfigError("--run: also give the rows that were judged, with --rows: they name the model of each answer")
     samples = {sample.id: sample for _, sample in SampleStream([str(rows)]).pairs()}
+    length = count_words if tokenizer is None else _token_counter(tokenizer)
     for text in runs:
         judge, equals, path = text.partition("=")
         if not equals:
             raise ConfigError(f"--run {text}: expected JUDGE=RUN, the judge spelled as its own answers' model")
-        yield from run_ratings(judge, read_judgments(Path(path)), samples, item=item)
+        yield from run_ratings(judge, read_judgments(Path(path)), samples, item=item, length=length)
+
+
+def _token_counter(source: str) -> Callable[[str], int]:
+    """Counts the tokens of a text, without those that a model's tokenizer adds around it.
+
+    Raises:
+        ModelError: there is no such tokenizer.
+    """
+    from judgelm.engines.base import EngineOptions
+    from judgelm.engines.model_files import load_tokenizer
+
+    tokenizer = load_tokenizer(source, None, EngineOptions(model=source))
+    return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _families(path: Path) -> dict[str, list[str]]:

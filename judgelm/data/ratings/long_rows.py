@@ -8,7 +8,7 @@ Of a run file, the rows that were judged give the answer's model (`answer_models
 question's text) and the type of task (`category`). The rows and the ratings of people must name items and models alike.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from judgelm.data.readers.rows import Reject, Row
@@ -84,20 +84,31 @@ def display_name(identifier: object) -> str:
 _SHOWN_TEXT = 80
 
 
+def count_words(text: str) -> int:
+    """A text's words, between blanks."""
+    return len(text.split())
+
+
 def run_ratings(
-    judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], *, item: str = "item"
+    judge: str,
+    judgments: Mapping[str, Judgment],
+    samples: Mapping[str, Sample],
+    *,
+    item: str = "item",
+    length: Callable[[str], int] = count_words,
 ) -> Iterator[Row]:
     """One row per answer and dimension: `item`, `dimension`, `judge`, `model`, `score`, `task`, `length`, and others.
 
     A dimension is a part of the rubric; a judgment without parts is one row without dimension, with its grade. What
-    failed, or has a level without a score, is a row with a missing score. The length is in words: no tokenizer is at
-    hand. The sample's own fields stand beside, for whoever fits by one of them.
+    failed, or has a level without a score, is a row with a missing score. The sample's own fields stand beside, for
+    whoever fits by one of them.
 
     Args:
         judge: who wrote the run, spelled as its own answers' model is.
         judgments: by sample id.
         samples: the rows judged, by id.
         item: field of the rows that names the prompt.
+        length: counts an answer's length, in tokens as the paper does, or in words.
 
     Raises:
         InputError: a judgment is no grade of one answer, its row is not there, or says nothing of the answer's model.
@@ -119,7 +130,7 @@ def run_ratings(
             "judge": judge,
             "model": sample.answer_models[0],
             "task": sample.category,
-            "length": len(sample.answers[0].split()),
+            "length": length(sample.answers[0]),
         }
         for dimension, score in _scores(judgment):
             yield Row(location[:_SHOWN_TEXT], index, common | {"dimension": dimension, "score": score})
