@@ -30,7 +30,7 @@ PYTHON_CLIENTS = {
     "openai_python": ["openai==3.57.0"],
     "openevals": ["openevals==0.2.2"],
     "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.110.2"],
-    "ragas": ["ragas==0.4.3", "langchain-community==0.4.2"],
+    "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
 }
 SOURCE_CLIENTS = {  # no packages: a repository's scripts at a commit, in the environment of the same name
     "arena_hard": (
@@ -41,7 +41,7 @@ SOURCE_CLIENTS = {  # no packages: a repository's scripts at a commit, in the en
 }
 NODE_CLIENTS = {
     "openai_node": ["openai@7.57.0"],
-    "promptfoo": ["promptfoo@0.123.1"],
+    "promptfoo": ["promptfoo@0.123.1", "node@22.23.3"],
 }
 
 
