@@ -5,7 +5,6 @@ python examples/integrations/with_langsmith.py
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +14,6 @@ from langsmith.schemas import Example
 from openevals.llm import create_llm_as_judge
 from openevals.prompts import CORRECTNESS_PROMPT
 
-os.environ["LANGSMITH_TRACING"] = "false"  # openevals would trace by itself
 ROWS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text(encoding="utf-8").splitlines()]
 judge = create_llm_as_judge(
     prompt=CORRECTNESS_PROMPT, model="openai:gpt-4o", feedback_key="correctness", continuous=True
@@ -30,7 +28,8 @@ def correctness(inputs: dict[str, str], outputs: dict[str, str], reference_outpu
 
 
 written = {row["question"]: row["answer"] for row in ROWS}
-results = Client(api_key="unused").evaluate(
+client = Client(api_key="unused", auto_batch_tracing=False)  # else it asks the service which limits it has
+results = client.evaluate(
     lambda inputs: {"answer": written[inputs["question"]]},  # the application under evaluation
     data=[
         Example(
@@ -43,6 +42,7 @@ results = Client(api_key="unused").evaluate(
     ],
     evaluators=[correctness],
     upload_runs=False,
+    disable_evaluator_tracing=True,  # else LangChain's models upload what the judge is asked, whatever upload_runs says
     max_concurrency=4,
 )
 for result in results:

@@ -5,7 +5,10 @@ python examples/integrations/with_ragas.py
 """
 
 import json
+import os
 from pathlib import Path
+
+os.environ.setdefault("RAGAS_DO_NOT_TRACK", "true")
 
 from langchain_openai import ChatOpenAI
 from ragas import EvaluationDataset, SingleTurnSample, evaluate

@@ -14,6 +14,7 @@ from tests.support.known_judge import quality
 
 pytestmark = pytest.mark.conformance
 
+HOST_LOG = Path(__file__).parent / "host_log"  # a sitecustomize.py: clients in Python write down which hosts they contact
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / ".conformance"
 EXAMPLES = ROOT / "examples/integrations"
@@ -21,8 +22,6 @@ ROWS = [json.loads(line) for line in (EXAMPLES / "answers.jsonl").read_text(enco
 QUALITIES = {row["id"]: quality(row["answer"]) for row in ROWS}
 
 QUIET = {
-    "DEEPEVAL_TELEMETRY_OPT_OUT": "YES",
-    "RAGAS_DO_NOT_TRACK": "true",
     "HF_HUB_OFFLINE": "1",
     **{f"PROMPTFOO_DISABLE_{name}": "1" for name in ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")},
 }
@@ -88,6 +87,7 @@ def _run(client, command, server, folder, expected=0):
         | QUIET
         | {"PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]])}
         | {"OPENAI_BASE_URL": server, "OPENAI_API_KEY": "unused"}
+        | {"PYTHONPATH": str(HOST_LOG), "HOST_LOG": str(folder / "hosts.txt")}
         | {"HF_HOME": str(folder / "hub"), "PROMPTFOO_CONFIG_DIR": str(folder)},
         capture_output=True,
         text=True,
@@ -95,6 +95,8 @@ def _run(client, command, server, folder, expected=0):
         timeout=280,
     )
     assert done.returncode == expected, done.stdout[-2000:] + done.stderr[-4000:]
+    hosts = folder / "hosts.txt"
+    assert client == "promptfoo" or set(hosts.read_text(encoding="utf-8").split()) == {"127.0.0.1"}
     return done.stdout
 
 
