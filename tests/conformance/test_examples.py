@@ -73,8 +73,31 @@ def test_lm_evals_task(known_server, tmp_path):
     assert metrics["judge_failed,none"] == 0
 
 
-def _run(client, command, server, folder, expected=0):
-    """Run a command of the client's environment in the repository root; what it writes lies in the folder."""
+REFUSED = {
+    "lm_eval": """
+from lm_eval.tasks.pisa.utils import judge_mcq
+judge_mcq("B", ["A) 3", "B) 4"], "B) 4")
+""",
+    "ragas": """
+import asyncio, openai
+from ragas.llms import llm_factory
+from ragas.metrics.collections import DomainSpecificRubrics
+metric = DomainSpecificRubrics(llm=llm_factory("gpt-4o", client=openai.AsyncOpenAI()))
+asyncio.run(metric.ascore(user_input="2 + 2?", response="4"))
+""",
+}
+"""Client -> a judge of its own that docs/integrations.md says is not served."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_served_is_refused(name, known_server, tmp_path):
+    code = f"import os\nos.environ['RAGAS_DO_NOT_TRACK'] = 'true'\n{REFUSED[name]}"
+    errors = _run(name, ["python", "-c", code], known_server, tmp_path, expected=1, stream="stderr")
+    assert "no dialect of a judging client knows this prompt" in errors
+
+
+def _run(client, command, server, folder, expected=0, stream="stdout"):
+    """What a command of the client's environment writes; it contacts no other machine."""
     environment = CLIENTS / client
     if not (environment / "requirements.json").is_file():
         pytest.skip(f"{client} is not installed: python tests/conformance/build_clients.py {client}")
@@ -97,7 +120,7 @@ def _run(client, command, server, folder, expected=0):
     assert done.returncode == expected, done.stdout[-2000:] + done.stderr[-4000:]
     hosts = folder / "hosts.txt"
     assert client == "promptfoo" or set(hosts.read_text(encoding="utf-8").split()) == {"127.0.0.1"}
-    return done.stdout
+    return getattr(done, stream)
 
 
 @contextmanager
