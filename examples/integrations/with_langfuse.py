@@ -37,10 +37,7 @@ def judge(*, input: str, output: str, expected_output: str, **_: Any) -> list[Ev
 langfuse = Langfuse(public_key="unused", secret_key="unused", tracing_enabled=False)
 result = langfuse.run_experiment(
     name="judged answers",
-    data=[
-        {"input": row["question"], "expected_output": row["reference"], "metadata": row}
-        for row in ROWS
-    ],
+    data=[{"input": row["question"], "expected_output": row["reference"], "metadata": row} for row in ROWS],
     task=answer,
     evaluators=[judge],
 )

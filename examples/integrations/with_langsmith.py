@@ -22,9 +22,7 @@ judge = create_llm_as_judge(
 
 def correctness(inputs: dict[str, str], outputs: dict[str, str], reference_outputs: dict[str, str]) -> Any:
     """Grade an answer from 0 to 1."""
-    return judge(
-        inputs=inputs["question"], outputs=outputs["answer"], reference_outputs=reference_outputs["reference"]
-    )
+    return judge(inputs=inputs["question"], outputs=outputs["answer"], reference_outputs=reference_outputs["reference"])
 
 
 written = {row["question"]: row["answer"] for row in ROWS}

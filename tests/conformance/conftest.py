@@ -38,10 +38,19 @@ def client(known_server, tmp_path):
         given.write_text(json.dumps({"base_url": known_server} | asked), encoding="utf-8")
         script = next(one for one in DRIVERS.iterdir() if one.stem == name)
         programs = os.pathsep.join([str(folder / "node_modules" / ".bin"), os.environ["PATH"]])
-        command = [shutil.which("node", path=programs)] if script.suffix == ".mjs" else [str(folder / "venv" / "bin" / "python"), "-I"]
+        command = (
+            [shutil.which("node", path=programs)]
+            if script.suffix == ".mjs"
+            else [str(folder / "venv" / "bin" / "python"), "-I"]
+        )
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON", "JUDGELM_"))
-        } | {"OPENAI_BASE_URL": known_server, "OPENAI_API_BASE": known_server, "OPENAI_API_KEY": "none", "PATH": programs}
+        } | {
+            "OPENAI_BASE_URL": known_server,
+            "OPENAI_API_BASE": known_server,
+            "OPENAI_API_KEY": "none",
+            "PATH": programs,
+        }
         done = subprocess.run(
             [*command, str(script), str(given), str(found), str(folder)],
             env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280,

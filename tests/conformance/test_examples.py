@@ -1,4 +1,4 @@
-"""The examples of examples/integrations/, each run as it stands by its client, against a judge whose scores are known."""
+"""Runs the examples of examples/integrations/ unchanged by their clients, against a judge whose scores are known."""
 
 import json
 import os
@@ -14,7 +14,9 @@ from tests.support.known_judge import quality
 
 pytestmark = pytest.mark.conformance
 
-HOST_LOG = Path(__file__).parent / "host_log"  # a sitecustomize.py: clients in Python write down which hosts they contact
+HOST_LOG = (
+    Path(__file__).parent / "host_log"
+)  # a sitecustomize.py: clients in Python write down which hosts they contact
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / ".conformance"
 EXAMPLES = ROOT / "examples/integrations"
@@ -129,7 +131,7 @@ def _model_under_evaluation():
     answers = {row["question"]: row["answer"] for row in ROWS}
 
     class Chat(BaseHTTPRequestHandler):
-        def do_POST(self):  # noqa: N802
+        def do_POST(self):
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             content = request["messages"][-1]["content"]
             question = content if isinstance(content, str) else content[0]["text"]
