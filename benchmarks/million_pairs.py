@@ -76,7 +76,7 @@ def main() -> None:
         command = _command(pairs, folder / "judgments.jsonl", options.model)
         attempts = list(_attempts(command, folder, options.pairs, is_limited=is_limited))
         counts = Counter(_ids(folder / "judgments.jsonl"))
-    wanted = {f"pair-{number}" for number in range(options.pairs)}
+    wanted = {f"pair-{pair_index}" for pair_index in range(options.pairs)}
     result = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "model": str(options.model or "scripted"),

@@ -19,15 +19,18 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".conformance"
 
 PYTHON_CLIENTS = {
-    "arena_hard": ["openai==3.54.0", "pandas==2.3.3", "shortuuid", "tqdm", "boto3", "requests", "pyyaml"],
+    "arena_hard": ["openai==3.57.0", "pandas==2.3.3", "shortuuid", "tqdm", "boto3", "requests", "pyyaml"],
     "alpaca_eval": ["alpaca_eval==0.6.6", "setuptools<81"],
-    "deepeval": ["deepeval==4.3.0"],
+    "deepeval": ["deepeval==4.3.1"],
     "fastchat": ["fschat==0.2.36", "openai==0.28.1", "anthropic==0.19.2", "psutil==7.2.2"],
-    "flow_judge": ["flow-judge==0.1.2", "openai==3.54.0"],
-    "inspect_ai": ["inspect_ai==0.3.285", "openai==3.54.0"],
-    "openai_python": ["openai==3.54.0"],
+    "flow_judge": ["flow-judge==0.1.2", "openai==3.57.0"],
+    "inspect_ai": ["inspect_ai==0.3.285", "openai==3.57.0"],
+    "langfuse": ["langfuse==5.0.4"],
+    "langsmith": ["langsmith==0.15.1", "openevals==0.2.2"],
+    "lm_eval": ["lm_eval[api]==0.4.13", "openai==3.57.0"],
+    "openai_python": ["openai==3.57.0"],
     "openevals": ["openevals==0.2.2"],
-    "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.81.0"],
+    "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.110.2"],
     "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
     "verl": [
         *("verl==0.9.1", "tensordict==0.15.3", "omegaconf==2.4.0", "antlr4-python3-runtime==4.9.3"),
@@ -45,7 +48,7 @@ SOURCE_CLIENTS = {  # no packages: a repository's scripts at a commit, in the en
 }
 NODE_CLIENTS = {
     "openai_node": ["openai@7.57.0"],
-    "promptfoo": ["promptfoo@0.121.20"],
+    "promptfoo": ["promptfoo@0.123.1", "node@22.23.3"],
 }
 
 

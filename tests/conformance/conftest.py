@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,10 +37,20 @@ def client(known_server, tmp_path):
         given, found = tmp_path / "asked.json", tmp_path / "found.json"
         given.write_text(json.dumps({"base_url": known_server} | asked), encoding="utf-8")
         script = next(one for one in DRIVERS.iterdir() if one.stem == name)
-        command = ["node"] if script.suffix == ".mjs" else [str(folder / "venv" / "bin" / "python"), "-I"]
+        programs = os.pathsep.join([str(folder / "node_modules" / ".bin"), os.environ["PATH"]])
+        command = (
+            [shutil.which("node", path=programs)]
+            if script.suffix == ".mjs"
+            else [str(folder / "venv" / "bin" / "python"), "-I"]
+        )
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON", "JUDGELM_"))
-        } | {"OPENAI_BASE_URL": known_server, "OPENAI_API_BASE": known_server, "OPENAI_API_KEY": "none"}
+        } | {
+            "OPENAI_BASE_URL": known_server,
+            "OPENAI_API_BASE": known_server,
+            "OPENAI_API_KEY": "none",
+            "PATH": programs,
+        }
         done = subprocess.run(
             [*command, str(script), str(given), str(found), str(folder)],
             env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280,

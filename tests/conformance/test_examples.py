@@ -1,0 +1,154 @@
+"""Runs the examples of examples/integrations/ unchanged by their clients, against a judge whose scores are known."""
+
+import json
+import os
+import subprocess
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.support.known_judge import quality
+
+pytestmark = pytest.mark.conformance
+
+HOST_LOG = (
+    Path(__file__).parent / "host_log"
+)  # a sitecustomize.py: clients in Python write down which hosts they contact
+ROOT = Path(__file__).parents[2]
+CLIENTS = ROOT / ".conformance"
+EXAMPLES = ROOT / "examples/integrations"
+ROWS = [json.loads(line) for line in (EXAMPLES / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+QUALITIES = {row["id"]: quality(row["answer"]) for row in ROWS}
+
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    **{f"PROMPTFOO_DISABLE_{name}": "1" for name in ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")},
+}
+
+
+def on_unit_scale(level):
+    return pytest.approx((level - 1) / 9, abs=1e-4)
+
+
+SCORES = {
+    "deepeval": on_unit_scale,
+    "inspect_ai": lambda level: "C" if level >= 6 else "I",  # most of the probability above 5.5
+    "langfuse": lambda level: level,
+    "langsmith": on_unit_scale,
+    "openevals": on_unit_scale,
+    "ragas": lambda level: round(1 + (level - 1) / 9 * 4),
+}
+"""Client -> the score that its example prints for an answer of this quality."""
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_example_prints_the_judges_scores(name, known_server, tmp_path):
+    output = _run(name, ["python", str(EXAMPLES / f"with_{name}.py")], known_server, tmp_path)
+    printed = dict(line.split("\t") for line in output.splitlines() if "\t" in line)
+    scores = {row: score if score in "CI" else float(score) for row, score in printed.items()}
+    assert scores == {row: SCORES[name](level) for row, level in QUALITIES.items()}
+
+
+def test_promptfoos_configuration(known_server, tmp_path):
+    command = ["promptfoo", "eval", "-c", str(EXAMPLES / "with_promptfoo.mjs"), "--no-cache", "-o", "results.json"]
+    _run("promptfoo", command, known_server, tmp_path, expected=100)  # some answers are wrong
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["results"]["results"]
+    passed = {result["vars"]["id"]: result["success"] for result in results}
+    assert passed == {row: level >= 6 for row, level in QUALITIES.items()}
+
+
+def test_lm_evals_task(known_server, tmp_path):
+    with _model_under_evaluation() as address:
+        command = ["lm_eval", "--include_path", str(EXAMPLES / "lm_eval"), "--tasks", "judged_answers"]
+        command += ["--model", "local-chat-completions", "--model_args", f"model=written,base_url={address}"]
+        command += ["--apply_chat_template", "--log_samples", "--output_path", str(tmp_path)]
+        _run("lm_eval", command, known_server, tmp_path)
+    [samples] = tmp_path.rglob("samples_judged_answers_*.jsonl")
+    rows = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
+    assert {row["doc"]["id"]: row["judge_score"] for row in rows} == QUALITIES
+    [results] = tmp_path.rglob("results_*.json")
+    metrics = json.loads(results.read_text(encoding="utf-8"))["results"]["judged_answers"]
+    assert metrics["judge_score,none"] == pytest.approx(sum(QUALITIES.values()) / len(QUALITIES))
+    assert metrics["judge_failed,none"] == 0
+
+
+REFUSED = {
+    "lm_eval": """
+from lm_eval.tasks.pisa.utils import judge_mcq
+judge_mcq("B", ["A) 3", "B) 4"], "B) 4")
+""",
+    "ragas": """
+import asyncio, openai
+from ragas.llms import llm_factory
+from ragas.metrics.collections import DomainSpecificRubrics
+metric = DomainSpecificRubrics(llm=llm_factory("gpt-4o", client=openai.AsyncOpenAI()))
+asyncio.run(metric.ascore(user_input="2 + 2?", response="4"))
+""",
+}
+"""Client -> a judge of its own that docs/integrations.md says is not served."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_served_is_refused(name, known_server, tmp_path):
+    code = f"import os\nos.environ['RAGAS_DO_NOT_TRACK'] = 'true'\n{REFUSED[name]}"
+    errors = _run(name, ["python", "-c", code], known_server, tmp_path, expected=1, stream="stderr")
+    assert "no dialect of a judging client knows this prompt" in errors
+
+
+def _run(client, command, server, folder, expected=0, stream="stdout"):
+    """What a command of the client's environment writes; it contacts no other machine."""
+    environment = CLIENTS / client
+    if not (environment / "requirements.json").is_file():
+        pytest.skip(f"{client} is not installed: python tests/conformance/build_clients.py {client}")
+    programs = [environment / "venv" / "bin", environment / "node_modules" / ".bin"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON", "JUDGELM_"))}
+    done = subprocess.run(
+        command,
+        cwd=ROOT if client == "lm_eval" else folder,  # its data file is named from there
+        env=kept
+        | QUIET
+        | {"PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]])}
+        | {"OPENAI_BASE_URL": server, "OPENAI_API_KEY": "unused"}
+        | {"PYTHONPATH": str(HOST_LOG), "HOST_LOG": str(folder / "hosts.txt")}
+        | {"HF_HOME": str(folder / "hub"), "PROMPTFOO_CONFIG_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == expected, done.stdout[-2000:] + done.stderr[-4000:]
+    hosts = folder / "hosts.txt"
+    assert client == "promptfoo" or set(hosts.read_text(encoding="utf-8").split()) == {"127.0.0.1"}
+    return getattr(done, stream)
+
+
+@contextmanager
+def _model_under_evaluation():
+    """A chat model that gives the written answer to each question."""
+    answers = {row["question"]: row["answer"] for row in ROWS}
+
+    class Chat(BaseHTTPRequestHandler):
+        def do_POST(self):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            content = request["messages"][-1]["content"]
+            question = content if isinstance(content, str) else content[0]["text"]
+            message = {"role": "assistant", "content": answers[question.strip()]}
+            body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Chat)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
+    finally:
+        server.shutdown()
