@@ -166,7 +166,8 @@ class Judge:
         if name == "reasoned" and self.format.reply_tokens:
             options.setdefault("max_tokens", self.format.reply_tokens)
         mode = make_mode(name, options, own)
-        if getattr(mode, "retry_unparseable", False) and not self.engine.supports_grammar:
+        by_grammar = getattr(mode, "retry_unparseable", False) and getattr(mode, "retry_needs_grammar", True)
+        if by_grammar and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
             raise ConfigError(
                 f"the {engine} engine cannot constrain a reply to a grammar, which "

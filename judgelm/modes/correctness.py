@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from judgelm.modes.completions import labelled, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.label_probability import ask_probabilities
+from judgelm.modes.label_probability import ask_missing_labels, ask_probabilities
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
 from judgelm.parsing.final_answers import Task, read_verdict
@@ -42,6 +42,7 @@ class Correctness:
             reasoning included, as the reference (Figures 10, 11).
         chat: one user message for the tokenizer's chat template; else plain text, for base models.
         distribution: ask for P(correct) where the label stands, in a second request that continues the reply.
+        retry_unparseable: ask for the more probable label behind a reply that has no readable verdict.
         temperature: of solve and judgment; 0 is greedy, as in the paper; otherwise each sample draws with its own
             seed, made of `seed` and its id.
         max_tokens: room for a judgment, its reasoning included.
@@ -52,6 +53,7 @@ class Correctness:
     """
 
     name: ClassVar[str] = "correctness"
+    retry_needs_grammar: ClassVar[bool] = False
     reference: ClassVar[Literal["ignore"]] = "ignore"
     answers: ClassVar[tuple[int, int]] = (1, 1)
     template: ClassVar[str] = SELF_REFERENCE.id
@@ -61,6 +63,7 @@ class Correctness:
     self_reference: SelfReference = "cot"
     chat: bool = True
     distribution: bool = False
+    retry_unparseable: bool = False
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 1024
@@ -86,6 +89,8 @@ class Correctness:
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=stops(chat=self.chat))
         [reply] = yield [Request(key="judge", prompt=prompt, sampling=sampling)]
         shown = read_reply(reply, _read, max_tokens=self.max_tokens, referenced=reference is not None)
+        if self.retry_unparseable:
+            [shown] = yield from ask_missing_labels([shown], [prompt], LABELS, max_tokens=self.max_tokens)
         probability = None
         if self.distribution:
             [probability] = yield from ask_probabilities([shown], [prompt], LABELS, _read, max_tokens=self.max_tokens)

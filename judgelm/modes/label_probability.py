@@ -1,4 +1,4 @@
-"""The probability of a label that a reply ends in, asked for where the judge wrote it."""
+"""The probability of a label that a reply ends in, asked for where the judge wrote it, or where it wrote none."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +8,9 @@ from judgelm.modes.flow import RequestFlow
 from judgelm.parsing.distribution import LEAST_ASSIGNED
 from judgelm.parsing.final_answers import Verdict
 from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
+
+_OPENING, _CLOSING = "[[", "]]"
+_WITHOUT_VERDICT = ("off_grammar", "truncated")
 
 
 def ask_probabilities(
@@ -43,6 +46,47 @@ def ask_probabilities(
     for index, completion in zip(indices, completions, strict=True):
         values[index] = _share_of_first(completion)
     return values
+
+
+def ask_missing_labels(
+    shown: Sequence[Shown], prompts: Sequence[Prompt], labels: Mapping[str, str], *, max_tokens: int
+) -> RequestFlow[list[Shown]]:
+    """Ask, for each reply that has no readable verdict, which label is the more probable one behind it.
+
+    The request continues the reply with `[[`, so any judge names a label there, also one that had none in mind. So a
+    reply that was mended in this way carries its failure in `repaired`, and is counted apart.
+
+    Args:
+        shown: all prompts shown.
+        prompts: the prompts, in the same order.
+        labels: two labels -> their words in the prompt.
+        max_tokens: room that the replies had, so that the same answers are cut in the same way.
+
+    Returns:
+        The replies, with labels where the engine gives probabilities.
+    """
+    replies = list(shown)
+    failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _WITHOUT_VERDICT]
+    if not failed:
+        return replies
+    openings = {index: f"{shown[index].text.rstrip()}\n\n{_OPENING}".lstrip() for index in failed}
+    sampling, words = Sampling(max_tokens=1, reserve=max_tokens), tuple(labels.values())
+    completions = yield [
+        Request(
+            key=f"missing {index}",
+            prompt=replace(prompts[index], prefill=openings[index]),
+            sampling=sampling,
+            candidates=words,
+        )
+        for index in failed
+    ]
+    for index, completion in zip(failed, completions, strict=True):
+        if completion.candidate_logprobs is None:
+            continue
+        _, label = max(zip(completion.candidate_logprobs, labels, strict=True))
+        text = f"{openings[index]}{labels[label]}{_CLOSING}"
+        replies[index] = replace(shown[index], text=text, label=label, failure=None, repaired=shown[index].failure)
+    return replies
 
 
 def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:

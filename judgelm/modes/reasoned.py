@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.label_probability import ask_probabilities, mean_probability
+from judgelm.modes.label_probability import ask_missing_labels, ask_probabilities, mean_probability
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.parsing.final_answers import read_verdict
 from judgelm.prompts.catalog import get_template
@@ -43,6 +43,7 @@ class Reasoned:
         reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
         distribution: ask for P(first better) where the verdict stands, in requests that continue the replies; the
             judgment's is the mean over the orders.
+        retry_unparseable: ask for the more probable label behind a reply that has no readable verdict.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         seed: of the draws.
         max_tokens: room for the reply, its reasoning included.
@@ -52,6 +53,7 @@ class Reasoned:
     """
 
     name: ClassVar[str] = "reasoned"
+    retry_needs_grammar: ClassVar[bool] = False
     answers: ClassVar[tuple[int, int]] = (2, 2)
 
     template: str = "reasoned-chat"
@@ -59,6 +61,7 @@ class Reasoned:
     accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
     distribution: bool = False
+    retry_unparseable: bool = False
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 1024
@@ -99,6 +102,8 @@ class Reasoned:
             )
             for order, reply in zip(orders, replies, strict=True)
         ]
+        if self.retry_unparseable:
+            shown = yield from ask_missing_labels(shown, prompts, LABELS, max_tokens=self.max_tokens)
         judgment: Judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
         if not self.distribution:
             return judgment

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.label_probability import ask_probabilities, mean_probability
+from judgelm.modes.label_probability import ask_missing_labels, ask_probabilities, mean_probability
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
 from judgelm.parsing.final_answers import Task, read_verdict
@@ -55,6 +55,7 @@ class SelectiveSelfReference:
         chat: one user message for the tokenizer's chat template; else plain text, for base models.
         distribution: ask for P(first better) where the verdict stands, in requests that continue the replies; the
             judgment's is the mean over the orders.
+        retry_unparseable: ask for the more probable label behind a reply that has no readable verdict.
         temperature: of the judgments; 0 is greedy.
         seed: each sample draws with its own seed, made of this and its id.
         max_tokens: room for a judgment, its reasoning included.
@@ -64,6 +65,7 @@ class SelectiveSelfReference:
     """
 
     name: ClassVar[str] = "ssr"
+    retry_needs_grammar: ClassVar[bool] = False
     reference: ClassVar[Literal["ignore"]] = "ignore"
     answers: ClassVar[tuple[int, int]] = (2, 2)
     template: ClassVar[str] = SSR.id
@@ -79,6 +81,7 @@ class SelectiveSelfReference:
     accept_one_order: bool = False
     chat: bool = True
     distribution: bool = False
+    retry_unparseable: bool = False
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 1024
@@ -116,6 +119,8 @@ class SelectiveSelfReference:
             read_reply(reply, _read, max_tokens=self.max_tokens, order=order, referenced=reference is not None)
             for order, reply in zip(orders, replies, strict=True)
         ]
+        if self.retry_unparseable:
+            shown = yield from ask_missing_labels(shown, prompts, LABELS, max_tokens=self.max_tokens)
         judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
         judgment = replace(judgment, self_answers=solved, own_reference=reference)
         if not self.distribution:

@@ -56,6 +56,23 @@ def test_the_probability_is_asked_for_where_the_verdict_stands():
     assert judgment.probability == pytest.approx(0.75)
 
 
+def test_a_missing_verdict_is_the_more_probable_label_behind_the_reply_and_is_counted_apart():
+    mode = Reasoned(template="reasoned-compact", both_orders=True, retry_unparseable=True)
+    cut = Completion(key="", texts=("The first one is",), finish_reasons=("length",))
+    forced = Completion(
+        key="", texts=("",), finish_reasons=("length",), candidate_logprobs=(math.log(0.6), math.log(0.2))
+    )
+    asked, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [forced])
+    [request] = asked[1]
+    assert (request.prompt.prefill, request.candidates) == ("The first one is\n\n[[", ("1", "2"))
+    assert (judgment.winner, judgment.repaired) == (1, True)
+    assert (judgment.shown[0].text, judgment.shown[0].repaired.code) == ("The first one is\n\n[[1]]", "truncated")
+    assert judgment.shown[1].repaired is None
+    # an engine without probabilities changes nothing
+    _, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [Completion(key="", texts=("",), finish_reasons=("stop",))])
+    assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigError, match="begins with a score line"):
         Reasoned(template="judgelm-v1")

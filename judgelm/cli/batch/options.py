@@ -156,7 +156,8 @@ class ModeFlags:
         typer.Option(
             "--retry-unparseable",
             metavar="",
-            help="Retry unparseable replies, constrained to the grammar of score lines (not every engine can).",
+            help="Retry unparseable replies: held to the grammar of score lines (not every engine can); in modes with "
+            "labels for the more probable one.",
             rich_help_panel=_TRUST,
         ),
     ] = False
