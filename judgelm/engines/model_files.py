@@ -32,7 +32,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     """
     if is_gguf(options.model):
         base = gguf_checkpoint(options.model, options.revision)
-        _check_gguf_base(base, options.adapter)
+        check_gguf_base(base, options.adapter)
         return base, options.adapter
     folder = Path(options.model)
     config = folder / "adapter_config.json"
@@ -50,7 +50,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         return gguf_checkpoint(base) if is_gguf(base) else str(base), options.model
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{options.model}: no config.json in this folder; it is not a model saved by transformers")
-    _check_gguf_base(options.model, options.adapter)
+    check_gguf_base(options.model, options.adapter)
     return options.model, options.adapter
 
 
@@ -58,7 +58,7 @@ def _adapter_card(adapter: str) -> Card | None:
     return find_card(adapter) if Path(adapter).is_dir() else None
 
 
-def _check_gguf_base(base: str, adapter: str | None) -> None:
+def check_gguf_base(base: str, adapter: str | None) -> None:
     """Refuse an adapter on the checkpoint of another GGUF file than it was trained on.
 
     Raises:

@@ -105,6 +105,10 @@ class Truncator:
         self._sanitizer = SpecialTokenSanitizer(tokenizer)
         self._appended = _appended_tokens(tokenizer)
 
+    def adapted(self, tokenizer: Tokenizer, window: int) -> "Truncator":
+        """The same for another tokenizer of this vocabulary, and another window."""
+        return Truncator(tokenizer, window, self._images, self._thinking)
+
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
         """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
 

@@ -20,16 +20,17 @@ from judgelm.engines.transformers.decode_blocks import DecodeBlock, DecodeBlocks
 from judgelm.engines.transformers.decode_graphs import CudaGraphRecorder, DecodeGraphs, repeat_plainly
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
+from judgelm.engines.transformers.lora_adapters import LoraAdapters
 from judgelm.engines.transformers.memory import PassThread, is_out_of_memory, kv_capacity
 from judgelm.engines.transformers.new_replies import NewLogits
 from judgelm.engines.transformers.output_head import install_head
 from judgelm.engines.transformers.packed_attention import Segment
 from judgelm.engines.transformers.packed_row import NewPrompt, PackedRow
 from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
-from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, check_request, next_tokens
 from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
 from judgelm.errors import EngineError
-from judgelm.prompts.truncation import TokenizedPrompt, Truncator
+from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 2048
@@ -59,12 +60,12 @@ class TransformersEngine:
     ) -> None:
         self._loaded = loaded
         self._device = torch.device(loaded.model.device)
-        default = _CUDA_BATCH_TOKENS if self._device.type == "cuda" else _CPU_BATCH_TOKENS
-        self.max_num_batched_tokens = max_num_batched_tokens or default
+        on_gpu = self._device.type == "cuda"
+        self.max_num_batched_tokens = max_num_batched_tokens or (_CUDA_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
         self.max_num_seqs = max_num_seqs
         self.halvings = 0
         self.thinking = loaded.thinking
-        self._truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.mode)
+        self._adapters = LoraAdapters(loaded)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
         self._head = install_head(loaded.model)
@@ -73,7 +74,6 @@ class TransformersEngine:
         self._pass_thread = PassThread()
         self.kv_capacity = kv_capacity(loaded.model, self._device)
         self._prefix_cache = PrefixCache(self.kv_capacity // 8)
-        on_gpu = self._device.type == "cuda"
         records = on_gpu if decode_graphs is None else decode_graphs
         recorder = CudaGraphRecorder() if records and on_gpu else repeat_plainly
         self._graphs = DecodeGraphs(self._decode, recorder) if records else None
@@ -103,13 +103,14 @@ class TransformersEngine:
         """Tokenise requests and queue them; a prompt that does not fit fails at once.
 
         Raises:
-            EngineError: a request has a grammar or an adapter, asks for no reply, or shows images to a text-only model.
+            EngineError: a request has a grammar, asks for no reply, or shows images to a text-only model.
+            ModelError: its adapter cannot be loaded.
         """
         for request in requests:
-            _check(request)
+            check_request(request)
             if self._loaded.vision is None:
                 refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))
-            prepared = prepare_request(self._truncator, request)
+            prepared = prepare_request(self._adapters.truncator(request.adapter), request)
             if isinstance(prepared, Completion):
                 self._finished.append(prepared)
                 continue
@@ -159,6 +160,15 @@ class TransformersEngine:
         self._decoding.discard(dropped)
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
 
+    def load_adapter(self, adapter: str) -> None:
+        """Load a LoRA adapter for the requests that name it."""
+        self._adapters.load(adapter)
+
+    def unload_adapter(self, adapter: str) -> None:
+        """Free a LoRA adapter, and what was computed with it."""
+        self._adapters.unload(adapter)
+        self._prefix_cache.clear()
+
     def describe(self) -> dict[str, Any]:
         """Model, numeric format, device and library versions."""
         return {
@@ -188,7 +198,7 @@ class TransformersEngine:
         self._decoding.clear()
         self._prefix_cache.clear()
         self._images = self._head = self._graphs = None
-        self.__dict__.pop("_loaded", None)
+        self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
         """Run one pass; on out-of-memory nothing has changed but the budget, which is halved."""
@@ -197,7 +207,7 @@ class TransformersEngine:
             self._decoding.make_room()
             running = list(self._decoding)
             fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
-            if fresh or self._graphs is None:
+            if fresh or self._graphs is None or self._adapters:  # a recorded pass has no adapters
                 logits = self._pass_thread.run(self._forward, fresh)
                 most_probable = logits.argmax(-1)
             else:
@@ -237,7 +247,7 @@ class TransformersEngine:
             if busy and (sequences + n > self.max_num_seqs or reserved + room > self.kv_capacity):
                 break
             prefix = self._prefix_cache.longest_prefix(queued)
-            alike = [other for other, _ in scheduled if other.tokenized.images == queued.tokenized.images]
+            alike = [other for other, _ in scheduled if other.context == queued.context]
             soon_cached = max((shared_tokens(other.ids, queued) for other in alike), default=0)
             if soon_cached >= prefix.tokens + MIN_SHARED_TOKENS:
                 passed_over.append(self._waiting.popleft())
@@ -249,11 +259,12 @@ class TransformersEngine:
             self._waiting.popleft()
             scheduled.append((queued, prefix))
         self._waiting.extendleft(reversed(passed_over))
-        return scheduled
+        return sorted(scheduled, key=lambda item: item[0].request.adapter or "")
 
     def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
         """Run a pass; logits as in `PackedRow.build`, shape (tokens, vocabulary)."""
         row = PackedRow.build(self._decoding.blocks, fresh, self._device)
+        self._adapters.select(row.owners)
         if self._images is None or not any(new.queued.images for new in fresh):
             return self.run_pass(row)
         ids = torch.tensor([row.ids], device=self._device)
@@ -337,14 +348,3 @@ class TransformersEngine:
         for queued in requests:
             queued.reset()
         self._waiting.extendleft(reversed(requests))
-
-
-def _check(request: Request) -> None:
-    if request.sampling.grammar is not None:
-        raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
-    if request.adapter is not None:
-        raise EngineError(
-            "the transformers engine has one adapter for all requests; pass --adapter, or use --engine vllm"
-        )
-    if request.sampling.n < 1 or request.sampling.max_tokens < 1:
-        raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")

@@ -38,12 +38,14 @@ class PackedRow:
         positions: of each token in its sequence.
         segments: which tokens attend together, in order.
         logit_places: places of the tokens at which logits are needed.
+        owners: the adapter and the number of tokens of each reply, prompt and tree, in order.
     """
 
     ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     logit_places: list[int] = field(default_factory=list)
+    owners: list[tuple[str | None, int]] = field(default_factory=list)
 
     @classmethod
     def build(cls, blocks: Sequence[DecodeBlock], fresh: Sequence[NewPrompt], device: torch.device) -> "PackedRow":
@@ -59,12 +61,14 @@ class PackedRow:
             row.ids += [sequence.ids[-1] for sequence in block.sequences]
             row.positions += places
             row.segments.append(block)
+            row.owners += [(sequence.parent.request.adapter, 1) for sequence in block.sequences]
         prompts = []
         for new in fresh:
             prompt = new.queued.tokenized.ids
             row.ids += prompt[new.kv.length :]
             row.positions += range(new.kv.length, len(prompt))
             prompts.append(PromptSegment(new.kv, new.new_tokens))
+            row.owners.append((new.queued.request.adapter, new.new_tokens))
             row.logit_places.append(len(row.ids) - 1)
         if prompts:
             row.segments.append(PromptBatch(prompts))
@@ -72,6 +76,7 @@ class PackedRow:
             if (tree := new.queued.tree) is not None and tree.tokens:
                 row.logit_places += range(len(row.ids), len(row.ids) + len(tree.tokens))
                 row.ids += tree.tokens
+                row.owners.append((new.queued.request.adapter, len(tree.tokens)))
                 row.positions += (len(new.queued.ids) + depth for depth in tree.depths)
                 row.segments.append(TreeSegment(new.kv, new.new_tokens, torch.from_numpy(tree.visible)))
         return row

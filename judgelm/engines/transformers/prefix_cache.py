@@ -25,8 +25,8 @@ _REPLY_TOKENS = 64
 MIN_SHARED_TOKENS = 32
 """Shorter shared prefixes are computed again: copying them costs about as much."""
 
-_Key = tuple[str, tuple[str, ...]]
-"""A prompt's text and its images: equal texts may show different ones."""
+_Key = tuple[str, tuple[str | None, tuple[str, ...]]]
+"""A prompt's text and context: equal texts may show different images, or be read with different adapters."""
 
 
 class CachedPrefix(NamedTuple):
@@ -77,7 +77,7 @@ class PrefixCache:
         """The longest prefix that a recent prompt shares with this one."""
         continued = self._entries.get(self._continued_key(queued))
         recent = islice(reversed(self._entries.items()), _MAX_COMPARED)
-        entries = [entry for (_, images), entry in recent if images == queued.tokenized.images]
+        entries = [entry for (_, context), entry in recent if context == queued.context]
         best = CachedPrefix(0, None)
         for ids, kv in entries if continued is None else [continued]:
             tokens = shared_tokens(ids, queued)
@@ -104,15 +104,15 @@ class PrefixCache:
 
     def _continued_key(self, queued: QueuedRequest) -> _Key:
         """The key of the prompt without its prefilled reply."""
-        prefill, tokenized = queued.request.prompt.prefill, queued.tokenized
-        return (tokenized.text.removesuffix(prefill) if prefill else "", tokenized.images)
+        prefill = queued.request.prompt.prefill
+        return (queued.tokenized.text.removesuffix(prefill) if prefill else "", queued.context)
 
     def _tokens(self) -> int:
         return sum(max(kv.expected, kv.length) for _, kv in self._entries.values())
 
 
 def _key(queued: QueuedRequest) -> _Key:
-    return queued.tokenized.text, queued.tokenized.images
+    return queued.tokenized.text, queued.context
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:

@@ -10,8 +10,21 @@ from numpy.typing import NDArray
 
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.transformers.vision import ProcessedImage
+from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
+
+
+def check_request(request: Request) -> None:
+    """Refuse a request that this engine cannot answer.
+
+    Raises:
+        EngineError: it has a grammar, or asks for no reply.
+    """
+    if request.sampling.grammar is not None:
+        raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
+    if request.sampling.n < 1 or request.sampling.max_tokens < 1:
+        raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
 
 
 class FinishedSequence(NamedTuple):
@@ -46,6 +59,11 @@ class QueuedRequest:
     def __post_init__(self) -> None:
         """Hold the token ids as an array, which is fast to compare."""
         self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)
+
+    @property
+    def context(self) -> tuple[str | None, tuple[str, ...]]:
+        """Its adapter and images: keys and values of equal tokens differ between contexts."""
+        return self.request.adapter, self.tokenized.images
 
     @property
     def capacity(self) -> int:
