@@ -24,7 +24,7 @@ def requests_of(texts, **sampling):
 
 def shared(engine, requests):
     """Tokens that each prompt after the first has in common with the first."""
-    ids = [engine._truncator.truncate(one.prompt, 6).ids for one in requests]
+    ids = [engine._adapters.truncator(None).truncate(one.prompt, 6).ids for one in requests]
     return [next(place for place, token in enumerate(other) if token != ids[0][place]) for other in ids[1:]]
 
 
