@@ -90,7 +90,7 @@ class Correctness:
         [reply] = yield [Request(key="judge", prompt=prompt, sampling=sampling)]
         shown = read_reply(reply, _read, max_tokens=self.max_tokens, referenced=reference is not None)
         if self.retry_unparseable:
-            [shown] = yield from ask_missing_labels([shown], [prompt], LABELS, max_tokens=self.max_tokens)
+            [shown] = yield from ask_missing_labels([shown], [prompt], [LABELS], max_tokens=self.max_tokens)
         probability = None
         if self.distribution:
             [probability] = yield from ask_probabilities([shown], [prompt], LABELS, _read, max_tokens=self.max_tokens)

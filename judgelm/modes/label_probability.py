@@ -9,7 +9,6 @@ from judgelm.parsing.distribution import LEAST_ASSIGNED
 from judgelm.parsing.final_answers import Verdict
 from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
 
-_OPENING, _CLOSING = "[[", "]]"
 _WITHOUT_VERDICT = ("off_grammar", "truncated")
 
 
@@ -49,18 +48,24 @@ def ask_probabilities(
 
 
 def ask_missing_labels(
-    shown: Sequence[Shown], prompts: Sequence[Prompt], labels: Mapping[str, str], *, max_tokens: int
+    shown: Sequence[Shown],
+    prompts: Sequence[Prompt],
+    labels: Sequence[Mapping[str, str]],
+    *,
+    max_tokens: int,
+    form: tuple[str, str] = ("[[", "]]"),
 ) -> RequestFlow[list[Shown]]:
-    """Ask, for each reply that has no readable verdict, which label is the more probable one behind it.
+    """Ask, for each reply that has no readable verdict, which label is the most probable one behind it.
 
-    The request continues the reply with `[[`, so any judge names a label there, also one that had none in mind. So a
-    reply that was mended in this way carries its failure in `repaired`, and is counted apart.
+    The request continues the reply with the beginning of a verdict, so any judge names a label there, also one that had
+    none in mind. So a reply that was mended in this way carries its failure in `repaired`, and is counted apart.
 
     Args:
         shown: all prompts shown.
         prompts: the prompts, in the same order.
-        labels: two labels -> their words in the prompt.
+        labels: of each prompt, the labels -> their words in it.
         max_tokens: room that the replies had, so that the same answers are cut in the same way.
+        form: what stands before and behind the words in a verdict.
 
     Returns:
         The replies, with labels where the engine gives probabilities.
@@ -69,22 +74,23 @@ def ask_missing_labels(
     failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _WITHOUT_VERDICT]
     if not failed:
         return replies
-    openings = {index: f"{shown[index].text.rstrip()}\n\n{_OPENING}".lstrip() for index in failed}
-    sampling, words = Sampling(max_tokens=1, reserve=max_tokens), tuple(labels.values())
+    before, behind = form
+    openings = {index: f"{shown[index].text.rstrip()}\n\n{before}".lstrip() for index in failed}
+    sampling = Sampling(max_tokens=1, reserve=max_tokens)
     completions = yield [
         Request(
             key=f"missing {index}",
             prompt=replace(prompts[index], prefill=openings[index]),
             sampling=sampling,
-            candidates=words,
+            candidates=tuple(labels[index].values()),
         )
         for index in failed
     ]
     for index, completion in zip(failed, completions, strict=True):
         if completion.candidate_logprobs is None:
             continue
-        _, label = max(zip(completion.candidate_logprobs, labels, strict=True))
-        text = f"{openings[index]}{labels[label]}{_CLOSING}"
+        _, label = max(zip(completion.candidate_logprobs, labels[index], strict=True))
+        text = f"{openings[index]}{labels[index][label]}{behind}"
         replies[index] = replace(shown[index], text=text, label=label, failure=None, repaired=shown[index].failure)
     return replies
 

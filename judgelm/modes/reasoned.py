@@ -103,7 +103,7 @@ class Reasoned:
             for order, reply in zip(orders, replies, strict=True)
         ]
         if self.retry_unparseable:
-            shown = yield from ask_missing_labels(shown, prompts, LABELS, max_tokens=self.max_tokens)
+            shown = yield from ask_missing_labels(shown, prompts, [LABELS] * len(shown), max_tokens=self.max_tokens)
         judgment: Judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
         if not self.distribution:
             return judgment

@@ -11,10 +11,11 @@ from typing import ClassVar, Literal
 from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.completions import read_reply, with_usage
 from judgelm.modes.flow import Flow
+from judgelm.modes.label_probability import ask_missing_labels
 from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.prompts.play_favorites import PLAY_FAVORITES
 from judgelm.prompts.rubric import Dimension, Scale, scale_of, scales_sha
-from judgelm.records import Completion, GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
+from judgelm.records import GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Rubric:
             user's own, or without any all six.
         rubric: the user's own dimensions by name; `configs/judge/rubric.yaml` is an example.
         accept_missing: where some dimensions failed, take the mean of the others instead of failing.
+        retry_unparseable: ask for the most probable level behind a reply that has no readable one.
         chat: one user message for the tokenizer's chat template; else plain text, for base models.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for a reply, its reasoning included.
@@ -42,12 +44,14 @@ class Rubric:
     """
 
     name: ClassVar[str] = "rubric"
+    retry_needs_grammar: ClassVar[bool] = False
     reference: ClassVar[Literal["ignore"]] = "ignore"
     answers: ClassVar[tuple[int, int]] = (1, 1)
 
     dimensions: tuple[str, ...] = ()
     rubric: Mapping[str, Dimension] = field(default_factory=dict)
     accept_missing: bool = False
+    retry_unparseable: bool = False
     chat: bool = True
     temperature: float = 0.0
     seed: int = 0
@@ -90,17 +94,23 @@ class Rubric:
             raise InputError(f"sample {sample.id}: expected 1 answer, got {len(sample.answers)}; use another mode")
         scales = self.scales()
         sampling = sampling_for(self, sample.id, self.max_tokens)
+        prompts = [scale.prompt(sample, chat=self.chat) for scale in scales]
         completions = yield [
-            Request(key=scale.name, prompt=scale.prompt(sample, chat=self.chat), sampling=sampling) for scale in scales
+            Request(key=scale.name, prompt=prompt, sampling=sampling)
+            for scale, prompt in zip(scales, prompts, strict=True)
         ]
-        shown = [self._read(scale, completion) for scale, completion in zip(scales, completions, strict=True)]
-        return self._conclude(sample, scales, shown)
-
-    def _read(self, scale: Scale, completion: Completion) -> Shown:
-        """The level of one dimension, and its score where it has one."""
-        shown = replace(read_reply(completion, scale.read, max_tokens=self.max_tokens), part=scale.name)
-        score = None if shown.label is None else scale.levels[shown.label]
-        return shown if score is None else replace(shown, scores=(score,))
+        shown = [
+            replace(read_reply(completion, scale.read, max_tokens=self.max_tokens), part=scale.name)
+            for scale, completion in zip(scales, completions, strict=True)
+        ]
+        if self.retry_unparseable:
+            words = [{level: level for level in scale.levels} for scale in scales]
+            shown = yield from ask_missing_labels(
+                shown, prompts, words, max_tokens=self.max_tokens, form=("Answer: ", "")
+            )
+        return self._conclude(
+            sample, scales, [_scored(scale, reply) for scale, reply in zip(scales, shown, strict=True)]
+        )
 
     def _conclude(self, sample: Sample, scales: Sequence[Scale], shown: Sequence[Shown]) -> Judgment:
         shares = [
@@ -125,3 +135,9 @@ class Rubric:
             scores=grade,
             failure=failure,
         )
+
+
+def _scored(scale: Scale, shown: Shown) -> Shown:
+    """The reply with its level's score on the dimension's own scale, where it has one."""
+    score = None if shown.label is None else scale.levels[shown.label]
+    return shown if score is None else replace(shown, scores=(score,))

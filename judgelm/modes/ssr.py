@@ -120,7 +120,7 @@ class SelectiveSelfReference:
             for order, reply in zip(orders, replies, strict=True)
         ]
         if self.retry_unparseable:
-            shown = yield from ask_missing_labels(shown, prompts, LABELS, max_tokens=self.max_tokens)
+            shown = yield from ask_missing_labels(shown, prompts, [LABELS] * len(shown), max_tokens=self.max_tokens)
         judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
         judgment = replace(judgment, self_answers=solved, own_reference=reference)
         if not self.distribution:

@@ -8,7 +8,7 @@ import yaml
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.factory import make_mode
 from judgelm.modes.rubric import Rubric
-from judgelm.records import GradeVerdict, Sample
+from judgelm.records import Completion, GradeVerdict, Sample
 from tests.support.flows import broken, drive, reply
 
 ONE = Sample(id="1", question="q", answers=("a",))
@@ -142,3 +142,19 @@ def test_what_is_no_rubric_is_refused(options, finding):
 def test_more_than_one_answer_is_refused():
     with pytest.raises(InputError, match="expected 1 answer, got 2"):
         next(Rubric()(Sample(id="1", question="q", answers=("a", "b"))))
+
+
+def test_a_missing_level_is_the_most_probable_one_behind_the_reply_and_is_counted_apart():
+    mode = Rubric(dimensions=TWO_DIMENSIONS, retry_unparseable=True)
+    levels = tuple(mode.scales()[1].levels)
+    probable = Completion(
+        key="", texts=("",), finish_reasons=("length",),
+        candidate_logprobs=tuple(-1.0 if level == "very helpful" else -3.0 for level in levels),
+    )  # fmt: skip
+    asked, judgment = drive(mode, [reply("Explanation: so, Answer: correct"), reply("So so.")], [probable], sample=ONE)
+    [request] = asked[1]
+    assert (request.prompt.prefill, request.candidates) == ("So so.\n\nAnswer: ", levels)
+    [first, second] = judgment.shown
+    assert (first.repaired, second.repaired.code) == (None, "off_grammar")
+    assert (second.text, second.label, second.scores) == ("So so.\n\nAnswer: very helpful", "very helpful", (6,))
+    assert judgment.verdict == GradeVerdict(score=pytest.approx((1 + 6 / 7) / 2))
