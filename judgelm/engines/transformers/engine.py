@@ -208,7 +208,7 @@ class TransformersEngine:
             running = list(self._decoding)
             fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
             if fresh or self._graphs is None or self._adapters:  # a recorded pass has no adapters
-                logits = self._pass_thread.run(self._forward, fresh)
+                logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
                 most_probable = logits.argmax(-1)
             else:
                 logits, most_probable = self._graphs.run(self._decoding.blocks, self._device)

@@ -1,5 +1,6 @@
 """Memory for keys and values, and the errors that say it is exhausted."""
 
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,8 +46,8 @@ class PassThread:
     """Runs passes in the caller's thread, and in another one after oneDNN had no memory for generated code.
 
     oneDNN (3.12) never forgets that error in the thread in which it arose: it generates no code there any more, so
-    every pass of a new length would fail although memory is free again. The other thread and its OpenMP threads start
-    at once, since they could not when memory is short.
+    every pass of a new length would fail although memory is free again, and perhaps it says so only in such a later
+    pass. The other thread and its OpenMP threads start at once, since they could not when memory is short.
     """
 
     def __init__(self) -> None:
@@ -54,15 +55,21 @@ class PassThread:
         self._spare.submit(torch.ones(_PARALLEL).add, 1).result()
         self._is_moved = False
 
-    def run(self, function: Callable[..., Result], *args: Any) -> Result:
-        """The function's result, computed without gradients."""
-        if self._is_moved:
-            return self._spare.submit(torch.inference_mode()(function), *args).result()
-        try:
-            return function(*args)
-        except RuntimeError as error:
-            self._is_moved = _NO_CODE in f"{error}\n"
-            raise
+    def run(self, function: Callable[..., Result], *args: Any, alone: bool = False) -> Result:
+        """The function's result, computed without gradients.
+
+        Args:
+            alone: the pass holds one request and cannot shrink, so it is repeated in the other thread before it fails.
+        """
+        if not self._is_moved:
+            try:
+                return function(*args)
+            except RuntimeError as error:
+                self._is_moved = _NO_CODE in f"{error}\n"
+                if not (alone and self._is_moved):
+                    raise
+            gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
+        return self._spare.submit(torch.inference_mode()(function), *args).result()
 
 
 def available_bytes(root: Path = Path("/")) -> int:

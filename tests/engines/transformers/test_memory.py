@@ -78,3 +78,19 @@ def test_passes_go_on_in_another_thread_after_onednn_had_no_memory_for_code():
         thread.run(run_out, "could not create a primitive")
     assert thread.run(threading.get_ident) != threading.get_ident()
     assert thread.run(torch.is_inference_mode_enabled)
+
+
+def test_a_request_that_is_alone_in_a_pass_is_tried_in_the_other_thread_before_it_fails():
+    def run_out():
+        tried.append(threading.get_ident())
+        if len(tried) != 2:
+            raise RuntimeError("could not create a primitive")
+        return "done"
+
+    tried: list[int] = []
+    thread = PassThread()
+    assert thread.run(run_out, alone=True) == "done"
+    assert tried[0] == threading.get_ident() != tried[1]
+    with pytest.raises(RuntimeError, match="could not create a primitive"):
+        thread.run(run_out, alone=True)
+    assert tried[2:] == tried[1:2]
