@@ -59,6 +59,8 @@ class PassThread:
         """The function's result, computed without gradients.
 
         Args:
+            function: runs the pass; it may be called twice.
+            args: its arguments.
             alone: the pass holds one request and cannot shrink, so it is repeated in the other thread before it fails.
         """
         if not self._is_moved:
