@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from packaging.requirements import Requirement
 
@@ -74,6 +74,23 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class HoldsAdapters(Protocol):
+    """An engine whose model can hold several LoRA adapters at once; `Request.adapter` chooses one."""
+
+    def load_adapter(self, adapter: str) -> None:
+        """Load a LoRA adapter, a folder or hub id, for the requests that name it; a loaded one stays.
+
+        Raises:
+            ModelError, EngineError: it cannot be loaded, or there is no room for it.
+        """
+        ...
+
+    def unload_adapter(self, adapter: str) -> bool:
+        """Free a LoRA adapter; False, and nothing is done, while requests in flight name it."""
+        ...
+
+
 INT8 = "int8"
 """Quantization with products of 8-bit integers on the CPU; other names are bitsandbytes'."""
 
@@ -85,6 +102,7 @@ class EngineOptions:
     Attributes:
         model: local folder or hub id; for the scripted engine the reply, or a JSON file of replies.
         adapter: folder or hub id of a PEFT adapter.
+        adapters: folders or hub ids of LoRA adapters that the model holds at once, for requests that name one.
         revision: hub revision.
         dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype`), `float32`, `bfloat16` or
             `float16`.
@@ -101,6 +119,7 @@ class EngineOptions:
 
     model: str
     adapter: str | None = None
+    adapters: tuple[str, ...] = ()
     revision: str | None = None
     dtype: str = "auto"
     device: str = "auto"

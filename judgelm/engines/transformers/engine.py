@@ -9,7 +9,7 @@ import gc
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -87,7 +87,10 @@ class TransformersEngine:
             ModelError: it cannot be loaded.
         """
         loaded = load(options)
-        return cls(loaded, max_num_batched_tokens=options.max_num_batched_tokens, max_num_seqs=options.max_num_seqs)
+        engine = cls(loaded, max_num_batched_tokens=options.max_num_batched_tokens, max_num_seqs=options.max_num_seqs)
+        for adapter in options.adapters:
+            engine.load_adapter(adapter)
+        return engine
 
     @property
     def supports_images(self) -> bool:
@@ -164,10 +167,14 @@ class TransformersEngine:
         """Load a LoRA adapter for the requests that name it."""
         self._adapters.load(adapter)
 
-    def unload_adapter(self, adapter: str) -> None:
-        """Free a LoRA adapter, and what was computed with it."""
+    def unload_adapter(self, adapter: str) -> bool:
+        """Free a LoRA adapter, and what was computed with it; False while requests name it."""
+        in_flight = (*self._waiting, *(sequence.parent for sequence in self._decoding))
+        if any(queued.request.adapter == adapter for queued in in_flight):
+            return False
         self._adapters.unload(adapter)
         self._prefix_cache.clear()
+        return True
 
     def describe(self) -> dict[str, Any]:
         """Model, numeric format, device and library versions."""
@@ -272,12 +279,10 @@ class TransformersEngine:
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
         """Run a pass over a packed row of tokens, or of their embeddings."""
-        tokens = {"inputs_embeds": embeddings}
-        if embeddings is None:
-            tokens = {"input_ids": torch.tensor([row.ids], device=self._device)}
+        ids = torch.tensor([row.ids], device=self._device) if embeddings is None else None
         positions = torch.tensor([row.positions], device=self._device)
         places = torch.tensor(row.logit_places, device=self._device)
-        return self._model_logits(tokens, positions, places, row.segments)
+        return self._model_logits({"input_ids": ids, "inputs_embeds": embeddings}, positions, places, row.segments)
 
     def _decode(self, ids: torch.Tensor, positions: torch.Tensor, blocks: Sequence[DecodeBlock]) -> torch.Tensor:
         """Logits at all tokens of a pass over running replies alone."""
@@ -294,8 +299,7 @@ class TransformersEngine:
         output = self._loaded.model(
             **tokens, position_ids=positions, use_cache=False, logits_to_keep=places, segments=segments
         )
-        logits: torch.Tensor = output.logits[0]
-        return logits
+        return cast(torch.Tensor, output.logits[0])
 
     def _begin(self, fresh: list[NewPrompt], results: NewLogits) -> list[RunningSequence]:
         """Begin the replies to new prompts; those that are not finished at once join the running ones."""
@@ -321,12 +325,10 @@ class TransformersEngine:
     def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
         """Make the next pass half as large; a request that does not fit even alone fails."""
         self.halvings += 1
-        self._prefix_cache.clear()
         self._decoding.free_idle()
-        if self._graphs is not None:
-            self._graphs.clear()
-        if self._images is not None:
-            self._images.clear()
+        for cache in (self._prefix_cache, self._graphs, self._images):
+            if cache is not None:
+                cache.clear()
         oldest_first = sorted(self._decoding, key=lambda sequence: -len(sequence.ids))
         running = list({id(sequence.parent): sequence.parent for sequence in oldest_first}.values())
         if fresh and len(fresh) + len(running) > 1:
@@ -337,14 +339,11 @@ class TransformersEngine:
             self._finished.append(fresh[0].failed(f"out of memory: {message}"))
         elif len(running) > 1:
             self.max_num_seqs = max(1, len(self._decoding) // 2)
-            self._preempt(running[len(running) // 2 :])
+            preempted = running[len(running) // 2 :]
+            self._decoding.discard({queued.request.key for queued in preempted})
+            for queued in preempted:
+                queued.reset()
+            self._waiting.extendleft(reversed(preempted))
         else:
             self._decoding.clear()
             self._finished += [parent.failed(f"out of memory: {message}") for parent in running]
-
-    def _preempt(self, requests: list[QueuedRequest]) -> None:
-        """Return requests to the queue and drop all their replies."""
-        self._decoding.discard({queued.request.key for queued in requests})
-        for queued in requests:
-            queued.reset()
-        self._waiting.extendleft(reversed(requests))

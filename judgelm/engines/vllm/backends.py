@@ -91,6 +91,10 @@ class InProcessBackend:
         """Load an adapter before the first request uses it."""
         self._engine.add_lora(adapter)
 
+    def unload_adapter(self, adapter: LoRARequest) -> None:
+        """Free an adapter's room."""
+        self._engine.remove_lora(adapter.lora_int_id)
+
     def close(self) -> None:
         """Free the model, so that another engine can be made in this process."""
         self._engine.engine_core.shutdown()
@@ -165,6 +169,10 @@ class AsyncBackend:
     def load_adapter(self, adapter: LoRARequest) -> None:
         """Load an adapter in every worker."""
         self._loop.run(self._engine.add_lora(adapter), _START_TIMEOUT_S)
+
+    def unload_adapter(self, adapter: LoRARequest) -> None:
+        """Free an adapter's room in every worker."""
+        self._loop.run(self._engine.remove_lora(adapter.lora_int_id), _START_TIMEOUT_S)
 
     def close(self) -> None:
         """End the child processes, then the thread."""

@@ -20,7 +20,6 @@ from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
-from judgelm.engines.adapter_files import check_weights
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
 from judgelm.engines.gguf import gguf_note
@@ -30,6 +29,7 @@ from judgelm.engines.score_tree import ROOT
 from judgelm.engines.transformers.sequences import decode_reply
 from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
 from judgelm.engines.transformers.vision import Vision
+from judgelm.engines.vllm.adapters import VllmAdapters
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, RefusedError
 from judgelm.engines.vllm.engine_args import (
     batch_note,
@@ -38,11 +38,10 @@ from judgelm.engines.vllm.engine_args import (
     engine_args,
     generation_config,
     has_vision,
-    max_adapters,
     resolved_args,
 )
 from judgelm.engines.vllm.requests import RequestState, branch_sampling, reply_sampling, tokens_prompt
-from judgelm.errors import EngineError, ModelError, first_line
+from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request
@@ -91,7 +90,7 @@ class VllmEngine:
         self.thinking = thinking
         self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.mode)
         self._candidates = CandidateTokenizer(tokenizer)
-        self._adapters: dict[str, LoRARequest] = {}
+        self._adapters = VllmAdapters(backend, arguments, self._truncator)
         self._adapter: LoRARequest | None = None
         self._in_flight: dict[str, RequestState] = {}
         self._by_vllm_id: dict[str, RequestState] = {}
@@ -122,12 +121,14 @@ class VllmEngine:
             notes=tuple(note for note in (gguf_note(base), choice.note, batch_note(backend.config, options)) if note),
             thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
         )
-        if adapter is not None:
-            try:
-                engine._adapter = engine._lora(adapter)
-            except EngineError as error:
-                engine.close()
-                raise ModelError(str(error)) from error
+        try:
+            if adapter is not None:
+                engine._adapter = engine._adapters.load(adapter)
+            for other in options.adapters:
+                engine.load_adapter(other)
+        except EngineError as error:
+            engine.close()
+            raise ModelError(str(error)) from error
         return engine
 
     @property
@@ -151,7 +152,7 @@ class VllmEngine:
         for request in requests:
             if self._vision is None:
                 refuse_images(request, "its config has no vision part; choose a vision-language model")
-            prepared = prepare_request(self._truncator, request)
+            prepared = prepare_request(self._adapters.truncator(request.adapter), request)
             if isinstance(prepared, Completion):
                 self._finished.append(prepared)
             else:
@@ -185,6 +186,22 @@ class VllmEngine:
         for key in dropped & self._in_flight.keys():
             self._cancel(self._in_flight.pop(key))
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
+
+    def load_adapter(self, adapter: str) -> None:
+        """Load a LoRA adapter for the requests that name it.
+
+        Raises:
+            EngineError, ModelError: as `submit`.
+        """
+        self._adapters.truncator(adapter)
+        self._adapters.load(adapter)
+
+    def unload_adapter(self, adapter: str) -> bool:
+        """Free a LoRA adapter; False while requests name it."""
+        if any(state.request.adapter == adapter for state in self._in_flight.values()):
+            return False
+        self._adapters.unload(adapter)
+        return True
 
     def describe(self) -> dict[str, Any]:
         """Model, numeric format, device, vLLM's arguments and library versions."""
@@ -240,10 +257,11 @@ class VllmEngine:
         self._by_vllm_id[vllm_id] = state
         state.pending[vllm_id] = node
         path = [] if node == ROOT or state.search is None else state.search.tree.path_to(node)
-        prompt = tokens_prompt(state, path, truncator=self._truncator, vision=self._vision)
-        adapter = self._adapter if state.request.adapter is None else self._lora(state.request.adapter)
+        adapter = state.request.adapter
+        prompt = tokens_prompt(state, path, truncator=self._adapters.truncator(adapter), vision=self._vision)
+        lora = self._adapter if adapter is None else self._adapters.load(adapter)
         try:
-            self._live_backend.add(vllm_id, prompt, sampling, adapter)
+            self._live_backend.add(vllm_id, prompt, sampling, lora)
         except RefusedError as error:
             self._receive((vllm_id, str(error)))
 
@@ -312,22 +330,3 @@ class VllmEngine:
     def _decode(self, state: RequestState, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
         text, reason = decode_reply(list(reply.token_ids), state.request.sampling, self._tokenizer, self._eos_ids)
         return state.tokenized.opening + text, reason
-
-    def _lora(self, adapter: str) -> LoRARequest:
-        if adapter not in self._adapters:
-            if not self._arguments.enable_lora:
-                raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
-            check_weights(adapter)
-            limit = max_adapters(self._arguments)
-            if limit is not None and len(self._adapters) >= limit:
-                raise EngineError(
-                    f"adapter {adapter}: on a CPU this engine has room for {limit}; load it with "
-                    f"--engine-arg max_loras={limit + 1}"
-                )
-            lora = LoRARequest(adapter, len(self._adapters) + 1, adapter)
-            try:
-                self._live_backend.load_adapter(lora)
-            except Exception as error:  # the worker that loads it may raise anything
-                raise EngineError(f"{adapter}: vLLM cannot load the adapter: {first_line(error)}") from error
-            self._adapters[adapter] = lora
-        return self._adapters[adapter]

@@ -86,8 +86,8 @@ def engine_args(
     }
     if current_platform.is_cpu():
         arguments |= _CPU_DEFAULTS
-    if adapter is not None:
-        arguments |= {"enable_lora": True, "max_lora_rank": lora_rank(adapter)}
+    if adapters := (*([adapter] if adapter is not None else []), *options.adapters):
+        arguments |= {"enable_lora": True, "max_lora_rank": max(map(lora_rank, adapters)), "max_loras": len(adapters)}
     if current_platform.is_cpu() and options.engine_args.get("pipeline_parallel_size", 1) != 1:
         arguments["enforce_eager"] = False  # CPU workers make the buffers between stages in a warm-up that eager skips
     arguments |= dict(options.engine_args)
