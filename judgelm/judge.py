@@ -8,48 +8,33 @@ with Judge("my-judge") as judge:
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
-from judgelm.engines.base import Engine, EngineOptions
+from judgelm.engines.adapter_view import AdapterView
+from judgelm.engines.base import Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, ModelError
 from judgelm.former_names import current_names
 from judgelm.judges.installed import InstalledJudge, named_judge
+from judgelm.judges.judge_format import judge_format
 from judgelm.judges.recognition import Recognition, recognise
 from judgelm.judges.released import ReleasedJudge
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import make_mode, mode_type
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import Card, check_card, find_card
+from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
 from judgelm.runs.stats import RunStats
 
-DEFAULT_TEMPLATE = "judgelm-v1"
-
 _NAMED_ONLY = ("scripted", "openai")
 """Engines whose model is no folder or hub id but a script, or a name that a server gives."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeFormat:
-    """The template and scale of a judge, and their source: its card, an option, or the default.
-
-    `never_explained` is True where the card states that no training row had a reason. `reply_tokens` is the room for a
-    reply that reasons first: that of the training, else half of the judge's window; None where neither is known.
-    """
-
-    template: str
-    scale: tuple[float, float]
-    step: float
-    source: str
-    never_explained: bool = False
-    reply_tokens: int | None = None
 
 
 class Judge:
@@ -92,8 +77,11 @@ class Judge:
         self.named = judge_of(model, engine, adapter=options.get("adapter"))
         """The judge of a card; None for a folder, a hub id, or an engine without a model."""
         location = str(self.named.adapter) if self.named else str(model)
+        options["adapters"] = tuple(_absolute(adapter) for adapter in options.get("adapters", ()))
         engine_options = EngineOptions(model=location, **options)
         name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
+        if engine_options.adapters and name in _NAMED_ONLY:
+            raise ConfigError(f"the {name} engine holds no adapters; use --engine transformers or vllm")
         own = _find_card(engine_options, name)
         recognition = Recognition() if own or ignore_card else recognise(location, card, adapter=engine_options.adapter)
         self.released = recognition.judge
@@ -179,6 +167,34 @@ class Judge:
     def reasons_first(self) -> bool:
         """True for a judge whose template has it reason before its verdict."""
         return get_template(self.format.template).reasons_first
+
+    def with_adapter(self, adapter: str) -> "Judge":
+        """The judge that a LoRA adapter makes of this one's model; both share the engine, which this one closes.
+
+        Raises:
+            ModelError: the adapter has no `judge.json`, or (CardError) was trained with other bytes of its template, or
+                to think otherwise than this judge.
+            ConfigError: the engine takes no further adapter; `adapters` names those that it has from the start.
+        """
+        location = _absolute(adapter)
+        if location not in self._options.adapters and not isinstance(self.engine, HoldsAdapters):
+            engine = self.engine.describe()["engine"]
+            raise ConfigError(
+                f"the {engine} engine takes no further adapter while it runs; name {adapter} at its start"
+            )
+        card = find_card(location)
+        if card is None:
+            raise ModelError(f"{adapter}: no {CARD_NAME}; use an adapter that train/sft.py wrote, or write its card")
+        if card.thinking != self.engine.thinking.mode:
+            raise ModelError(
+                f"{adapter}: trained with thinking {card.thinking}, and the engine runs with thinking "
+                f"{self.engine.thinking.mode}; serve it by itself, with --adapter"
+            )
+        judge = copy(self)
+        judge.named = judge.released = None
+        judge.format = judge_format(card, None, location=adapter, ignore_card=False)
+        judge.engine = AdapterView(self.engine, location)
+        return judge
 
     def pairwise(self, **options: Any) -> Pairwise:
         """The pair mode, as `mode` makes it.
@@ -308,36 +324,14 @@ def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> 
     return choose_engine(str(named.adapter) if named else model, adapter) if engine == "auto" else (engine, "")
 
 
-def judge_format(
-    card: Card | ReleasedJudge | None, template: str | None, *, location: str, ignore_card: bool
-) -> JudgeFormat:
-    """The template and scale of a judge; `location` names the model in errors.
-
-    Raises:
-        CardError: the model's card names another template, or other bytes of it.
-        ConfigError: no such template.
-    """
-    chosen = get_template(template or (card.template if card else "") or DEFAULT_TEMPLATE)
-    if isinstance(card, ReleasedJudge):
-        return JudgeFormat(template=chosen.id, scale=card.scale, step=1, source="option" if template else "card")
-    if card is None:
-        return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source="option" if template else "default")
-    if not ignore_card:
-        check_card(card, template=chosen.id, template_sha=chosen.sha, location=location)
-    source = "option" if ignore_card and template else "card"
-    return JudgeFormat(
-        template=chosen.id,
-        scale=card.scale,
-        step=card.step,
-        source=source,
-        never_explained=card.training.get("rows_with_reason") == 0,
-        reply_tokens=card.training.get("max_completion_length") or (card.window and card.window // 2),
-    )
-
-
 def _find_card(options: EngineOptions, engine: str) -> Card | None:
     """The adapter's card, else the model's; a server's model has one only where its name is a local folder."""
     if engine not in ENGINES or (engine in _NAMED_ONLY and not Path(options.model).is_dir()):
         return None
     card = find_card(options.adapter) if options.adapter is not None else None
     return card or find_card(options.model, options.revision)
+
+
+def _absolute(adapter: str) -> str:
+    """A folder's whole path, a hub id unchanged."""
+    return str(Path(adapter).resolve()) if Path(adapter).is_dir() else adapter

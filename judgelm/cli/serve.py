@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,6 @@ from judgelm.engines.base import require
 from judgelm.errors import ConfigError
 from judgelm.judge import engine_of
 
-if TYPE_CHECKING:
-    from judgelm.serving.settings import ServerSettings
-
 _ANSWERS, _SERVER, _LIMITS = "How to answer", "Address and keys", "Limits"
 EPILOG = """
 Examples:
@@ -29,6 +26,8 @@ Examples:
   judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0 --api-key-file keys.txt
 
   judgelm serve my-judge --gpus 8   (a copy of the judge on each of this machine's GPUs)
+
+  judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2   (LoRA adapters of one base)
 
   judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
 
@@ -56,6 +55,24 @@ Names = Annotated[
     typer.Option(
         "--name",
         help="A model name that clients may use; repeatable. Others are refused; by default all are accepted.",
+        rich_help_panel=_ANSWERS,
+    ),
+]
+Adapters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--judge",
+        metavar="NAME=ADAPTER",
+        help="A judge that is a LoRA adapter of this model, by a model name of its own; repeatable.",
+        rich_help_panel=_ANSWERS,
+    ),
+]
+AdaptersFolder = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        help="Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).",
         rich_help_panel=_ANSWERS,
     ),
 ]
@@ -116,6 +133,8 @@ def serve(
     model: ModelArgument = None,
     upstream: Upstream = None,
     name: Names = None,
+    judge: Adapters = None,
+    adapters_folder: AdaptersFolder = None,
     chat: Chat = False,
     both_orders: BothOrders = False,
     reasons: Reasons = False,
@@ -146,6 +165,7 @@ def serve(
     from judgelm.serving.chat import check_chat
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
+    from judgelm.serving.judges import adapter_handlers, read_adapters
     from judgelm.serving.server import Server, uvicorn_config
     from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, check_exposure, public_name, read_keys
     from judgelm.serving.sockets import bind
@@ -153,31 +173,37 @@ def serve(
     check_canary_options(canary_options)
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
-    arguments = judge_options.judge_arguments()
+    adapters = read_adapters(judge or [])
+    if adapters and name:
+        raise ConfigError("--name renames a single judge; with --judge choose the names there, and leave --name out")
+    arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values())}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
     engine_of(model, engine, adapter=judge_options.adapter)  # refuses a missing judge now
     arguments["cluster"] = _cluster(workers, engine)
-    with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
+    with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as loaded:
         if chat:
-            check_chat(judge.engine)
-        check_at_start(judge, canary_options, quiet=quiet)
-        worker = EngineWorker(judge.engine, max_queue=max_queue)
+            check_chat(loaded.engine)
+        check_at_start(loaded, canary_options, quiet=quiet)
+        worker = EngineWorker(loaded.engine, max_queue=max_queue)
         settings = ServerSettings(
-            model=judge.named.card.name if judge.named else public_name(str(model), engine),
+            model=loaded.named.card.name if loaded.named else public_name(str(model), engine),
             names=tuple(name or ()),
             api_keys=keys,
             max_body_bytes=int(max_body_mb * 1e6),
             body_timeout_s=body_timeout_s,
             request_timeout_s=request_timeout_s,
+            adapters_folder=adapters_folder,
         )
-        handler = JudgeHandler(judge, worker, HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons))
-        app = create_app(handler, settings)
+        handler = JudgeHandler(loaded, worker, HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons))
+        app = create_app(handler, settings, adapter_handlers(handler, adapters))
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
             traffic=app.state.traffic,
             worker=worker,
             finish_s=shutdown_s,
-            on_listening=lambda: None if quiet else _greet(host, bound.getsockname()[1], settings),
+            on_listening=lambda: (
+                None if quiet else _greet(host, bound.getsockname()[1], app.state.judges.listed, bool(keys))
+            ),
         )
         try:
             server.run(sockets=[bound])
@@ -215,13 +241,13 @@ def _cluster(workers: ClusterOptions, engine: str) -> Cluster | None:
     return cluster
 
 
-def _greet(host: str, port: int, settings: "ServerSettings") -> None:
+def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:
     """Print the address of the server and a request to try."""
     address = shown_address(host, port)
     body = '{"question": "What is 2 + 2?", "answer_1": "4", "answer_2": "5"}'
-    key = ' -H "Authorization: Bearer $KEY"' if settings.api_keys else ""
+    key = ' -H "Authorization: Bearer $KEY"' if has_keys else ""
     lines = (
-        f"serving {', '.join(settings.listed)} at {address}/v1 (Ctrl-C ends it)",
+        f"serving {', '.join(names)} at {address}/v1 (Ctrl-C ends it)",
         f"  curl {address}/v1/judge{key} -d {shlex.quote(body)}",
     )
     for line in lines:

@@ -193,11 +193,16 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
     if (record := gguf_record(base)) is not None:
         identity |= {"gguf": record.file, "gguf_sha256": record.sha256, "gguf_repairs": list(record.repairs)}
     if adapter is not None:
-        identity |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
+        identity |= adapter_identity(adapter)
         card = _adapter_card(adapter)
         if card is not None and card.base is not None and record is not None:  # on other weights it is another judge
             identity["judge"] = card.name
     return {key: value for key, value in identity.items() if value is not None}
+
+
+def adapter_identity(adapter: str) -> dict[str, Any]:
+    """The part of a model's identity that names its adapter; `adapter_sha` is None for one on the hub."""
+    return {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
 
 
 def _folder_sha(source: str) -> str | None:

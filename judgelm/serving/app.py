@@ -9,7 +9,7 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
@@ -19,8 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import JudgelmError
 from judgelm.serving import openapi
+from judgelm.serving.adapter_routes import adapter_routes
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error
+from judgelm.serving.judges import ServedJudges
 from judgelm.serving.limits import ClientGoneError
 from judgelm.serving.metrics import Metrics
 from judgelm.serving.native_routes import native_routes
@@ -50,19 +52,29 @@ class Traffic:
     closing: bool = False
 
 
-def create_app(handler: JudgeHandler, settings: ServerSettings) -> FastAPI:
-    """The app; its `state.traffic` is a `Traffic`. The caller closes the handler's worker and the judge.
+def create_app(
+    handler: JudgeHandler, settings: ServerSettings, adapters: Mapping[str, JudgeHandler] | None = None
+) -> FastAPI:
+    """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`. The caller closes the handler's worker and the judge.
+
+    Args:
+        handler: of the judge.
+        settings: of the server.
+        adapters: handlers of further judges on the same worker, by name: see `judgelm.serving.judges`.
 
     `/docs` is left out, since it would load scripts from other servers; `/openapi.json` is served.
     """
     metrics = Metrics(handler.worker)
+    judges = ServedJudges(handler, settings, adapters)
     traffic = Traffic()
     app = FastAPI(
         title="judgelm", version=VERSION, description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     app.state.traffic = traffic
-    app.include_router(openai_routes(handler, settings, metrics))
-    app.include_router(native_routes(handler, settings, metrics))
+    app.state.judges = judges
+    app.include_router(openai_routes(judges, settings, metrics))
+    app.include_router(native_routes(judges, settings, metrics))
+    app.include_router(adapter_routes(judges, settings))
     _add_upkeep(app, handler, metrics)
     _add_errors(app, handler, metrics)
     app.add_middleware(_RequestMiddleware, keys=ApiKeys(settings.api_keys), metrics=metrics, traffic=traffic)
@@ -141,8 +153,9 @@ class _RequestMiddleware:
             await refuse(HttpError(500, "internal_error", "internal error; see the server log"))
         finally:
             self._traffic.in_flight -= 1
-            route = getattr(scope.get("route"), "path_format", "other")
-            self._metrics.request(route, status, scope["state"].get("dialect", ""), time.perf_counter() - began)
+            route, state = getattr(scope.get("route"), "path_format", "other"), scope["state"]
+            duration_s = time.perf_counter() - began
+            self._metrics.request(route, status, state.get("dialect", ""), state.get("judge", ""), duration_s)
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         if scope["path"] == _HEALTH:
@@ -187,7 +200,7 @@ def _add_errors(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
 
     async def judgelm(request: Request, error: JudgelmError) -> Response:
         if isinstance(error, UnjudgedError):
-            metrics.failure(error.failure.code)
+            metrics.failure(request.scope["state"].get("judge", ""), error.failure.code)
         return respond(from_judgelm_error(error, handler.worker.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:

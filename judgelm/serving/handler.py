@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
+from judgelm.engines.adapter_view import AdapterView, with_adapter
 from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import BatchMode, RequestFlow
@@ -85,6 +86,10 @@ class JudgeHandler:
         self.judge = judge
         self.worker = worker
         self.options = options
+        self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
+        """Of a judge that is one of several on the worker's engine."""
+        self.in_flight = 0
+        """Requests that are being answered."""
         self._mode: Callable[[str, str], BatchMode] = lru_cache(_CACHED_MODES)(self._new_mode)
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
@@ -100,7 +105,7 @@ class JudgeHandler:
         recognised = await self.run_aside(request, self._recognise)
         if recognised is None:
             flow = chat_flow(request)
-            [completion] = await self._run_all([(flow, _key(flow))])
+            [completion] = await self._run_all([(flow, self._key(flow))])
             return chat_response(completion, request)
         return await self._judged_response(recognised, request)
 
@@ -118,7 +123,8 @@ class JudgeHandler:
             return
         flow = chat_flow(request)
         written = ""
-        async with aclosing(stream_flow(self.worker, flow, key=_key(flow))) as steps:
+        begin = self._for_adapter(flow)
+        async with self._counted(), aclosing(stream_flow(self.worker, begin, key=self._key(flow))) as steps:
             async for step in steps:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)
@@ -238,21 +244,39 @@ class JudgeHandler:
         for task in tasks:
             mode = self._mode(task.mode, _canonical(task.options))
             sample = _shareable(checked_sample(task.sample, mode), mode)
-            flows.append((partial(mode, sample), _key(mode, sample)))
+            flows.append((partial(mode, sample), self._key(mode, sample)))
         judgments = await self._run_all(flows)
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
 
     async def _run_all(self, flows: Sequence[tuple[Callable[[], RequestFlow[Result]], Hashable]]) -> list[Result]:
         """The flows' results; where one fails or the caller is cancelled, the others are dropped."""
         futures: list[Future[Result]] = []
+        async with self._counted():
+            try:
+                for begin, key in flows:
+                    futures.append(self.worker.submit(self._for_adapter(begin), key=key))
+                return await asyncio.gather(*(asyncio.wrap_future(future) for future in futures))
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncGenerator[None, None]:
+        self.in_flight += 1
         try:
-            for begin, key in flows:
-                futures.append(self.worker.submit(begin, key=key))
-            return await asyncio.gather(*(asyncio.wrap_future(future) for future in futures))
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+            yield
+        finally:
+            self.in_flight -= 1
+
+    def _for_adapter(self, begin: Callable[[], RequestFlow[Result]]) -> Callable[[], RequestFlow[Result]]:
+        """A flow whose requests name this judge's adapter, if it is one."""
+        return begin if self.adapter is None else partial(with_adapter, begin, self.adapter)
+
+    def _key(self, *parts: object) -> str:
+        """Equal for flows with equal results: all fields of the mode, all texts of the sample, and the adapter."""
+        whole = repr((self.adapter, *parts)).encode(errors="surrogatepass")
+        return hashlib.blake2b(whole, digest_size=16).hexdigest()
 
     def _new_mode(self, name: str, options: str) -> BatchMode:
         return self.judge.mode(name, **json.loads(options))
@@ -277,8 +301,3 @@ def _unrecognised(way_out: str) -> UnrecognisedError:
 def _canonical(options: Mapping[str, Any]) -> str:
     """A mode's options as text, the same for the same options."""
     return json.dumps(options, sort_keys=True)
-
-
-def _key(*parts: object) -> str:
-    """Equal for flows with equal results: all fields of the mode, all texts of the sample."""
-    return hashlib.blake2b(repr(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()

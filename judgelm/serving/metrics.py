@@ -17,33 +17,48 @@ class Metrics:
         self._registry = CollectorRegistry(auto_describe=True)
         self._registry.register(_WorkerCollector(worker))
         own = self._registry
-        self._requests = Counter("judgelm_requests", "Requests answered.", ("route", "status", "dialect"), registry=own)
+        self._requests = Counter(
+            "judgelm_requests", "Requests answered.", ("route", "status", "dialect", "judge"), registry=own
+        )
         self._seconds = Histogram(
             "judgelm_request_seconds", "From a request's headers to the end of its reply.", ("route",),
             buckets=_BUCKETS_S, registry=own,
         )  # fmt: skip
         self._failures = Counter(
-            "judgelm_failures", "Judgments without a readable verdict, by failure code.", ("code",), registry=own
+            "judgelm_failures",
+            "Judgments without a readable verdict, by failure code.",
+            ("code", "judge"),
+            registry=own,
         )
         self._errors = Counter(
             "judgelm_errors", "Requests refused or failed, by the code of the reply.", ("code",), registry=own
         )
-        self._prompt_tokens = Counter("judgelm_prompt_tokens", "Tokens that the judge read.", registry=own)
-        self._completion_tokens = Counter("judgelm_completion_tokens", "Tokens that the judge wrote.", registry=own)
+        self._prompt_tokens = Counter("judgelm_prompt_tokens", "Tokens that the judge read.", ("judge",), registry=own)
+        self._completion_tokens = Counter(
+            "judgelm_completion_tokens", "Tokens that the judge wrote.", ("judge",), registry=own
+        )
 
-    def request(self, route: str, status: int, dialect: str, duration_s: float) -> None:
-        """Count a request; `dialect` is empty where the route has none, and `none` where no dialect knew the prompt."""
-        self._requests.labels(route, str(status), dialect).inc()
+    def request(self, route: str, status: int, dialect: str, judge: str, duration_s: float) -> None:
+        """Count a request.
+
+        Args:
+            route: its path's template.
+            status: of the reply.
+            dialect: empty where the route has none, `none` where no dialect knew the prompt.
+            judge: the judge's own name; empty where the route has none.
+            duration_s: from the request's headers to the end of its reply.
+        """
+        self._requests.labels(route, str(status), dialect, judge).inc()
         self._seconds.labels(route).observe(duration_s)
 
-    def tokens(self, prompt: int, completion: int) -> None:
-        """Count the tokens of an answer."""
-        self._prompt_tokens.inc(prompt)
-        self._completion_tokens.inc(completion)
+    def tokens(self, judge: str, prompt: int, completion: int) -> None:
+        """Count the tokens of a judge's answer."""
+        self._prompt_tokens.labels(judge).inc(prompt)
+        self._completion_tokens.labels(judge).inc(completion)
 
-    def failure(self, code: str) -> None:
-        """Count a judgment without a verdict; `code` as in `records.Unparsed`."""
-        self._failures.labels(code).inc()
+    def failure(self, judge: str, code: str) -> None:
+        """Count a judge's judgment without a verdict; `code` as in `records.Unparsed`."""
+        self._failures.labels(code, judge).inc()
 
     def error(self, code: str) -> None:
         """Count a reply with an error."""

@@ -17,8 +17,10 @@ from judgelm.runs.serialization import judgment_row
 from judgelm.serving import openapi
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError
+from judgelm.serving.judges import ServedJudges
 from judgelm.serving.limits import read_json, wait_for_answer
 from judgelm.serving.metrics import Metrics
+from judgelm.serving.openai_routes import model_name
 from judgelm.serving.responses import Explanation
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.tasks import ModeTask, read_task
@@ -32,23 +34,27 @@ _FLAGS = (
 _AT_ONCE = 256
 
 
-def native_routes(handler: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
-    """The routes, answered by this handler."""
+def native_routes(judges: ServedJudges, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+    """The routes, each request answered by the judge that it names."""
     router = APIRouter()
 
     async def judge(request: Request) -> Response:
-        tasks, several = read_tasks(await read_json(request, settings))
+        body = dict(await read_json(request, settings))
+        name, handler = judges.find(_judge_name(body))
+        request.scope["state"]["judge"] = name
+        tasks, several = read_tasks(body)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
         for judgment in judgments:
-            metrics.tokens(judgment.prompt_tokens, judgment.completion_tokens)
+            metrics.tokens(name, judgment.prompt_tokens, judgment.completion_tokens)
             if judgment.failure is not None:
-                metrics.failure(judgment.failure.code)
+                metrics.failure(name, judgment.failure.code)
         rows = [judgment_row(judgment) for judgment in judgments]
         return _json({"judgments": rows} if several else rows[0])
 
     async def explain(request: Request) -> Response:
         body = await read_json(request, settings)
         chat_request = (read_completion if "prompt" in body else read_chat)(body)
+        request.scope["state"]["judge"], handler = judges.find(model_name(body, None))
         explanation, result = await handler.run_aside(chat_request, handler.explain), None
         if explanation.dialect is not None and request.query_params.get("ask") != "false":
             explanation, result = await wait_for_answer(handler.explain_with_result(chat_request), request, settings)
@@ -57,6 +63,14 @@ def native_routes(handler: JudgeHandler, settings: ServerSettings, metrics: Metr
     router.add_api_route("/v1/judge", judge, methods=["POST"], openapi_extra=openapi.JUDGE)
     router.add_api_route("/v1/judge/explain", explain, methods=["POST"], openapi_extra=openapi.EXPLAIN)
     return router
+
+
+def _judge_name(body: dict[str, Any]) -> str | None:
+    """The name of the judge, taken out of the body; `model` there is a field of the sample."""
+    name = body.pop("judge", None)
+    if name is not None and not isinstance(name, str):
+        raise HttpError(400, "invalid_value", '"judge": expected a text', param="judge")
+    return name
 
 
 def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,6 +19,7 @@ from judgelm.serving import openapi
 from judgelm.serving.chat import chat_notes
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error
+from judgelm.serving.judges import ServedJudges
 from judgelm.serving.limits import read_json, timeout_error, wait_for_answer
 from judgelm.serving.metrics import Metrics
 from judgelm.serving.openai_encoder import Envelope, StreamEncoder, completion_body, error_event, stream_events
@@ -36,10 +38,10 @@ Updates = AsyncGenerator[str | ChatResponse, None]
 """As from `JudgeHandler.stream`."""
 
 
-def openai_routes(handler: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
-    """The routes, answered by this handler."""
+def openai_routes(judges: ServedJudges, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+    """The routes, each request answered by the judge that it names."""
     router = APIRouter()
-    completions = CompletionHandler(handler, settings, metrics)
+    completions = CompletionHandler(judges, settings, metrics)
 
     async def chat(request: Request) -> Response:
         return await completions.complete(request, read_chat, plain=False)
@@ -48,10 +50,10 @@ def openai_routes(handler: JudgeHandler, settings: ServerSettings, metrics: Metr
         return await completions.complete(request, read_completion, plain=True)
 
     async def models() -> Response:
-        return _json({"object": "list", "data": [completions.model(name) for name in settings.listed]})
+        return _json({"object": "list", "data": [completions.model(name) for name in judges.listed]})
 
     async def model(request: Request) -> Response:
-        return _json(completions.model(completions.model_name({}, request.path_params["model"])))
+        return _json(completions.model(request.path_params["model"]))
 
     post: list[tuple[str, Callable[[Request], Any], dict[str, Any]]] = [
         (CHAT, chat, openapi.CHAT),
@@ -69,11 +71,11 @@ def openai_routes(handler: JudgeHandler, settings: ServerSettings, metrics: Metr
 class CompletionHandler:
     """Completes requests of OpenAI's clients."""
 
-    def __init__(self, handler: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> None:
-        self._handler = handler
+    def __init__(self, judges: ServedJudges, settings: ServerSettings, metrics: Metrics) -> None:
+        self._judges = judges
         self._settings = settings
         self._metrics = metrics
-        self._fingerprint = fingerprint(handler)
+        self._fingerprint = cache(fingerprint)
         self._began = int(time.time())
 
     async def complete(
@@ -86,9 +88,11 @@ class CompletionHandler:
         """
         body = await read_json(request, self._settings)
         streaming = bool_field(body, "stream")
+        name = model_name(body, request.path_params.get("model"))
+        request.scope["state"]["judge"], handler = self._judges.find(name)
         envelope = Envelope(
-            model=self.model_name(body, request.path_params.get("model")),
-            fingerprint=self._fingerprint,
+            model=self._judges.listed[0] if name is None else name,
+            fingerprint=self._fingerprint(handler),
             plain=plain,
             function=bool(body.get("functions")) and not body.get("tools"),
             usage=bool_field(_object(body, "stream_options"), "include_usage"),
@@ -97,22 +101,27 @@ class CompletionHandler:
             raise HttpError(400, "unsupported_value", '"echo": not supported; leave it out', param="echo")
         chat_request = read(body)
         if streaming:
-            return await self._stream(request, chat_request, envelope)
-        response = await wait_for_answer(self._handler.respond(chat_request), request, self._settings)
+            return await self._stream(request, handler, chat_request, envelope)
+        response = await wait_for_answer(handler.respond(chat_request), request, self._settings)
         return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
 
-    async def _stream(self, request: Request, chat_request: ChatRequest, envelope: Envelope) -> Response:
+    async def _stream(
+        self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
+    ) -> Response:
         """Stream an ordinary chat while it is written; send a verdict, or a text written at once, in one response."""
         until = time.monotonic() + self._settings.request_timeout_s
-        updates = self._handler.stream(chat_request)
+        updates = handler.stream(chat_request)
         first = await wait_for_answer(anext(updates), request, self._settings)
         if isinstance(first, ChatResponse):
             return Response(b"".join(stream_events(first, envelope)), 200, self._count(request, first), _EVENTS)
         request.scope["state"]["dialect"] = "none"
-        events = self._events(first, updates, StreamEncoder(envelope), until)
+        judge = request.scope["state"]["judge"]
+        events = self._events(first, updates, StreamEncoder(envelope), until, judge)
         return _EventStream(events, updates, note_headers(None, chat_notes(chat_request)))
 
-    async def _events(self, first: str, updates: Updates, encoder: StreamEncoder, until: float) -> AsyncIterator[bytes]:
+    async def _events(
+        self, first: str, updates: Updates, encoder: StreamEncoder, until: float, judge: str
+    ) -> AsyncIterator[bytes]:
         """Events of a encoder reply; an error ends it, without `[DONE]`."""
         try:
             for event in encoder.opening():
@@ -122,18 +131,18 @@ class CompletionHandler:
                 yield encoder.more(update)
                 update = await asyncio.wait_for(anext(updates), until - time.monotonic())
         except (JudgelmError, TimeoutError) as error:
-            yield error_event(self._stream_error(error).body())
+            yield error_event(self._stream_error(error, judge).body())
             return
-        self._metrics.tokens(update.prompt_tokens, update.completion_tokens)
+        self._metrics.tokens(judge, update.prompt_tokens, update.completion_tokens)
         for event in encoder.ending(update):
             yield event
 
-    def _stream_error(self, error: JudgelmError | TimeoutError) -> HttpError:
+    def _stream_error(self, error: JudgelmError | TimeoutError, judge: str) -> HttpError:
         """Count the error that ended a reply that had begun; return it for the client."""
         if isinstance(error, UnjudgedError):
-            self._metrics.failure(error.failure.code)
+            self._metrics.failure(judge, error.failure.code)
         if isinstance(error, JudgelmError):
-            http_error = from_judgelm_error(error, self._handler.worker.retry_after_s())
+            http_error = from_judgelm_error(error, self._judges.worker.retry_after_s())
         else:
             http_error = timeout_error(self._settings)
         self._metrics.error(http_error.code)
@@ -141,30 +150,14 @@ class CompletionHandler:
 
     def _count(self, request: Request, response: ChatResponse) -> dict[str, str]:
         """Count a response; return its headers."""
-        self._metrics.tokens(response.prompt_tokens, response.completion_tokens)
+        self._metrics.tokens(request.scope["state"]["judge"], response.prompt_tokens, response.completion_tokens)
         request.scope["state"]["dialect"] = response.dialect or "none"
         return note_headers(response.dialect, response.notes)
 
-    def model_name(self, body: Mapping[str, Any], in_path: str | None) -> str:
-        """The model named by a client, in the path or in the body.
-
-        Raises:
-            HttpError: the value is not a text (400), or not a model of this server (404).
-        """
-        name = in_path if in_path is not None else body.get("model")
-        if name is None:
-            return self._settings.listed[0]
-        if not isinstance(name, str):
-            raise HttpError(400, "invalid_value", '"model": expected a text', param="model")
-        if not self._settings.accepts(name):
-            available = ", ".join(self._settings.listed)
-            message = f"model {name[:100]!r} not found; available: {available}"
-            raise HttpError(404, "model_not_found", message, param="model")
-        return name
-
     def model(self, name: str) -> dict[str, Any]:
-        """A model in OpenAI's format."""
-        return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm"}
+        """A model in OpenAI's format, its card beside it."""
+        card = self._judges.card(name)
+        return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm", "judge": card}
 
 
 class _EventStream(StreamingResponse):
@@ -180,6 +173,18 @@ class _EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._updates.aclose()
+
+
+def model_name(body: Mapping[str, Any], in_path: str | None) -> str | None:
+    """The model named by a client, in the path or in the body.
+
+    Raises:
+        HttpError: the value is not a text (400).
+    """
+    name = in_path if in_path is not None else body.get("model")
+    if name is not None and not isinstance(name, str):
+        raise HttpError(400, "invalid_value", '"model": expected a text', param="model")
+    return name
 
 
 def fingerprint(handler: JudgeHandler) -> str:

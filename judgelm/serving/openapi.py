@@ -117,6 +117,11 @@ _EVENTS: Words = {"text/event-stream": {"schema": _object(("data",), data=_TEXT)
 _ONE_MODEL = _object(
     ("id", "object", "created", "owned_by"), id=_TEXT, object={"const": "model"}, created=_COUNT, owned_by=_TEXT
 )
+_JUDGE_CARD = _object(
+    ("template", "scale", "step", "mode"), template=_TEXT, scale=_list(_NUMBER, 2), step=_NUMBER, mode=_TEXT, base=_TEXT
+)
+_ONE_MODEL["properties"]["judge"] = _JUDGE_CARD
+_LOADED = _object(("id", "object", "loaded"), id=_TEXT, object={"const": "model"}, loaded=_FLAG)
 _SAMPLE = _object(
     ("question",),
     id=_TEXT,
@@ -130,6 +135,7 @@ _SAMPLE = _object(
 _JUDGE_BODY: Words = {
     "description": "A sample with the fields of any row that judgelm-batch reads, or several of them under `samples`.",
     **_object(
+        judge=_TEXT | {"description": "Name of one of the server's judges, as at /v1/models; default the first."},
         mode=_TEXT | {"description": "As `judgelm modes` lists them; default `pair`."},
         options=_object() | {"description": "The mode's options, as `judgelm modes NAME` lists them."},
         both_orders=_FLAG,
@@ -184,6 +190,16 @@ EXPLAIN = _route(
         "description": "false does not judge and leaves the finding out.",
         "schema": {"type": "boolean", "default": True},
     },
+)
+LOAD_ADAPTER = _route(
+    "Load a LoRA adapter as a judge, from the server's folder of adapters",
+    _reply(_LOADED),
+    _object(("lora_name", "lora_path"), lora_name=_TEXT, lora_path=_TEXT),
+)
+UNLOAD_ADAPTER = _route(
+    "Unload a judge that is an adapter, when its requests in flight are answered",
+    _reply(_LOADED),
+    _object(("lora_name",), lora_name=_TEXT),
 )
 HEALTH = _route("Health of the server", _reply(_object(("status",), status=_TEXT)))
 METRICS = _route(

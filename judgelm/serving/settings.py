@@ -22,6 +22,7 @@ class ServerSettings:
         max_body_bytes: largest body of a request.
         body_timeout_s: for a client to send a whole body.
         request_timeout_s: for an answer, waiting for the engine included.
+        adapters_folder: where clients may load adapters from while the server runs; None refuses to load any.
     """
 
     model: str
@@ -30,6 +31,7 @@ class ServerSettings:
     max_body_bytes: int = 8 << 20
     body_timeout_s: float = 30.0
     request_timeout_s: float = 600.0
+    adapters_folder: Path | None = None
 
     @property
     def listed(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from judgelm.judge import JudgeFormat
+from judgelm.judges.judge_format import JudgeFormat
 from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
