@@ -118,7 +118,7 @@ class Judge:
         if self.released is not None:
             state = f"unverified: {self.released.unverified}" if self.released.unverified else "verified"
             return [f"card {self.released.name} ({state}): {self.released.summary}"]
-        if self.format.source != "default" or self._engine_name in _NAMED_ONLY:
+        if self.format.source != "default" or self._engine_name in _NAMED_ONLY or self._options.adapters:
             return []
         model = self._options.model
         guesses = " or ".join(f"--card {name}" for name in self._candidates)

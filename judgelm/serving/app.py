@@ -55,7 +55,9 @@ class Traffic:
 def create_app(
     handler: JudgeHandler, settings: ServerSettings, adapters: Mapping[str, JudgeHandler] | None = None
 ) -> FastAPI:
-    """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`. The caller closes the handler's worker and the judge.
+    """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
+
+    The caller closes the handler's worker and the judge.
 
     Args:
         handler: of the judge.

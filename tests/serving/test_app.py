@@ -143,11 +143,11 @@ def test_metrics_tell_routes_dialects_times_and_tokens(server):
     server.post(CHAT, {"messages": []})
     found = server.http.get("/metrics")
     assert found.headers["content-type"].startswith("text/plain")
-    assert f'judgelm_requests_total{{dialect="vicuna-review",route="{CHAT}",status="200"}}' in found.text
-    assert f'judgelm_requests_total{{dialect="",route="{CHAT}",status="400"}}' in found.text
+    assert f'judgelm_requests_total{{dialect="vicuna-review",judge="judge",route="{CHAT}",status="200"}}' in found.text
+    assert f'judgelm_requests_total{{dialect="",judge="judge",route="{CHAT}",status="400"}}' in found.text
     assert f'judgelm_request_seconds_count{{route="{CHAT}"}}' in found.text
-    assert re.search(r"^judgelm_prompt_tokens_total [1-9]", found.text, re.MULTILINE)
-    assert re.search(r"^judgelm_completion_tokens_total [1-9]", found.text, re.MULTILINE)
+    assert re.search(r'^judgelm_prompt_tokens_total{judge="judge"} [1-9]', found.text, re.MULTILINE)
+    assert re.search(r'^judgelm_completion_tokens_total{judge="judge"} [1-9]', found.text, re.MULTILINE)
     assert 'judgelm_errors_total{code="invalid_value"}' in found.text
     assert "\njudgelm_waiting 0.0" in found.text
     assert "\njudgelm_joined_total 0.0" in found.text

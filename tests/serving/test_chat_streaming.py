@@ -100,9 +100,9 @@ def test_a_chat_grows_word_by_word(writing):
     assert (said(rows), last) == (WORDS, "[DONE]")
     assert {one["object"] for one in rows} == {"chat.completion.chunk"}
     assert [one["choices"][0]["finish_reason"] for one in rows] == [None] * (len(rows) - 1) + ["stop"]
-    counted = 'judgelm_requests_total{dialect="none",route="/v1/chat/completions",status="200"} 1.0'
+    counted = 'judgelm_requests_total{dialect="none",judge="judge",route="/v1/chat/completions",status="200"} 1.0'
     until(lambda: counted in writing.http.get("/metrics").text)
-    assert "judgelm_completion_tokens_total 12.0" in writing.http.get("/metrics").text
+    assert 'judgelm_completion_tokens_total{judge="judge"} 12.0' in writing.http.get("/metrics").text
 
 
 def test_the_beginning_of_a_stop_is_never_sent(writing):

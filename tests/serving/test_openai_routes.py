@@ -208,7 +208,7 @@ def test_a_reply_that_cannot_be_read_is_an_error_and_no_score(line, why):
         reply = server.post(CHAT, review())
         assert (reply.status_code, error_of(reply)["code"]) == (422, "judge_failed")
         assert why in error_of(reply)["message"]
-        assert f'judgelm_failures_total{{code="{why}"}} 1.0' in server.http.get("/metrics").text
+        assert f'judgelm_failures_total{{code="{why}",judge="judge"}} 1.0' in server.http.get("/metrics").text
 
 
 def raise_lookup(prompt):

@@ -1,0 +1,200 @@
+"""Several judges in one server: adapters on one base, by name."""
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from starlette.testclient import TestClient
+
+from judgelm.errors import ConfigError, ModelError
+from judgelm.judge import Judge
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, write_card
+from judgelm.serving.app import create_app
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.handler import JudgeHandler
+from judgelm.serving.judges import adapter_handlers, read_adapters
+from judgelm.serving.settings import ServerSettings
+from tests.support.served import CHAT, error_of, until
+from tests.support.tiny_judges import TEMPLATE, word_sample
+
+OPTIONS = {"distribution": True, "both_orders": True}
+CARD = Card(template=TEMPLATE, template_sha=get_template(TEMPLATE).sha, scale=(1, 9))
+
+
+@pytest.fixture(scope="module")
+def adapters(tiny_adapters, tmp_path_factory):
+    """A folder with two adapters that have cards, `kind` with scores of 1 to 9 and `safe` with 1 to 5."""
+    folder = tmp_path_factory.mktemp("adapters")
+    for name, source, scale in zip(("kind", "safe"), tiny_adapters, ((1, 9), (1, 5)), strict=True):
+        shutil.copytree(source, folder / name)
+        write_card(folder / name, Card(template=TEMPLATE, template_sha=CARD.template_sha, scale=scale))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def base(tiny_judge, tmp_path_factory):
+    """A model that is no judge itself."""
+    folder = shutil.copytree(tiny_judge, tmp_path_factory.mktemp("base") / "base")
+    (folder / "judge.json").unlink()
+    return folder
+
+
+@contextmanager
+def serving(base, adapters, names, **settings):
+    """A client of a server with these adapters."""
+    chosen = {name: str(adapters / name) for name in names}
+    with Judge(str(base), dtype="float32", adapters=tuple(chosen.values())) as judge:
+        worker = EngineWorker(judge.engine)
+        try:
+            handler = JudgeHandler(judge, worker)
+            app = create_app(handler, ServerSettings(model="base", **settings), adapter_handlers(handler, chosen))
+            with TestClient(app) as client:
+                client.app_judges = app.state.judges
+                yield client
+        finally:
+            worker.close()
+
+
+@pytest.fixture(scope="module")
+def two(base, adapters):
+    with serving(base, adapters, ("kind", "safe")) as client:
+        yield client
+
+
+def row(seed):
+    sample = word_sample(seed)
+    return {"question": sample.question, "answer_1": sample.answers[0], "answer_2": sample.answers[1]}
+
+
+def judged(client, name, seeds=range(6)):
+    reply = client.post("/v1/judge", json={"judge": name, "options": OPTIONS, "samples": [row(seed) for seed in seeds]})
+    assert reply.status_code == 200, reply.text
+    return [compared(judgment) for judgment in reply.json()["judgments"]]
+
+
+def compared(judgment):
+    failure = judgment["failure"] and judgment["failure"]["code"]
+    chance = judgment.get("probability")
+    return judgment["verdict"], judgment["scores"], failure, None if chance is None else pytest.approx(chance, abs=1e-4)
+
+
+def alone(base, adapter, seeds=range(6)):
+    """The same judgments by the adapter alone."""
+    from judgelm.runs.serialization import judgment_row
+
+    with Judge(str(base), adapter=str(adapter), dtype="float32") as judge:
+        rows = [row(seed) for seed in seeds]
+        made = [judge.compare(each["question"], each["answer_1"], each["answer_2"], distribution=True) for each in rows]
+    return [compared(json.loads(json.dumps(judgment_row(judgment)))) for judgment in made]
+
+
+def test_each_name_is_answered_as_by_its_adapter_alone(two, tiny_judge, adapters):
+    with ThreadPoolExecutor(4) as threads:  # all at once, so that passes hold tokens of both
+        asked = [(name, threads.submit(judged, two, name)) for name in ("kind", "safe", "kind", "safe")]
+        answered = [(name, future.result()) for name, future in asked]
+    expected = {name: alone(tiny_judge, adapters / name) for name in ("kind", "safe")}
+    assert all(judgments == expected[name] for name, judgments in answered)
+    assert expected["kind"] != expected["safe"]
+
+
+def test_models_show_each_judges_card_and_the_base_alone_where_it_is_a_judge(two, tiny_judge, adapters):
+    models = two.get("/v1/models").json()["data"]
+    assert [(model["id"], model["judge"]["scale"], model["judge"]["base"]) for model in models] == [
+        ("kind", [1, 9], "base"),
+        ("safe", [1, 5], "base"),
+    ]
+    assert models[0]["judge"]["template"] == TEMPLATE
+    assert two.get("/v1/models/safe").json()["judge"]["mode"] == "pair"
+    with serving(tiny_judge, adapters, ("kind",)) as client:
+        assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["base", "kind"]
+        assert judged(client, None) == judged(client, "base") != judged(client, "kind")
+
+
+def test_an_unknown_name_is_refused_and_none_is_the_first(two):
+    reply = two.post(CHAT, json={"model": "gpt-4", "messages": [{"role": "user", "content": "hello"}]})
+    assert reply.status_code == 404
+    assert error_of(reply)["message"] == "model 'gpt-4' not found; available: kind, safe"
+    assert two.post("/v1/judge", json=row(1) | {"judge": 5}).status_code == 400
+    assert judged(two, None) == judged(two, "kind")
+
+
+def test_metrics_tell_the_judges_apart(two):
+    judged(two, "safe")
+    text = two.get("/metrics").text
+    assert 'judge="safe",route="/v1/judge",status="200"' in text
+    assert 'judgelm_prompt_tokens_total{judge="safe"}' in text
+
+
+def test_adapters_come_and_go_while_the_server_runs(base, tiny_judge, adapters):
+    with serving(base, adapters, (), adapters_folder=adapters) as client:
+        assert client.get("/v1/models").json()["data"] == []
+        assert client.post("/v1/judge", json=row(1)).status_code == 404
+        load = {"lora_name": "s", "lora_path": "safe"}
+        assert client.post("/v1/load_lora_adapter", json=load).json() == {"id": "s", "object": "model", "loaded": True}
+        assert client.post("/v1/load_lora_adapter", json=load).status_code == 409
+        twin = load | {"lora_name": "twin"}
+        assert client.post("/v1/load_lora_adapter", json=twin).status_code == 200
+        assert judged(client, "s") == judged(client, "twin") == alone(tiny_judge, adapters / "safe")
+        assert client.post("/v1/unload_lora_adapter", json={"lora_name": "s"}).json()["loaded"] is False
+        assert client.post("/v1/judge", json=row(1) | {"judge": "s"}).status_code == 404
+        assert judged(client, "twin") == alone(tiny_judge, adapters / "safe")  # the weights were its own, too
+        assert client.post("/v1/unload_lora_adapter", json={"lora_name": "s"}).status_code == 404
+
+
+def test_an_adapter_is_unloaded_when_its_requests_are_answered(tiny_judge, adapters):
+    with serving(tiny_judge, adapters, ("kind",), adapters_folder=adapters) as client, ThreadPoolExecutor(2) as threads:
+        expected = judged(client, "kind", range(40))
+        handler = client.app_judges.find("kind")[1]
+        asked = threads.submit(judged, client, "kind", range(40))
+        until(lambda: handler.in_flight)
+        assert client.post("/v1/unload_lora_adapter", json={"lora_name": "kind"}).status_code == 200
+        assert handler.in_flight == 0
+        assert asked.result() == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("../..", "no folder within"), ("/", "no folder within"), ("none", "no folder within"), ("bare", "no judge.json")],
+)
+def test_only_adapters_of_the_folder_are_loaded(tiny_judge, adapters, tiny_adapters, path, words):
+    if not (adapters / "bare").exists():
+        shutil.copytree(tiny_adapters[0], adapters / "bare")
+    with serving(tiny_judge, adapters, (), adapters_folder=adapters) as client:
+        reply = client.post("/v1/load_lora_adapter", json={"lora_name": "x", "lora_path": path})
+        assert (reply.status_code, words in error_of(reply)["message"]) == (400, True)
+
+
+def test_loading_is_off_unless_a_folder_is_named(two):
+    assert two.post("/v1/load_lora_adapter", json={"lora_name": "x", "lora_path": "safe"}).status_code == 403
+    assert two.post("/v1/unload_lora_adapter", json={"lora_name": "kind"}).status_code == 403
+    assert two.post("/v1/load_lora_adapter", json={"lora_name": "x"}).status_code == 400
+
+
+def test_a_judge_shares_its_engine_with_adapters_alone(tiny_judge, adapters, tiny_adapters, tmp_path):
+    with pytest.raises(ConfigError, match="holds no adapters"):
+        Judge("8 6", engine="scripted", adapters=(str(adapters / "kind"),))
+    with Judge(str(tiny_judge), dtype="float32") as judge:
+        with pytest.raises(ModelError, match=r"no judge\.json"):
+            judge.with_adapter(str(tiny_adapters[0]))
+        shutil.copytree(adapters / "kind", tmp_path / "thinks")
+        write_card(tmp_path / "thinks", Card(template=TEMPLATE, template_sha=CARD.template_sha, thinking="on"))
+        with pytest.raises(ModelError, match="trained with thinking on"):
+            judge.with_adapter(str(tmp_path / "thinks"))
+        kind, pair = judge.with_adapter(str(adapters / "kind")), row(2)
+        direct = kind.compare(pair["question"], pair["answer_1"], pair["answer_2"], distribution=True)
+        kind.close()  # not the engine's owner
+        assert judge.compare(pair["question"], pair["answer_1"], pair["answer_2"]).failure is None
+        assert kind.engine.describe()["model"]["adapter"] == str(adapters / "kind")
+    from judgelm.runs.serialization import judgment_row
+
+    assert [compared(json.loads(json.dumps(judgment_row(direct))))] == alone(tiny_judge, adapters / "kind", [2])
+
+
+@pytest.mark.parametrize("option", ["kind", "=adapter", "kind=", "kind=a kind=b"])
+def test_options_of_judges(option):
+    with pytest.raises(ConfigError, match="--judge"):
+        read_adapters(option.split())
+    assert read_adapters(["kind=a", "safe=b=c"]) == {"kind": "a", "safe": "b=c"}
