@@ -73,7 +73,11 @@ def test_an_adapter_is_unloaded_and_loaded_again_while_others_answer(tiny_judge,
     one, two = map(str, tiny_adapters)
     engine = load(tiny_judge)
     first = answers(engine, mixed(requests_of(one), requests_of(two)))
-    engine.unload_adapter(one)
+    engine.submit(requests_of(one))
+    assert not engine.unload_adapter(one), "its requests are not answered yet"
+    assert engine.unload_adapter(two)
+    engine.abort([request.key for request in requests_of(one)])
+    assert engine.unload_adapter(one)
     base = answers(engine, requests_of())
     same(base, answers(load(tiny_judge), requests_of()))
     engine.load_adapter(one)

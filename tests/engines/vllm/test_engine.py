@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -119,6 +120,20 @@ def test_adapters_answer_side_by_side(vllm_engine, tiny_judge, tiny_adapters):
         alone = run(load_engine("transformers", options), requests_of(20))
         assert {key: done[f"{name} {key}"].texts for key in alone} == {key: one.texts for key, one in alone.items()}
     assert done["one 0 (0, 1)"].texts != done["none 0 (0, 1)"].texts != done["two 0 (0, 1)"].texts
+
+
+def test_other_weights_at_the_same_path_are_read_once_the_adapter_is_unloaded(vllm_engine, tiny_adapters, tmp_path):
+    path = shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+    vllm_engine.load_adapter(str(path))
+    before = run(vllm_engine, requests_of(10, adapter=path))
+    vllm_engine.submit(requests_of(10, adapter=path))
+    assert not vllm_engine.unload_adapter(str(path)), "its requests are not answered yet"
+    vllm_engine.abort([request.key for request in requests_of(10)])
+    assert vllm_engine.unload_adapter(str(path))
+    shutil.copytree(tiny_adapters[1], path, dirs_exist_ok=True)
+    after = run(vllm_engine, requests_of(10, adapter=path))
+    assert after == run(vllm_engine, requests_of(10, adapter=tiny_adapters[1])) != before
+    assert vllm_engine.unload_adapter(str(path))
 
 
 def test_a_grammar_holds(vllm_engine):
