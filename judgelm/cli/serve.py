@@ -1,8 +1,9 @@
 """`judgelm serve`: a judge behind OpenAI's API."""
 
 import shlex
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,10 +13,13 @@ from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOpti
 from judgelm.cli.output import Quiet
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import require
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.judge import engine_of
 
-_ANSWERS, _SERVER, _LIMITS = "How to answer", "Address and keys", "Limits"
+if TYPE_CHECKING:
+    from judgelm.serving.tracing import RequestTracer
+
+_ANSWERS, _SERVER, _RECORDS, _LIMITS = "How to answer", "Address and keys", "Records", "Limits"
 EPILOG = """
 Examples:
 
@@ -108,7 +112,31 @@ ApiKeyFile = Annotated[Path | None, typer.Option(help="A file of keys, one per l
 NoAuth = Annotated[
     bool, typer.Option("--no-auth", metavar="", help="Allow other machines without a key.", rich_help_panel=_SERVER)
 ]
-AccessLog = Annotated[bool, typer.Option("--access-log", metavar="", help="Log each request.", rich_help_panel=_SERVER)]
+AccessLog = Annotated[
+    bool, typer.Option("--access-log", metavar="", help="Log each request on stderr.", rich_help_panel=_RECORDS)
+]
+RequestLogFile = Annotated[
+    Path | None,
+    typer.Option(
+        dir_okay=False,
+        help="Append a line of JSON for each request: time, judge, dialect, status, ms, tokens; no texts.",
+        rich_help_panel=_RECORDS,
+    ),
+]
+LogTexts = Annotated[
+    bool,
+    typer.Option(
+        "--log-texts", metavar="", help="Write bodies of requests and replies there too.", rich_help_panel=_RECORDS
+    ),
+]
+TracesEndpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Send OpenTelemetry traces to this collector, such as http://localhost:4318/v1/traces; no texts.",
+        rich_help_panel=_RECORDS,
+    ),
+]
 MaxQueue = Annotated[
     int,
     typer.Option(min=1, help="Maximum queued judgments before the server returns 429.", rich_help_panel=_LIMITS),
@@ -144,6 +172,9 @@ def serve(
     api_key_file: ApiKeyFile = None,
     no_auth: NoAuth = False,
     access_log: AccessLog = False,
+    request_log: RequestLogFile = None,
+    log_texts: LogTexts = False,
+    otlp_traces_endpoint: TracesEndpoint = None,
     max_queue: MaxQueue = 4096,
     max_body_mb: MaxBodyMb = 8.0,
     body_timeout_s: BodyTimeout = 30.0,
@@ -166,10 +197,13 @@ def serve(
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
     from judgelm.serving.judges import adapter_handlers, read_adapters
+    from judgelm.serving.request_log import RequestLog
     from judgelm.serving.server import Server, uvicorn_config
     from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, check_exposure, public_name, read_keys
     from judgelm.serving.sockets import bind
 
+    if log_texts and request_log is None:
+        raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
     check_canary_options(canary_options)
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
@@ -180,11 +214,15 @@ def serve(
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
     engine_of(model, engine, adapter=judge_options.adapter)  # refuses a missing judge now
     arguments["cluster"] = _cluster(workers, engine)
-    with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as loaded:
+    with ExitStack() as stack:
+        bound = stack.enter_context(bind(host, port))
+        log = stack.enter_context(closing(RequestLog(request_log, texts=log_texts))) if request_log else None
+        tracer = stack.enter_context(closing(_tracer(otlp_traces_endpoint))) if otlp_traces_endpoint else None
+        loaded = stack.enter_context(loaded_judge(model, engine, quiet=quiet, **arguments))
         if chat:
             check_chat(loaded.engine)
         check_at_start(loaded, canary_options, quiet=quiet)
-        worker = EngineWorker(loaded.engine, max_queue=max_queue)
+        worker = stack.enter_context(closing(EngineWorker(loaded.engine, max_queue=max_queue)))
         settings = ServerSettings(
             model=loaded.named.card.name if loaded.named else public_name(str(model), engine),
             names=tuple(name or ()),
@@ -195,7 +233,7 @@ def serve(
             adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons))
-        app = create_app(handler, settings, adapter_handlers(handler, adapters))
+        app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log, tracer=tracer)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
             traffic=app.state.traffic,
@@ -205,10 +243,7 @@ def serve(
                 None if quiet else _greet(host, bound.getsockname()[1], app.state.judges.listed, bool(keys))
             ),
         )
-        try:
-            server.run(sockets=[bound])
-        finally:
-            worker.close()
+        server.run(sockets=[bound])
     if server.unanswered:
         console.print(f"[yellow]ended[/] before {server.unanswered} requests were answered")
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -239,6 +274,19 @@ def _cluster(workers: ClusterOptions, engine: str) -> Cluster | None:
     if cluster is not None and engine == "openai":
         raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
     return cluster
+
+
+def _tracer(endpoint: str) -> "RequestTracer":
+    """Sends traces to a collector.
+
+    Raises:
+        MissingExtraError: OpenTelemetry's library is not installed.
+    """
+    try:
+        from judgelm.serving.tracing import RequestTracer
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{error.name} is not installed; run: pip install 'judgelm[otel]'") from error
+    return RequestTracer(endpoint)
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:

@@ -4,18 +4,14 @@ app = create_app(JudgeHandler(judge, EngineWorker(judge.engine)), ServerSettings
 uvicorn.run(app)
 """
 
-import hashlib
-import hmac
 import json
 import logging
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import JudgelmError
 from judgelm.serving import openapi
@@ -27,33 +23,28 @@ from judgelm.serving.limits import ClientGoneError
 from judgelm.serving.metrics import Metrics
 from judgelm.serving.native_routes import native_routes
 from judgelm.serving.openai_routes import openai_routes
+from judgelm.serving.request_log import RequestLog
+from judgelm.serving.request_middleware import ApiKeys, RequestMiddleware, Traffic
 from judgelm.serving.responses import UnjudgedError
 from judgelm.serving.settings import ServerSettings
 from judgelm.version import VERSION
 
+if TYPE_CHECKING:
+    from judgelm.serving.tracing import RequestTracer
+
 log = logging.getLogger("judgelm.serving")
 
-_HEALTH = "/healthz"
 _GONE = 499
-_BEARER = b"bearer "
 _ABOUT = "An LLM judge behind OpenAI's API. Prompts of known judging clients are answered as those clients expect."
 
 
-@dataclass(slots=True)
-class Traffic:
-    """Requests in a server.
-
-    Attributes:
-        in_flight: requests whose reply has not ended.
-        closing: whether new requests are refused because the server is shutting down.
-    """
-
-    in_flight: int = 0
-    closing: bool = False
-
-
 def create_app(
-    handler: JudgeHandler, settings: ServerSettings, adapters: Mapping[str, JudgeHandler] | None = None
+    handler: JudgeHandler,
+    settings: ServerSettings,
+    adapters: Mapping[str, JudgeHandler] | None = None,
+    *,
+    request_log: RequestLog | None = None,
+    tracer: "RequestTracer | None" = None,
 ) -> FastAPI:
     """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
 
@@ -63,6 +54,8 @@ def create_app(
         handler: of the judge.
         settings: of the server.
         adapters: handlers of further judges on the same worker, by name: see `judgelm.serving.judges`.
+        request_log: gets a line for each request; the caller closes it.
+        tracer: gets a span for each request; the caller closes it.
 
     `/docs` is left out, since it would load scripts from other servers; `/openapi.json` is served.
     """
@@ -79,105 +72,28 @@ def create_app(
     app.include_router(adapter_routes(judges, settings))
     _add_upkeep(app, handler, metrics)
     _add_errors(app, handler, metrics)
-    app.add_middleware(_RequestMiddleware, keys=ApiKeys(settings.api_keys), metrics=metrics, traffic=traffic)
+    app.add_middleware(
+        RequestMiddleware,
+        keys=ApiKeys(settings.api_keys),
+        metrics=metrics,
+        traffic=traffic,
+        request_log=request_log,
+        tracer=tracer,
+    )
     return app
-
-
-class ApiKeys:
-    """API keys of clients.
-
-    All digests are compared, each in constant time, so that the time reveals nothing about a key, not even its length.
-    """
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._digests = [_digest(key.encode()) for key in keys]
-
-    def accept(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """True where the headers have a key: `Authorization: Bearer KEY`, or `api-key: KEY` as sent by Azure's clients.
-
-        Args:
-            headers: names in lower case, as in ASGI.
-        """
-        if not self._digests:
-            return True
-        accepted = False
-        for name, value in headers:
-            if name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER:
-                sent = _digest(value[len(_BEARER) :].strip())
-            elif name == b"api-key":
-                sent = _digest(value.strip())
-            else:
-                continue
-            for known in self._digests:
-                accepted |= hmac.compare_digest(sent, known)
-        return accepted
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
-
-
-class _RequestMiddleware:
-    """Counts every request, refuses it on a wrong key or during shutdown, and turns unexpected errors into a reply."""
-
-    def __init__(self, app: ASGIApp, *, keys: ApiKeys, metrics: Metrics, traffic: Traffic) -> None:
-        self._app = app
-        self._keys = keys
-        self._metrics = metrics
-        self._traffic = traffic
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        status = 0
-
-        async def note(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        async def refuse(error: HttpError) -> None:
-            self._metrics.error(error.code)
-            await error.response()(scope, receive, note)
-
-        scope.setdefault("state", {})
-        self._traffic.in_flight += 1
-        try:
-            refusal = self._refusal(scope)
-            await (self._app(scope, receive, note) if refusal is None else refuse(refusal))
-        except Exception:
-            log.exception("internal error")
-            if status:  # the reply has begun: only closing the connection can signal the error
-                raise
-            await refuse(HttpError(500, "internal_error", "internal error; see the server log"))
-        finally:
-            self._traffic.in_flight -= 1
-            route, state = getattr(scope.get("route"), "path_format", "other"), scope["state"]
-            duration_s = time.perf_counter() - began
-            self._metrics.request(route, status, state.get("dialect", ""), state.get("judge", ""), duration_s)
-
-    def _refusal(self, scope: Scope) -> HttpError | None:
-        if scope["path"] == _HEALTH:
-            return None
-        if not self._keys.accept(scope["headers"]):
-            headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
-            return HttpError(401, "invalid_api_key", "missing or invalid API key", headers=headers)
-        if self._traffic.closing:
-            headers = {"Retry-After": "5", "Connection": "close"}
-            return HttpError(503, "shutting_down", "the server is shutting down; try again later", headers=headers)
-        return None
 
 
 def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     """The routes for operators of the server."""
 
-    async def health() -> Response:
+    async def live() -> Response:
         if handler.worker.broken is not None:
             log.error("not healthy: %s", handler.worker.broken)
             raise HttpError(503, "engine_unavailable", "the judge's engine failed; see the server log")
+        return Response(json.dumps({"status": "ok"}), media_type="application/json")
+
+    async def ready() -> Response:
+        await live()
         if app.state.traffic.closing:
             raise HttpError(503, "shutting_down", "the server is shutting down")
         state = {"status": "ok", "waiting": handler.worker.in_flight}
@@ -186,24 +102,27 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     async def prometheus() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.add_api_route(_HEALTH, health, methods=["GET"], openapi_extra=openapi.HEALTH)
+    app.add_api_route("/livez", live, methods=["GET"], openapi_extra=openapi.LIVE)
+    for path in ("/readyz", "/healthz"):
+        app.add_api_route(path, ready, methods=["GET"], openapi_extra=openapi.READY)
     app.add_api_route("/metrics", prometheus, methods=["GET"], openapi_extra=openapi.METRICS)
 
 
 def _add_errors(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     """Every error in OpenAI's form."""
 
-    def respond(error: HttpError) -> Response:
+    def respond(request: Request, error: HttpError) -> Response:
+        request.scope["state"]["error"] = error.code
         metrics.error(error.code)
         return error.response()
 
     async def http(request: Request, error: HttpError) -> Response:
-        return respond(error)
+        return respond(request, error)
 
     async def judgelm(request: Request, error: JudgelmError) -> Response:
         if isinstance(error, UnjudgedError):
             metrics.failure(request.scope["state"].get("judge", ""), error.failure.code)
-        return respond(from_judgelm_error(error, handler.worker.retry_after_s()))
+        return respond(request, from_judgelm_error(error, handler.worker.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:
         """Errors of several samples of one request; the first is reported."""
@@ -213,10 +132,10 @@ def _add_errors(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
         raise error
 
     async def routing(request: Request, error: HTTPException) -> Response:
-        return respond(from_routing_error(error.status_code, request.url.path, error.headers))
+        return respond(request, from_routing_error(error.status_code, request.url.path, error.headers))
 
     async def too_deep(request: Request, error: RecursionError) -> Response:
-        return respond(HttpError(400, "invalid_json", "the body is nested too deeply"))
+        return respond(request, HttpError(400, "invalid_json", "the body is nested too deeply"))
 
     async def gone(request: Request, error: ClientGoneError) -> Response:
         return Response(status_code=_GONE)  # not read by anybody; the metrics count it

@@ -44,8 +44,11 @@ def native_routes(judges: ServedJudges, settings: ServerSettings, metrics: Metri
         request.scope["state"]["judge"] = name
         tasks, several = read_tasks(body)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
+        prompt_tokens = sum(judgment.prompt_tokens for judgment in judgments)
+        completion_tokens = sum(judgment.completion_tokens for judgment in judgments)
+        request.scope["state"]["tokens"] = (prompt_tokens, completion_tokens)
+        metrics.tokens(name, prompt_tokens, completion_tokens)
         for judgment in judgments:
-            metrics.tokens(name, judgment.prompt_tokens, judgment.completion_tokens)
             if judgment.failure is not None:
                 metrics.failure(name, judgment.failure.code)
         rows = [judgment_row(judgment) for judgment in judgments]

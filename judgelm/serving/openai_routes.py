@@ -115,12 +115,11 @@ class CompletionHandler:
         if isinstance(first, ChatResponse):
             return Response(b"".join(stream_events(first, envelope)), 200, self._count(request, first), _EVENTS)
         request.scope["state"]["dialect"] = "none"
-        judge = request.scope["state"]["judge"]
-        events = self._events(first, updates, StreamEncoder(envelope), until, judge)
+        events = self._events(first, updates, StreamEncoder(envelope), until, request.scope["state"])
         return _EventStream(events, updates, note_headers(None, chat_notes(chat_request)))
 
     async def _events(
-        self, first: str, updates: Updates, encoder: StreamEncoder, until: float, judge: str
+        self, first: str, updates: Updates, encoder: StreamEncoder, until: float, state: dict[str, Any]
     ) -> AsyncIterator[bytes]:
         """Events of a encoder reply; an error ends it, without `[DONE]`."""
         try:
@@ -131,28 +130,33 @@ class CompletionHandler:
                 yield encoder.more(update)
                 update = await asyncio.wait_for(anext(updates), until - time.monotonic())
         except (JudgelmError, TimeoutError) as error:
-            yield error_event(self._stream_error(error, judge).body())
+            yield error_event(self._stream_error(error, state).body())
             return
-        self._metrics.tokens(judge, update.prompt_tokens, update.completion_tokens)
+        self._count_tokens(update, state)
         for event in encoder.ending(update):
             yield event
 
-    def _stream_error(self, error: JudgelmError | TimeoutError, judge: str) -> HttpError:
+    def _stream_error(self, error: JudgelmError | TimeoutError, state: dict[str, Any]) -> HttpError:
         """Count the error that ended a reply that had begun; return it for the client."""
         if isinstance(error, UnjudgedError):
-            self._metrics.failure(judge, error.failure.code)
+            self._metrics.failure(state["judge"], error.failure.code)
         if isinstance(error, JudgelmError):
             http_error = from_judgelm_error(error, self._judges.worker.retry_after_s())
         else:
             http_error = timeout_error(self._settings)
+        state["error"] = http_error.code
         self._metrics.error(http_error.code)
         return http_error
 
     def _count(self, request: Request, response: ChatResponse) -> dict[str, str]:
         """Count a response; return its headers."""
-        self._metrics.tokens(request.scope["state"]["judge"], response.prompt_tokens, response.completion_tokens)
+        self._count_tokens(response, request.scope["state"])
         request.scope["state"]["dialect"] = response.dialect or "none"
         return note_headers(response.dialect, response.notes)
+
+    def _count_tokens(self, response: ChatResponse, state: dict[str, Any]) -> None:
+        state["tokens"] = (response.prompt_tokens, response.completion_tokens)
+        self._metrics.tokens(state["judge"], *state["tokens"])
 
     def model(self, name: str) -> dict[str, Any]:
         """A model in OpenAI's format, its card beside it."""

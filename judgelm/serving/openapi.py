@@ -201,7 +201,8 @@ UNLOAD_ADAPTER = _route(
     _reply(_LOADED),
     _object(("lora_name",), lora_name=_TEXT),
 )
-HEALTH = _route("Health of the server", _reply(_object(("status",), status=_TEXT)))
+LIVE = _route("Whether the server works, also while it shuts down", _reply(_object(("status",), status=_TEXT)))
+READY = _route("Whether the server takes requests", _reply(_object(("status",), status=_TEXT)))
 METRICS = _route(
     "Counters in Prometheus' text format",
     {"description": "The counters.", "content": {"text/plain": {"schema": _TEXT}}},

@@ -10,9 +10,9 @@ from types import FrameType
 import uvicorn
 
 from judgelm.errors import ConfigError
-from judgelm.serving.app import Traffic
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.header_limits import header_limit_protocol
+from judgelm.serving.request_middleware import Traffic
 
 log = logging.getLogger("judgelm.serving")
 

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import httpx
 import pytest
 
 from judgelm import Judge
@@ -86,11 +87,13 @@ def test_a_new_request_does_not_wait_for_a_long_one():
 
 
 def test_a_lost_worker_costs_time_and_no_request():
-    with serving("fragile") as (server, engine), ThreadPoolExecutor(40) as clients:
-        replies = [clients.submit(server.post, "/v1/judge", pair(number)) for number in range(120)]
-        until(lambda: server.counts.answered > 5)
-        kill(engine, 0)
-        assert [reply.result().json()["scores"] for reply in replies] == [[8.0, 6.0]] * 120
+    limits = httpx.Limits(max_connections=256)
+    with serving("fragile") as (server, engine), httpx.Client(base_url=server.url, timeout=120, limits=limits) as http:
+        with ThreadPoolExecutor(256) as clients:
+            replies = [clients.submit(http.post, "/v1/judge", json=pair(number), timeout=120) for number in range(600)]
+            until(lambda: server.counts.answered > 5 and server.handler.worker.in_flight > 200)
+            kill(engine, 0)
+        assert [reply.result().json()["scores"] for reply in replies] == [[8.0, 6.0]] * 600
         assert engine.stats()["lost_workers"] == 1
         assert server.http.get("/healthz").status_code == 200
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.serving.app import ApiKeys
+from judgelm.serving.request_middleware import ApiKeys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
@@ -166,7 +166,8 @@ def test_it_says_what_it_has(server):
     assert paths.keys() == {
         *("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/models/{model}"),
         *("/v1/engines/{model}/chat/completions", "/v1/openai/deployments/{model}/chat/completions"),
-        *("/v1/judge", "/v1/judge/explain", "/healthz", "/metrics"),
+        *("/v1/judge", "/v1/judge/explain", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
+        *("/healthz", "/livez", "/readyz", "/metrics"),
     }
     for methods in paths.values():
         for method, words in methods.items():
@@ -215,9 +216,10 @@ def test_while_it_closes_it_finishes_what_it_has_and_refuses_what_is_new():
             replies = [pool.submit(server.post, CHAT, review(f"q{n}")) for n in range(5)]
             until(lambda: server.handler.worker.in_flight == 5)
             server.server.handle_exit(15, None)
-            for path in ("/v1/models", "/healthz"):
+            for path in ("/v1/models", "/healthz", "/readyz"):
                 refused = httpx.get(server.url + path)
                 assert (refused.status_code, error_of(refused)["code"]) == (503, "shutting_down")
+            assert httpx.get(server.url + "/livez").status_code == 200
             engine.gate.set()
             assert [one.result().status_code for one in replies] == [200] * 5
         until(lambda: server.server.should_exit)

@@ -79,7 +79,7 @@ def test_a_failure_is_the_judgments_own():
         row = server.post(JUDGE, PAIR).json()
         assert row["failure"]["code"] == "off_grammar"
         assert row["verdict"] is None
-        assert 'judgelm_failures_total{code="off_grammar"} 1.0' in server.http.get("/metrics").text
+        assert 'judgelm_failures_total{code="off_grammar",judge="judge"} 1.0' in server.http.get("/metrics").text
 
 
 def test_it_is_explained_how_a_request_was_understood(server):

@@ -229,7 +229,12 @@ def raise_engine(prompt):
 
 def test_an_engine_that_broke_is_not_healthy():
     with served(KnownEngine(raise_engine)) as server:
-        for reply in (server.post(CHAT, review()), server.post(CHAT, review()), server.http.get("/healthz")):
+        for reply in (
+            server.post(CHAT, review()),
+            server.post(CHAT, review()),
+            server.http.get("/healthz"),
+            server.http.get("/livez"),
+        ):
             assert (reply.status_code, error_of(reply)["code"]) == (503, "engine_unavailable")
             assert "secret" not in reply.text
 
