@@ -101,11 +101,11 @@ def answers(url: str) -> bool:
 
 def rate(url: str, bodies: Sequence[dict[str, Any]], names: Sequence[str | None]) -> float:
     """Pairs a second, each pair judged by the next of the names; every judgment must have a verdict."""
-    asked = [body | ({"judge": name} if name else {}) for body, name in zip(bodies, cycle(names), strict=False)]
+    requests = [body | ({"judge": name} if name else {}) for body, name in zip(bodies, cycle(names), strict=False)]
     limits = httpx.Limits(max_connections=_CLIENTS)
     with httpx.Client(base_url=url, timeout=600, limits=limits) as client, ThreadPoolExecutor(_CLIENTS) as threads:
         began = time.perf_counter()
-        replies = list(threads.map(lambda body: client.post("/v1/judge", json=body), asked))
+        replies = list(threads.map(lambda body: client.post("/v1/judge", json=body), requests))
         elapsed = time.perf_counter() - began
     failed = [reply.text for reply in replies if reply.status_code != 200 or reply.json()["failure"]]
     if failed:

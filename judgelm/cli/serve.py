@@ -17,7 +17,7 @@ from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.judge import engine_of
 
 if TYPE_CHECKING:
-    from judgelm.serving.tracing import RequestTracer
+    from judgelm.serving.traces import RequestTracer
 
 _ANSWERS, _SERVER, _RECORDS, _LIMITS = "How to answer", "Address and keys", "Records", "Limits"
 EPILOG = """
@@ -74,8 +74,6 @@ Adapters = Annotated[
 AdaptersFolder = Annotated[
     Path | None,
     typer.Option(
-        exists=True,
-        file_okay=False,
         help="Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).",
         rich_help_panel=_ANSWERS,
     ),
@@ -210,6 +208,8 @@ def serve(
     adapters = read_adapters(judge or [])
     if adapters and name:
         raise ConfigError("--name renames a single judge; with --judge choose the names there, and leave --name out")
+    if adapters_folder is not None and not adapters_folder.is_dir():
+        raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder; create it, or name another one")
     arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values())}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
     engine_of(model, engine, adapter=judge_options.adapter)  # refuses a missing judge now
@@ -283,7 +283,7 @@ def _tracer(endpoint: str) -> "RequestTracer":
         MissingExtraError: OpenTelemetry's library is not installed.
     """
     try:
-        from judgelm.serving.tracing import RequestTracer
+        from judgelm.serving.traces import RequestTracer
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{error.name} is not installed; run: pip install 'judgelm[otel]'") from error
     return RequestTracer(endpoint)

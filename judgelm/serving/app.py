@@ -30,7 +30,7 @@ from judgelm.serving.settings import ServerSettings
 from judgelm.version import VERSION
 
 if TYPE_CHECKING:
-    from judgelm.serving.tracing import RequestTracer
+    from judgelm.serving.traces import RequestTracer
 
 log = logging.getLogger("judgelm.serving")
 

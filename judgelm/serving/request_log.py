@@ -15,7 +15,7 @@ log = logging.getLogger("judgelm.serving")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """What is known of a request once its reply has ended.
+    """Facts on a request whose reply has ended.
 
     Attributes:
         id: the reply's `X-Request-Id`.

@@ -16,7 +16,7 @@ from judgelm.serving.metrics import Metrics
 from judgelm.serving.request_log import RequestLog, RequestRecord
 
 if TYPE_CHECKING:
-    from judgelm.serving.tracing import RequestTracer
+    from judgelm.serving.traces import RequestTracer
 
 log = logging.getLogger("judgelm.serving")
 
@@ -183,7 +183,7 @@ class _Exchange:
         return None if self._kept is None else (bytes(self._kept[0]), bytes(self._kept[1]))
 
     def record(self, scope: Scope, duration_s: float) -> RequestRecord:
-        """What is known of the request at its end."""
+        """The request's record, at its end."""
         state = scope["state"]
         prompt_tokens, completion_tokens = state.get("tokens", (0, 0))
         return RequestRecord(

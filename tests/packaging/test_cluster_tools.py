@@ -43,7 +43,7 @@ print(json.dumps([[task.name, task.service.readiness_path if task.service else N
     files = [ROOT / f"serve/sky/{name}.yaml" for name in ("train", "judge")]
     done = subprocess.run([python, "-c", code, *files], cwd=ROOT, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [["judgelm-train", None], ["judgelm-judge", "/healthz"]]
+    assert json.loads(done.stdout.splitlines()[-1]) == [["judgelm-train", None], ["judgelm-judge", "/readyz"]]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ class VllmAdapters:
         self._arguments = arguments
         self._truncators: dict[str | None, Truncator] = {None: truncator}
         self._loaded: dict[str, LoRARequest] = {}
-        self._numbers = count(1)
+        self._ids = count(1)
 
     def truncator(self, adapter: str | None) -> Truncator:
         """The truncator for an adapter's prompts.
@@ -58,8 +58,8 @@ class VllmAdapters:
                 f"adapter {adapter}: on a CPU this engine has room for {limit}; load it with "
                 f"--engine-arg max_loras={limit + 1}"
             )
-        number = next(self._numbers)  # in the name too, since vLLM's prefix cache outlives an unloaded adapter
-        lora = LoRARequest(f"{adapter}#{number}", number, adapter)
+        lora_id = next(self._ids)  # in the name too, since vLLM's prefix cache outlives an unloaded adapter
+        lora = LoRARequest(f"{adapter}#{lora_id}", lora_id, adapter)
         try:
             self._backend.load_adapter(lora)
         except Exception as error:  # the worker that loads it may raise anything
