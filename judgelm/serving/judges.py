@@ -68,7 +68,7 @@ class ServedJudges:
         return self._settings.model, self.base
 
     def card(self, name: str) -> dict[str, Any]:
-        """How the judge of that name is prompted: its template, its scale and the mode that judges its pairs.
+        """The prompting of the judge of that name: its template, its scale and the mode that judges its pairs.
 
         An adapter's has the name of the judge whose model it shares as `base`.
         """
