@@ -11,6 +11,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
 from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES, bounds, headline, percent
 from judgelm.serving.web.browse_state import BrowseState, verdict_counts
+from judgelm.serving.web.doubts import doubts
 from judgelm.serving.web.markup import card, notice, sentences, side_by_side, text_block
 from judgelm.serving.web.runs import flips, verdict_name, verdict_word
 from judgelm.serving.web.verdicts import judgment_card, verdict_details, verdict_sentence
@@ -169,7 +170,9 @@ def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
     word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.comparison(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
     return card(
-        sentences([verdict_sentence(theirs), word, *verdict_details(theirs)]), reason, title=browsing.other.name
+        sentences([verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]),
+        reason,
+        title=browsing.other.name,
     )
 
 
