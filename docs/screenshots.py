@@ -40,11 +40,11 @@ def judge_pairs(judge: list[str], folder: Path) -> list[str]:
     pairs = folder / "pairs.jsonl"
     shutil.copyfile(EVERYDAY_PAIRS, pairs)
     model = ["--model", judge[0]] if judge else []
-    options = ["--pairs", str(pairs)]
+    options = ["--pairs", pairs.name]  # relative, since the page names the file of the labels
     for name, orders in (("both-orders", ["--both-orders"]), ("one-order", [])):
         run = folder / f"{name}.jsonl"
         subprocess.run([*BATCH, pairs, "-o", run, *model, *orders, "--distribution", "--quiet"], check=True)
-        options += ["--run", str(run)]
+        options += ["--run", run.name]
     return options
 
 
@@ -123,12 +123,12 @@ def take_all(browser: Browser, url: str) -> None:
             shown = page.locator("#pair-judgment")
             save(page, name, top=page.locator("#jl-head"), bottom=shown.locator(".jl-card").first)
             if name == "pair":
-                save(page, "orders", top=shown.locator(".jl-columns"), bottom=shown.locator(".jl-columns"))
+                save(page, "orders", top=shown.locator(".jl-columns"), bottom=shown.locator(".jl-columns"), margin=4)
     with opened(browser, url, "Browse and label") as page:
         item = page.locator("#browse-item")
         item.locator(".jl-verdict").wait_for()
         findings = page.locator("#browse-findings .jl-card")
-        save(page, "compare", top=item.locator(".jl-card").last, bottom=findings.last)
+        save(page, "compare", top=item.locator(".jl-text").first, bottom=findings.last)
     with opened(browser, url, "Browse and label") as page:
         label_blind(page, LABELS)
         save(page, "label", top=page.locator("#browse-filters"), bottom=page.locator("#browse-item"))

@@ -96,11 +96,11 @@ def agreement_curve(growth: Sequence[Estimate]) -> str:
     values, lows, highs = ([100 * getattr(estimate, name) for estimate in growth] for name in ("value", "low", "high"))
     with _drawing(4.6, 2.6) as (figure, axes):
         axes.fill_between(counts, lows, highs, color=BLUE, alpha=0.18, linewidth=0, label="95 % interval")
-        axes.plot(counts, values, color=BLUE, marker="o", markersize=3, label="agreement")
+        axes.plot(counts, values, color=BLUE, marker="o", markersize=3, clip_on=False, label="agreement")
         axes.set(xlabel="Labels (pairs)", ylabel="Agreement (%)", ylim=(0, 100), xlim=(min(counts), max(counts)))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y", color=GRID)
-        axes.legend(loc="lower right", fontsize=9, frameon=False)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, frameon=False, borderaxespad=0.2)
         bounds = f"{lows[-1]:.1f} to {highs[-1]:.1f}"
         last = f"After {counts[-1]} labels {values[-1]:.1f} percent, 95 percent interval {bounds}."
         drawing = svg(figure, f"Agreement with your labels as they grow. {last}")

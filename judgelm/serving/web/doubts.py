@@ -20,7 +20,8 @@ def doubts(judgment: Judgment) -> list[str]:
     if judgment.verdict is None:
         return []
     pair = isinstance(judgment.verdict, PairVerdict)
-    return [*(_of_orders(judgment) if pair else ()), *_of_cuts(judgment), *(_of_probability(judgment) if pair else ())]
+    close = _of_probability(judgment) if pair else ()
+    return [*_of_orders(judgment, pair=pair), *_of_cuts(judgment), *close]
 
 
 def doubts_html(judgment: Judgment) -> str:
@@ -32,11 +33,11 @@ def doubts_html(judgment: Judgment) -> str:
     return f'<div class="jl-small">{sentences([_NONE])}</div>' if checked else ""
 
 
-def _of_orders(judgment: Judgment) -> Iterator[str]:
+def _of_orders(judgment: Judgment, *, pair: bool) -> Iterator[str]:
     flipped = flips(judgment)
     if flipped:
         yield "The orders disagree: the verdict depends on which answer stands first, so do not rely on it."
-    elif flipped is None and len(judgment.shown) == 1:
+    elif pair and flipped is None and len(judgment.shown) == 1:
         yield "Only one order was judged, so the effect of the position is unknown."
 
 

@@ -59,7 +59,7 @@ def verdict_sentence(judgment: Judgment) -> str:
 
 
 def verdict_details(judgment: Judgment) -> list[str]:
-    """P(first better), scores and consistency, each a sentence."""
+    """P(first better), scores and consistency, each a sentence; disagreeing orders are among the `doubts`."""
     lines = []
     if judgment.probability is not None:
         event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
@@ -68,8 +68,8 @@ def verdict_details(judgment: Judgment) -> list[str]:
         by_one_order = len(judgment.shown) < 2 or judgment.scores == judgment.shown[0].scores  # as under rule `given`
         mean = "Scores" if by_one_order else "Mean scores"
         lines.append(f"{mean} {score_text(judgment.scores)}")
-    if judgment.consistent is not None:
-        lines.append("All orders agree." if judgment.consistent else "The orders disagree.")
+    if judgment.consistent:
+        lines.append("All orders agree.")
     if judgment.repaired:
         lines.append("Only a second try, held to the grammar of score lines, could be read.")
     return lines

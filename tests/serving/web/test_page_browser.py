@@ -228,6 +228,9 @@ def test_nothing_is_wider_than_a_narrow_screen(url, page_at, dark):
         tab(page, name)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
     tab(page, "Pair")
+    note, button = page.locator("#pair-example").bounding_box(), page.locator("#pair-another").bounding_box()
+    assert note["width"] > 200  # the button stands below it
+    assert button["y"] >= note["y"] + note["height"]
     fill_pair(page, "x" * 300)
     page.locator("#pair-judge").click()
     page.locator("#pair-judgment svg").first.wait_for()
