@@ -128,7 +128,7 @@ def take_all(browser: Browser, url: str) -> None:
         item = page.locator("#browse-item")
         item.locator(".jl-verdict").wait_for()
         findings = page.locator("#browse-findings .jl-card")
-        save(page, "compare", top=item.locator(".jl-text").first, bottom=findings.last)
+        save(page, "compare", top=page.locator("#browse-place"), bottom=findings.last)
     with opened(browser, url, "Browse and label") as page:
         label_blind(page, LABELS)
         save(page, "label", top=page.locator("#browse-filters"), bottom=page.locator("#browse-item"))
