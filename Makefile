@@ -23,7 +23,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup dist image image-torch demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
+.PHONY: setup dist image image-torch demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs screenshots bench bench-gpu bench-gpu-packages lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -160,6 +160,11 @@ check: setup $(VENV)/.vllm
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+# JUDGE=FOLDER: another judge than the small one
+screenshots: setup
+	tests/install_chromium.sh
+	$(BIN)/python docs/screenshots.py $(JUDGE)
 
 # PAIRS=FILE: judge those instead of made-up ones;  MODEL=FOLDER: a judge instead of random weights
 bench: setup $(VENV)/.vllm

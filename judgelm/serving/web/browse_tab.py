@@ -15,6 +15,7 @@ from judgelm.records import Winner
 from judgelm.serving.web.browse_state import ANY, PAGE, BrowseState, Filter, item_lines, label_lines, start_browsing
 from judgelm.serving.web.components import QUIET, html
 from judgelm.serving.web.item_view import agreement_html, item_html, list_choices, position_text, run_overview
+from judgelm.serving.web.label_progress import progress_html
 from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import Run, open_run, read_winners, verdict_name
 
@@ -40,12 +41,13 @@ class _View:
     position: gr.HTML
     item: gr.HTML
     findings: gr.HTML
+    progress: gr.HTML
     problem: gr.HTML
 
     @property
     def all(self) -> list[Any]:
         """As an event's outputs."""
-        return [self.state, self.items, self.position, self.item, self.findings, self.problem]
+        return [self.state, self.items, self.position, self.item, self.findings, self.progress, self.problem]
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
@@ -62,10 +64,14 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
             with gr.Column(scale=3, min_width=300):
                 position, problem = html("browse-place"), html("browse-problem")
                 buttons, blind = _label_part()
+                progress = html("browse-progress")
                 shown = html("browse-item")
         findings = html("browse-findings")
         exporting = _export_part()
-    view = _View(state=gr.State(None), items=items, position=position, item=shown, findings=findings, problem=problem)
+    view = _View(
+        state=gr.State(None), items=items, position=position, item=shown, findings=findings, progress=progress,
+        problem=problem,
+    )  # fmt: skip
     _wire_steps(judge, view, blind, buttons, [(earlier, -PAGE), (later, PAGE)])
     _wire_filters(judge, view, blind, fields)
     _wire_exports(view.state, exporting)
@@ -101,7 +107,10 @@ def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., BrowseState], _Ope
         with gr.Row(visible=bool(runs)):
             run_name = gr.Dropdown(names, value=runs[0].name if runs else None, label="Run", elem_id="browse-run-name")
             other_run = gr.Dropdown(
-                [("no other judge", _NONE), *names], value=_NONE, label="Compare with", elem_id="browse-other-name"
+                [("no other judge", _NONE), *names],
+                value=runs[1].name if len(runs) > 1 else _NONE,
+                label="Compare with",
+                elem_id="browse-other-name",
             )
         with gr.Row():
             run_file = gr.File(label="Run file", height=150, elem_id="browse-run-file")
@@ -197,6 +206,7 @@ def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: b
         sentences([position_text(browsing)]),
         item_html(browsing, judge.format, blind=blind),
         agreement_html(browsing, blind=blind) if also_findings else gr.skip(),
+        progress_html(browsing) if also_findings else gr.skip(),
         "",
     ]
 

@@ -15,7 +15,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
+from judgelm.metrics.resampling import Estimate
 from judgelm.records import GradeDistribution, PairDistribution
 from judgelm.reports.plots import BLUE, GRID, INK, STYLE, svg
 from judgelm.serving.web.markup import sentences
@@ -86,6 +88,23 @@ def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
         drawing = svg(figure, f"Probabilities of the scores in percent. Likeliest: {likeliest}")
     rows = [(f"{value:g}", _percent(share)) for value, share in shares.items()]
     return _chart(drawing, "", ("score",), rows)
+
+
+def agreement_curve(growth: Sequence[Estimate]) -> str:
+    """Agreement with the labels over their number, with its 95 % interval as a band."""
+    counts = [estimate.n for estimate in growth]
+    values, lows, highs = ([100 * getattr(estimate, name) for estimate in growth] for name in ("value", "low", "high"))
+    with _drawing(4.6, 2.6) as (figure, axes):
+        axes.fill_between(counts, lows, highs, color=BLUE, alpha=0.18, linewidth=0, label="95 % interval")
+        axes.plot(counts, values, color=BLUE, marker="o", markersize=3, clip_on=False, label="agreement")
+        axes.set(xlabel="Labels (pairs)", ylabel="Agreement (%)", ylim=(0, 100), xlim=(min(counts), max(counts)))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y", color=GRID)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, frameon=False, borderaxespad=0.2)
+        bounds = f"{lows[-1]:.1f} to {highs[-1]:.1f}"
+        last = f"After {counts[-1]} labels {values[-1]:.1f} percent, 95 percent interval {bounds}."
+        drawing = svg(figure, f"Agreement with your labels as they grow. {last}")
+    return f'<div class="jl-chart">{drawing}</div>'
 
 
 def probability_bar(first_better: float) -> str:

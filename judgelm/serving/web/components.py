@@ -14,9 +14,22 @@ QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden",
 """Options of every event: no public end point, no overlay over the page, no limit on concurrent events."""
 
 
-def text_field(label: str, *, lines: int = 3, info: str | None = None, elem_id: str | None = None) -> gr.Textbox:
+REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
+"""Choices of the reasons of a pair."""
+
+
+def reason_info(judge: Judge) -> str:
+    """The value of this judge's reasons."""
+    if judge.format.never_explained:
+        return "This judge was trained without reasons: its text after the scores means little."
+    return "Written after the scores, which do not change with it."
+
+
+def text_field(
+    label: str, *, value: str = "", lines: int = 3, info: str | None = None, elem_id: str | None = None
+) -> gr.Textbox:
     """A field for an untrusted text, which is not changed."""
-    return gr.Textbox("", label=label, lines=lines, max_lines=14, info=info, elem_id=elem_id)
+    return gr.Textbox(value, label=label, lines=lines, max_lines=14, info=info, elem_id=elem_id)
 
 
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
@@ -40,7 +53,7 @@ def judge_controls(
     make: Callable[..., ModeAndSample],
     *,
     talk: bool = False,
-) -> None:
+) -> tuple[list[Any], Any]:
     """The buttons that judge and stop, the judgment, and the talk about it.
 
     Args:
@@ -50,6 +63,9 @@ def judge_controls(
         fields: their values are the arguments of `make`, in this order.
         make: returns the mode and the sample, or raises an error to show.
         talk: whether judgments of this tab can be discussed.
+
+    Returns:
+        The outputs of a judgment (its HTML, the state of the talk and, with `talk`, its column and log), and the event.
     """
     with gr.Row(elem_classes="jl-buttons"):
         start = gr.Button("Judge", variant="primary", elem_id=f"{name}-judge")
@@ -68,6 +84,7 @@ def judge_controls(
     submits = [field.submit for field in fields if isinstance(field, gr.Textbox)]
     event = gr.on([start.click, *submits], on_judge, list(fields), outputs, trigger_mode="once", **QUIET)
     stop.click(lambda: "", None, shown, cancels=[event], **QUIET)
+    return outputs, event
 
 
 def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any]:

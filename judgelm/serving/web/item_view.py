@@ -1,20 +1,21 @@
 """HTML of a run, its items, and the agreement with labels and with a second judge, for the tab to browse."""
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
 from judgelm.judges.judge_format import JudgeFormat
 from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.records import Judgment, Label, Sample
+from judgelm.records import Judgment, Sample
 from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES, bounds, headline, percent
 from judgelm.serving.web.browse_state import BrowseState, verdict_counts
+from judgelm.serving.web.doubts import doubts
+from judgelm.serving.web.label_progress import agreement_words, evaluate_labels, growth_html
 from judgelm.serving.web.markup import card, notice, sentences, side_by_side, text_block
 from judgelm.serving.web.runs import flips, verdict_name, verdict_word
 from judgelm.serving.web.verdicts import judgment_card, verdict_details, verdict_sentence
-from judgelm.studies.evaluation import evaluate
+from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import label_of
 
 HIDDEN = "hidden until you have labelled it"
@@ -69,8 +70,10 @@ def run_overview(browsing: BrowseState) -> str:
 def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
     """Agreement with the labels, their file, and agreement with the other judge."""
     labelled = sum(key in browsing.run.judgments for key in browsing.labels)
+    evaluation = evaluate_labels(browsing, browsing.run)
     caveat = "" if blind else " Labels given with the judge's verdict in view agree with it more than they should."
-    parts = [card(sentences(label_agreement(browsing)), title=f"Your labels ({labelled:,})")]
+    curve = "" if evaluation is None else growth_html(browsing, evaluation)
+    parts = [card(sentences(_agreement_words(evaluation)), curve, title=f"Your labels ({labelled:,})")]
     file = browsing.run.label_file
     saved = "" if file is None else f"Each is saved at once in {file.path}, which judgelm eval --labels reads."
     parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
@@ -81,15 +84,7 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
 
 def label_agreement(browsing: BrowseState) -> list[str]:
     """Agreement of the judge with the labels made here, by the order rule of `evaluate`, which the sentences name."""
-    labels = {
-        key: Label(sample_id=key, winner=winner)
-        for key, winner in browsing.labels.items()
-        if key in browsing.run.judgments
-    }
-    if not labels:
-        return ["No labels yet: the judge's agreement with yours will stand here."]
-    judgments = {key: browsing.run.judgments[key] for key in labels}
-    return headline(evaluate(judgments, labels, clusters=_questions(browsing) or None))
+    return _agreement_words(evaluate_labels(browsing, browsing.run))
 
 
 def judge_agreement(browsing: BrowseState) -> list[str]:
@@ -107,11 +102,11 @@ def judge_agreement(browsing: BrowseState) -> list[str]:
         f"{len(other.judgments) - len(joined):,} only in the second."
     ]
     if not compared:
-        return [*lines, "No item has a verdict from both judges."]
+        return [*lines, "No item has a verdict from both judges.", *_labels_beside(browsing)]
     clusters = _clusters(browsing, list(compared))
     same = share(np.array([comparison == "same" for comparison in compared.values()]), clusters, Resampling())
     lines.append(f"Of {same.n:,} items with two verdicts {percent(same.value)} have the same ({_interval(same)}).")
-    return [*lines, *_kappa(browsing, list(compared))]
+    return [*lines, *_kappa(browsing, list(compared)), *_labels_beside(browsing)]
 
 
 def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
@@ -169,8 +164,27 @@ def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
     word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.comparison(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
     return card(
-        sentences([verdict_sentence(theirs), word, *verdict_details(theirs)]), reason, title=browsing.other.name
+        sentences([verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]),
+        reason,
+        title=browsing.other.name,
     )
+
+
+def _agreement_words(evaluation: Evaluation | None) -> list[str]:
+    if evaluation is None:
+        return ["No labels yet: the judge's agreement with yours will stand here."]
+    return headline(evaluation)
+
+
+def _labels_beside(browsing: BrowseState) -> list[str]:
+    """The agreement of each of the two judges with the labels, one below the other; nothing without labels."""
+    assert browsing.other is not None, "checked by the caller"
+    evaluations = {run.name: evaluate_labels(browsing, run) for run in (browsing.run, browsing.other)}
+    return [
+        f"With your labels, {name}: {agreement_words(evaluation)}."
+        for name, evaluation in evaluations.items()
+        if evaluation is not None
+    ]
 
 
 def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
@@ -191,12 +205,8 @@ def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
 
 def _clusters(browsing: BrowseState, keys: list[str]) -> list[str] | None:
     """Items of one question are resampled together, where the questions are known."""
-    questions: Mapping[str, str] = _questions(browsing)
+    questions = browsing.run.questions
     return [questions.get(key, key) for key in keys] if questions else None
-
-
-def _questions(browsing: BrowseState) -> dict[str, str]:
-    return {key: sample.question for key, sample in browsing.run.samples.items()}
 
 
 def _interval(estimate: Estimate) -> str:

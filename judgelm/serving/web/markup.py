@@ -53,6 +53,11 @@ def notice(*lines: str) -> str:
     return f'<div class="jl-notice">{sentences(lines)}</div>'
 
 
+def folded(text: str, *, title: str) -> str:
+    """A text that a click on its title shows."""
+    return f'<details class="jl-folded"><summary>{escape(title)}</summary><p>{escape(text)}</p></details>'
+
+
 def alert(error: JudgelmError | str) -> str:
     """An error, with advice on what to do."""
     way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")

@@ -8,22 +8,21 @@ import gradio as gr
 from judgelm.judge import Judge
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.browse_tab import browse_tab
-from judgelm.serving.web.components import QUIET, html, judge_controls, text_field
+from judgelm.serving.web.components import QUIET, REASONS, html, judge_controls, reason_info, text_field
 from judgelm.serving.web.judge_actions import (
     ModeAndSample,
     dialogue_input,
     image_input,
-    pair_input,
     several_input,
     single_input,
 )
 from judgelm.serving.web.markup import notice, sentences
+from judgelm.serving.web.pair_tab import pair_tab
 from judgelm.serving.web.runs import Run
 
 _UPLOADS_KEPT_S = 24 * 3600
 _MOST_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
 _MOST_TURNS, _TURNS_AT_FIRST, _FIELDS_OF_TURN = 8, 2, 4
-_REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
 _VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole at once", "whole")]
 _NO_IMAGES = (
     "This judge cannot see images. For one that does, start `judgelm web` with a vision-language judge (a LLaVA or "
@@ -45,7 +44,7 @@ def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[Run] = ()) ->
         html("jl-head", value=f"<h1>judgelm</h1>{sentences([_about(judge)])}")
         with gr.Tabs(selected="browse" if runs else "pair", overflow_behavior="wrap", elem_id="jl-tabs"):
             with gr.Tab("Pair", id="pair"):
-                _pair_tab(judge, worker)
+                pair_tab(judge, worker)
             with gr.Tab("Single answer", id="single"):
                 _single_tab(judge, worker)
             with gr.Tab("Several answers", id="several"):
@@ -74,15 +73,8 @@ def _about(judge: Judge) -> str:
     )
 
 
-def _reason_info(judge: Judge) -> str:
-    """The value of this judge's reasons."""
-    if judge.format.never_explained:
-        return "This judge was trained without reasons: its text after the scores means little."
-    return "Written after the scores, which do not change with it."
-
-
 def _reason_box(judge: Judge, name: str, *, value: bool = False) -> gr.Checkbox:
-    return gr.Checkbox(value=value, label="Reason", info=_reason_info(judge), elem_id=f"{name}-reason")
+    return gr.Checkbox(value=value, label="Reason", info=reason_info(judge), elem_id=f"{name}-reason")
 
 
 def _more_button(
@@ -107,24 +99,6 @@ def _more_button(
     return lambda parts: button.click(show_more, count, [count, button, *parts], **QUIET)
 
 
-def _pair_tab(judge: Judge, worker: EngineWorker) -> None:
-    question = text_field("Question", lines=2, elem_id="pair-question-field")
-    with gr.Row():
-        first = text_field("Answer 1", lines=5, elem_id="pair-answer-1")
-        second = text_field("Answer 2", lines=5, elem_id="pair-answer-2")
-    reference = text_field("Reference answer (optional)", lines=2, elem_id="pair-reference")
-    with gr.Row():
-        both = gr.Checkbox(
-            value=True, label="Both orders", info="Shows the answers a second time, exchanged.", elem_id="pair-orders"
-        )
-        reasons = gr.Radio(_REASONS, value="all", label="Reason", info=_reason_info(judge), elem_id="pair-reasons")
-
-    def make(question: str, first: str, second: str, reference: str, both: bool, reasons: str) -> ModeAndSample:
-        return pair_input(judge, question, (first, second), reference, {"both_orders": both, "reasons": reasons})
-
-    judge_controls(judge, worker, "pair", [question, first, second, reference, both, reasons], make, talk=True)
-
-
 def _single_tab(judge: Judge, worker: EngineWorker) -> None:
     question = text_field("Question", lines=2, elem_id="single-question")
     answer = text_field("Answer", lines=5, elem_id="single-answer")
@@ -141,7 +115,7 @@ def _single_tab(judge: Judge, worker: EngineWorker) -> None:
             info="Instead of a reference: scored as well.",
             elem_id="single-anchor",
         )
-    explain = _reason_box(judge, "single", value=True)
+    explain = _reason_box(judge, "single", value=not judge.format.never_explained)
 
     def make(question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
         return single_input(judge, question, answer, reference, anchor, explain=explain)
@@ -199,7 +173,7 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
         views = gr.Radio(_VIEWS, value="each", label="Judge", elem_id="dialogue-turns")
         both = gr.Checkbox(value=True, label="Both orders", info="Of two dialogues.", elem_id="dialogue-orders")
         reasons = gr.Radio(
-            _REASONS[:2], value="none", label="Reason", info=_reason_info(judge), elem_id="dialogue-reasons"
+            REASONS[:2], value="none", label="Reason", info=reason_info(judge), elem_id="dialogue-reasons"
         )
 
     def make(view: str, both: bool, reasons: str, *texts: str) -> ModeAndSample:

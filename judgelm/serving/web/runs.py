@@ -51,6 +51,11 @@ class Run:
         return [name for name, _ in counted.most_common()]
 
     @property
+    def questions(self) -> dict[str, str]:
+        """The questions by sample id, of those samples that are known."""
+        return {key: sample.question for key, sample in self.samples.items()}
+
+    @property
     def failures(self) -> list[str]:
         """The codes of the failures, the most frequent first."""
         failures = (judgment.failure for judgment in self.judgments.values())

@@ -19,6 +19,7 @@ from judgelm.reports.pairs import score_text
 from judgelm.reports.wording import FAILURE_NAMES
 from judgelm.serving.streaming import PartialReply
 from judgelm.serving.web.charts import grade_bars, heat_map, probability_bar, score_bars
+from judgelm.serving.web.doubts import doubts_html
 from judgelm.serving.web.markup import card, notice, partial_text, sentences, side_by_side, text_block, verdict
 
 _FEW = "Less than half of the probability is on score lines: the chart shows that part alone."
@@ -31,7 +32,7 @@ def judgment_card(judgment: Judgment, judge: JudgeFormat) -> str:
     if isinstance(judgment.verdict, RankingVerdict) and judgment.scores is not None:
         drawn = score_bars(judgment.scores, judge.scale)
     return (
-        card(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn)
+        card(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn, doubts_html(judgment))
         + side_by_side(cards)
         + input_notes(judgment)
     )
@@ -58,7 +59,7 @@ def verdict_sentence(judgment: Judgment) -> str:
 
 
 def verdict_details(judgment: Judgment) -> list[str]:
-    """P(first better), scores and consistency, each a sentence."""
+    """P(first better), scores and consistency, each a sentence; disagreeing orders are among the `doubts`."""
     lines = []
     if judgment.probability is not None:
         event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
@@ -67,12 +68,8 @@ def verdict_details(judgment: Judgment) -> list[str]:
         by_one_order = len(judgment.shown) < 2 or judgment.scores == judgment.shown[0].scores  # as under rule `given`
         mean = "Scores" if by_one_order else "Mean scores"
         lines.append(f"{mean} {score_text(judgment.scores)}")
-    if judgment.consistent is not None:
-        lines.append(
-            "All orders agree."
-            if judgment.consistent
-            else "The orders disagree: the verdict depends on which answer stands first, so do not rely on it."
-        )
+    if judgment.consistent:
+        lines.append("All orders agree.")
     if judgment.repaired:
         lines.append("Only a second try, held to the grammar of score lines, could be read.")
     return lines
@@ -107,8 +104,6 @@ def input_notes(judgment: Judgment) -> str:
             f"{judgment.sanitized} look-alikes of the prompt's own markers were defused in what you gave, so that no "
             "text can pass for the prompt."
         )
-    if any(shown.truncations for shown in judgment.shown):
-        lines.append("Some texts did not fit the judge's window and were cut at their end.")
     lines.append(f"{judgment.prompt_tokens:,} tokens read, {judgment.completion_tokens:,} written.")
     return f'<div class="jl-small">{sentences(lines)}</div>'
 

@@ -236,12 +236,31 @@ def test_what_is_no_run_file_is_refused(url, page_at, tmp_path):
     assert page.locator("#browse-body").is_hidden()
 
 
-def test_runs_of_the_command_line_are_open_at_once(url_with_runs, page_at):
+def test_runs_of_the_command_line_are_open_and_compared_at_once(url_with_runs, page_at):
     page = page_at(url_with_runs, width=360)
     has(page, "browse-item", "Answer 1 is better.")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    has(page, "browse-findings", "Of 3 items with two verdicts")
     page.get_by_role("button", name="Files").click()
     page.locator("#browse-other-name input").click()
-    page.get_by_role("option", name="other.jsonl").click()
+    page.get_by_role("option", name="no other judge").click()
     page.locator("#browse-open").click()
-    has(page, "browse-findings", "Of 3 items with two verdicts")
+    page.locator("#browse-findings").get_by_text("Of 3 items with two verdicts").wait_for(state="hidden")
+
+
+def test_blind_labels_show_the_agreement_as_it_grows(page):
+    page.locator("#browse-blind input").check()
+    has(page, "browse-item", "The judgment is hidden")
+    has(page, "browse-progress", "No labels yet")
+    page.keyboard.press("1")
+    has(page, "browse-progress", "1 label: agreement 100.0\u00a0% (95\u00a0% interval")
+    page.keyboard.press("1")
+    # a is first better in the given order, and so is b: its verdict flips, and the given order decides
+    has(page, "browse-progress", "2 labels: agreement 100.0\u00a0%")
+    page.keyboard.press("2")
+    has(page, "browse-progress", "3 labels: agreement 66.7\u00a0%")
+    curve = page.locator("#browse-findings svg[aria-label^='Agreement with your labels as they grow. After 3 labels']")
+    curve.wait_for()
+    has(page, "browse-findings", "With your labels, run.jsonl: agreement 66.7")
+    has(page, "browse-findings", "With your labels, other.jsonl: agreement 66.7")  # 1 1 1 against labels 1 1 2
+    assert page.locator("#browse-item .jl-verdict").count() == 0  # the fourth is not labelled

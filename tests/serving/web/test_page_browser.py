@@ -82,6 +82,39 @@ def test_a_judgment_can_be_talked_about(url, page_at):
     page.locator("#pair-log").get_by_text("Since it is shorter.").wait_for(state="hidden")
 
 
+def test_the_page_opens_with_an_example_that_is_judged_at_once(url, page_at):
+    page = page_at(url)
+    assert page.locator("#pair-question-field textarea").input_value() == "What is the capital of Australia?"
+    note = page.locator("#pair-example")
+    label = note.get_by_text("Canberra is the capital")
+    assert label.is_hidden()  # so that the label does not stand before the verdict
+    page.locator("#pair-judge").click()
+    shown = page.locator("#pair-judgment")
+    shown.get_by_text("A tie, since the orders disagree.").wait_for()
+    assert shown.get_by_text("Answer 1 shown first").is_visible()
+    assert shown.get_by_text("Answer 2 shown first").is_visible()
+    assert shown.get_by_text("Why this verdict may be wrong").is_visible()
+    note.get_by_text("Its label").click()
+    label.wait_for()
+
+
+def test_another_example_takes_the_judgment_away(url, page_at):
+    page = page_at(url)
+    page.locator("#pair-judge").click()
+    page.locator("#pair-talk").wait_for()
+    page.locator("#pair-another").click()
+    page.locator("#pair-example").get_by_text("Example 2 of 60").wait_for()
+    page.locator("#pair-judgment .jl-verdict").wait_for(state="hidden")
+    assert page.locator("#pair-talk").is_hidden()
+    assert "train travels" in page.locator("#pair-question-field textarea").input_value()
+    page.locator("#pair-question-field textarea").press("x")  # now a text of the user's own
+    page.locator("#pair-example").get_by_text("Example 2 of 60").wait_for(state="hidden")
+    page.locator("#pair-clear").click()
+    page.wait_for_function("() => document.querySelector('#pair-question-field textarea').value === ''")
+    page.locator("#pair-another").click()
+    page.locator("#pair-example").get_by_text("Example 2 of 60").wait_for()
+
+
 def test_stop_ends_a_judgment(url, page_at, engine):
     page = page_at(url)
     fill_pair(page)
@@ -168,6 +201,8 @@ def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
 
 def test_what_is_missing_is_said_where_it_is_asked_for(url, page_at):
     page = page_at(url)
+    page.locator("#pair-clear").click()
+    page.wait_for_function("() => document.querySelector('#pair-answer-2 textarea').value === ''")
     page.locator("#pair-judge").click()
     alert = page.locator("#pair-judgment [role=alert]")
     alert.wait_for()
@@ -193,6 +228,9 @@ def test_nothing_is_wider_than_a_narrow_screen(url, page_at, dark):
         tab(page, name)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
     tab(page, "Pair")
+    note, button = page.locator("#pair-example").bounding_box(), page.locator("#pair-another").bounding_box()
+    assert note["width"] > 200  # the button stands below it
+    assert button["y"] >= note["y"] + note["height"]
     fill_pair(page, "x" * 300)
     page.locator("#pair-judge").click()
     page.locator("#pair-judgment svg").first.wait_for()

@@ -1,0 +1,162 @@
+"""Take the pictures of the gallery: `judgelm web` with a judge in headless Chromium.
+
+    python docs/screenshots.py [JUDGE]
+
+writes docs/images/web-*.png; JUDGE is by default the small judge. It judges the everyday pairs in both orders and in
+one, opens the page with both runs, and labels the first items blind as their file does. Needs `judgelm[web,dev]` and
+Chromium (`tests/install_chromium.sh`).
+"""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+from judgelm.everyday_pairs import EVERYDAY_PAIRS
+
+IMAGES = Path(__file__).parent / "images"
+LARGEST_BYTES = 150_000
+COLOURS = 128
+LABELS = 20
+START_S = 120
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+KEYS = {1: "1", 2: "2", "tie": "0"}
+JUDGELM = [sys.executable, "-m", "judgelm"]
+BATCH = [sys.executable, "-c", "from judgelm.cli.batch.command import main; main()"]
+
+
+def judge_pairs(judge: list[str], folder: Path) -> list[str]:
+    """Judge the everyday pairs in both orders and in one; returns the options that open the runs."""
+    pairs = folder / "pairs.jsonl"
+    shutil.copyfile(EVERYDAY_PAIRS, pairs)
+    model = ["--model", judge[0]] if judge else []
+    options = ["--pairs", pairs.name]  # relative, since the page names the file of the labels
+    for name, orders in (("both-orders", ["--both-orders"]), ("one-order", [])):
+        run = folder / f"{name}.jsonl"
+        subprocess.run([*BATCH, pairs, "-o", run, *model, *orders, "--distribution", "--quiet"], check=True)
+        options += ["--run", run.name]
+    return options
+
+
+@contextmanager
+def served_page(judge: list[str], options: list[str], folder: Path) -> Iterator[str]:
+    """`judgelm web` at a free port; gives its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([*JUDGELM, "web", *judge, *options, "--port", str(port), "--quiet"], cwd=folder)
+    try:
+        until = time.monotonic() + START_S
+        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+            if process.poll() is not None or time.monotonic() > until:
+                raise SystemExit("judgelm web did not start; see what it printed")
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def opened(browser: Browser, url: str, tab: str, *, width: int = 1100, dark: bool = False) -> Iterator[Page]:
+    """A tab of the page in a window of its own, `width` pixels wide."""
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light")
+    page = context.new_page()
+    page.goto(url)
+    page.get_by_role("tab", name=tab).click()
+    page.locator("#browse-item .jl-text").first.wait_for(state="attached")  # the runs are open
+    yield page
+    context.close()
+
+
+def save(page: Page, name: str, *, top: Locator, bottom: Locator, margin: int = 12) -> None:
+    """Save the page from the top of an element to the end of another, with few colours."""
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_timeout(800)  # focus rings and transitions end
+    first, last = top.bounding_box(), bottom.bounding_box()
+    assert first is not None, "the element at the top is visible"
+    assert last is not None, "the element at the bottom is visible"
+    picture = Image.open(BytesIO(page.screenshot(full_page=True)))
+    upper = max(0, int(first["y"]) - margin)
+    lower = min(picture.height, int(last["y"] + last["height"]) + margin)
+    path = IMAGES / f"web-{name}.png"
+    picture = picture.crop((0, upper, picture.width, lower)).convert("RGB")
+    picture.quantize(COLOURS).save(path, optimize=True)
+    size = path.stat().st_size
+    sys.stdout.write(f"{path.name}: {picture.width} x {picture.height} pixels, {size:,} bytes\n")
+    if size > LARGEST_BYTES:
+        raise SystemExit(f"{path}: {size:,} bytes, more than {LARGEST_BYTES:,}; show less of the page")
+
+
+def judge_example(page: Page) -> None:
+    """Judge the example that the page opens with."""
+    page.locator("#pair-judge").click()
+    page.locator("#pair-talk").wait_for()
+
+
+def label_blind(page: Page, count: int) -> None:
+    """Label the first items by keyboard with the judgments hidden, as the pairs' file does."""
+    rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()]
+    page.locator("#browse-blind input").check()
+    page.locator("#browse-item").get_by_text("The judgment is hidden").wait_for()
+    page.locator("#browse-items input").first.focus()
+    for index, row in enumerate(rows[:count], 1):
+        page.keyboard.press(KEYS[row["winner"]])
+        page.locator("#browse-place").get_by_text(f"Item {index + 1} of").wait_for()
+
+
+def take_all(browser: Browser, url: str) -> None:
+    """All pictures; labels last, since the page keeps them."""
+    for name, window in {"pair": {}, "pair-dark": {"dark": True}, "pair-360": {"width": 360}}.items():
+        with opened(browser, url, "Pair", **window) as page:
+            judge_example(page)
+            shown = page.locator("#pair-judgment")
+            save(page, name, top=page.locator("#jl-head"), bottom=shown.locator(".jl-card").first)
+            if name == "pair":
+                save(page, "orders", top=shown.locator(".jl-columns"), bottom=shown.locator(".jl-columns"), margin=4)
+    with opened(browser, url, "Browse and label") as page:
+        item = page.locator("#browse-item")
+        item.locator(".jl-verdict").wait_for()
+        findings = page.locator("#browse-findings .jl-card")
+        save(page, "compare", top=page.locator("#browse-place"), bottom=findings.last)
+    with opened(browser, url, "Browse and label") as page:
+        label_blind(page, LABELS)
+        save(page, "label", top=page.locator("#browse-filters"), bottom=page.locator("#browse-item"))
+        save(page, "agreement", top=findings_of(page).first, bottom=findings_of(page).last)
+    for name, window in {"label-dark": {"dark": True}, "label-360": {"width": 360}}.items():
+        with opened(browser, url, "Browse and label", **window) as page:
+            page.locator("#browse-blind input").check()
+            page.locator("#browse-progress").get_by_text(f"{LABELS} labels").wait_for()
+            last = page.locator("#browse-item") if name == "label-360" else findings_of(page).first
+            save(page, name, top=page.locator("#browse-place"), bottom=last)
+
+
+def findings_of(page: Page) -> Locator:
+    """The cards of the agreement with the labels and with the other judge."""
+    return page.locator("#browse-findings .jl-card")
+
+
+def main() -> None:
+    """Judge, serve, and take the pictures."""
+    judge = [str(Path(each).resolve()) if Path(each).is_dir() else each for each in sys.argv[1:2]]
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        options = judge_pairs(judge, Path(name))
+        with served_page(judge, options, Path(name)) as url:
+            browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+            take_all(browser, url)
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()
