@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.findings.comparing import comparing, gates, shared_errors, write_ratings
 from benchmarks.findings.published import JUDGES, SETS, PublishedJudge
 from benchmarks.findings.runs import MODELS, correctness, judge_pairs, own_right, ssr
-from benchmarks.findings.steps import Figures, Steps, enough, read_lines
+from benchmarks.findings.steps import LEAST, Figures, Steps, enough, read_lines
 from benchmarks.findings.tables import render
 
 FOLDER = Path(__file__).parent
@@ -84,6 +84,9 @@ def scored(steps: Steps, name: str, run: Path, labels: str | None) -> Figures:
         orders = {key: row[key] for key in ("consistency", "toward_first", "toward_second")}
         return {"n": row["n"], "failed": row["failed"], "against": None, **orders}
     against = str(steps.labels(labels))
+    failures = [row["failure"] is not None for row in read_lines(run)]
+    if all(failures):
+        return {"n": 0, "failed": len(failures), "against": SETS[labels].against}
     figures = steps.study(f"{name}-eval", "eval", str(run), "--labels", against, "--order-rule", "as_judged")
     excluded, counts = figures["excluded"], figures["counts"]
     position = excluded.get("position") or {}
@@ -99,8 +102,14 @@ def scored(steps: Steps, name: str, run: Path, labels: str | None) -> Figures:
 
 
 def calibration(steps: Steps, name: str, run: Path, labels: str) -> Figures:
-    """Calibration as judged, where the run has probabilities."""
-    if all(row["probability"] is None for row in read_lines(run)):
+    """Calibration as judged, where the run has probabilities and enough of them are on either side."""
+    winners = {row["id"]: row["winner"] for row in read_lines(Path(labels))}
+    sides = [
+        (row["probability"] > 0.5) == (winners[row["id"]] == 1)
+        for row in read_lines(run)
+        if row["probability"] is not None and winners.get(row["id"]) in (1, 2)
+    ]
+    if min(sum(sides), len(sides) - sum(sides)) < LEAST:
         return {}
     figures = steps.study(f"{name}-calibration", "study", "calibration", str(run), "--labels", labels)
     scores = {row["probabilities"]: row for row in figures["tables"][0]["rows"]}["as judged, all pairs"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.findings.steps import enough
 from judgelm.metrics.resampling import Resampling, share
 from judgelm.parsing.final_answers import final_answer
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
@@ -25,7 +26,6 @@ from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
 from judgelm.studies.ssr.items import PairTruth
 from judgelm.studies.ssr.study import SsrOptions, ssr_study
 
-TAU = 0.8
 GSM8K_MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
 
@@ -119,8 +119,8 @@ def gates(data: Path) -> list[dict[str, Any]]:
             runs[question.id] = run
         options = SsrOptions(resampling=Resampling())
         for row in table(ssr_study(runs, runs, truths, options), "every-tau"):
-            kept = {key: _figure(row[key]) for key in ("gate_on_rate", "gate_precision")}
-            rows.append({"on": name, "tau": row["tau"], "questions": len(truths), **kept})
+            shares = {key: enough(_figure(row[key])) for key in ("gate_on_rate", "gate_precision")}
+            rows.append({"on": name, "tau": row["tau"], "questions": len(truths), **shares})
     return rows
 
 
