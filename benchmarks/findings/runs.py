@@ -60,7 +60,8 @@ def ssr_rows(steps: Steps) -> tuple[Path, Path]:
     if not published.exists():
         kept = ("question_id", "category", "question", "options", "answer")
         with gzip.open(outputs, "rt", encoding="utf-8") as lines:
-            rows = [json.dumps({key: row[key] for key in kept}) for row in map(json.loads, lines)]
+            answerable = (row for row in map(json.loads, lines) if len(row["options"]) > 1)  # one question has one option
+            rows = [json.dumps({key: row[key] for key in kept}) for row in answerable]
         published.write_text("\n".join(rows) + "\n", encoding="utf-8")
     steps.judgelm(every, "data", "import", "mmlu-pro", str(published), "-o", str(every))
     steps.judgelm(questions, "data", "sample", str(every), "--per", "category", "5", "-o", str(questions))
