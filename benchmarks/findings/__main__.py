@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.findings.comparing import comparing, gates, shared_errors, write_ratings
+from benchmarks.findings.own_answer_judges import comparing, gates, shared_errors, write_ratings
 from benchmarks.findings.published import JUDGES, SETS, PublishedJudge
 from benchmarks.findings.runs import MODELS, correctness, judge_pairs, own_right, ssr
 from benchmarks.findings.steps import LEAST, Figures, Steps, enough, read_lines

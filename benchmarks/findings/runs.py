@@ -36,32 +36,36 @@ def correctness(steps: Steps, model: str) -> Figures:
     truths = {row["id"]: row["truth"] for row in read_lines(steps.work / "mmlu-answers.truth.jsonl")}
     rows = list(read_lines(run))
     judged = [(row["verdict"]["label"] == "correct", truths[row["id"]]) for row in rows if row["verdict"]]
-    said, true = np.array(judged, dtype=bool).T
+    labels, true = np.array(judged, dtype=bool).T
     return {
         "judge": model,
         "n": len(rows),
         "failed": len(rows) - len(judged),
         "without_verdict": asdict(share(forced(rows), None, Resampling())),
-        "said_correct": asdict(share(said, None, Resampling())),
+        "said_correct": asdict(share(labels, None, Resampling())),
         "truly_correct": asdict(share(true, None, Resampling())),
-        "agreement": enough(asdict(share(said == true, None, Resampling()))),
+        "agreement": enough(asdict(share(labels == true, None, Resampling()))),
     }
 
 
 def forced(rows: list[Figures]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which judgments have a reply without a verdict."""
+    """The judgments that have a reply without a verdict."""
     return np.array([any(part.get("repaired") or part["failure"] for part in row["shown"]) for row in rows], dtype=bool)
 
 
 def ssr_rows(steps: Steps) -> tuple[Path, Path]:
     """Five questions of each category, and two pairs of a right and a wrong published answer to each."""
     work, outputs = steps.work, steps.data / _OUTPUTS
-    published, every, questions = (work / f"{name}.jsonl" for name in ("mmlu-published", "mmlu-questions", "ssr-questions"))
+    published, every, questions = (
+        work / f"{name}.jsonl" for name in ("mmlu-published", "mmlu-questions", "ssr-questions")
+    )
     if not published.exists():
-        kept = ("question_id", "category", "question", "options", "answer")
+        columns = ("question_id", "category", "question", "options", "answer")
         with gzip.open(outputs, "rt", encoding="utf-8") as lines:
-            answerable = (row for row in map(json.loads, lines) if len(row["options"]) > 1)  # one question has one option
-            rows = [json.dumps({key: row[key] for key in kept}) for row in answerable]
+            answerable = (
+                row for row in map(json.loads, lines) if len(row["options"]) > 1
+            )  # one question has one option
+            rows = [json.dumps({key: row[key] for key in columns}) for row in answerable]
         published.write_text("\n".join(rows) + "\n", encoding="utf-8")
     steps.judgelm(every, "data", "import", "mmlu-pro", str(published), "-o", str(every))
     steps.judgelm(questions, "data", "sample", str(every), "--per", "category", "5", "-o", str(questions))
@@ -84,14 +88,14 @@ def own_answers(steps: Steps, questions: Path) -> Path:
     """Five answers of the base to each question."""
     out = steps.work / "own/base.jsonl"
     generator = f"name=base,model={steps.models['base']},dtype=bfloat16,max_tokens=128"
-    how = ("--task", "choice", "--samples", "5", "--temperature", "0.7", "--generator", generator)
+    arguments = ("--task", "choice", "--samples", "5", "--temperature", "0.7", "--generator", generator)
     return steps.judgelm(
-        out, "data", "answers", "collect", str(questions), "-o", str(out.parent), *how, resumes=True
+        out, "data", "answers", "collect", str(questions), "-o", str(out.parent), *arguments, resumes=True
     )
 
 
 def own_right(steps: Steps) -> Figures:
-    """How many of the base's own answers could be read, and how many are right."""
+    """The number of the base's own answers that could be read, and of those that are right."""
     questions, _ = ssr_rows(steps)
     gold = {row["id"]: row["reference"] for row in read_lines(questions)}
     rows = list(read_lines(own_answers(steps, questions)))

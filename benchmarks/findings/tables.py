@@ -32,7 +32,7 @@ def percent(figure: Figures | None) -> str:
     return f"{100 * figure['value']:.1f} ({100 * figure['low']:.1f} to {100 * figure['high']:.1f})"
 
 
-def number(figure: Figures | None, digits: int = 3) -> str:
+def decimal(figure: Figures | None, digits: int = 3) -> str:
     """A number with its interval; a dash where there is none."""
     if figure is None:
         return "-"
@@ -77,8 +77,8 @@ def _calibration(results: Figures) -> str:
         heads,
         (
             (
-                row["judge"], row["on"], f"{row['error']['n']:,}", number(row["error"]),
-                f"{row['error_by_chance']:.3f}", percent(row["overconfidence"]), number(row["brier"]),
+                row["judge"], row["on"], f"{row['error']['n']:,}", decimal(row["error"]),
+                f"{row['error_by_chance']:.3f}", percent(row["overconfidence"]), decimal(row["brier"]),
             )
             for row in _scored(results)
             if row.get("error")
@@ -88,15 +88,15 @@ def _calibration(results: Figures) -> str:
 
 def _self_reference(results: Figures) -> str:
     heads = (
-        "judge by its own answer", "answers to", "n", "own answers right %", "judgments right %", "r_GJ", "r_GJ given A",
-        "overconfidence, points",
+        "judge by its own answer", "answers to", "n", "own answers right %", "judgments right %", "r_GJ",
+        "r_GJ given A", "overconfidence, points",
     )  # fmt: skip
     return _table(
         heads,
         (
             (
                 row["judge"], row["on"], f"{row['agreement']['n']:,}", percent(row["own"]), percent(row["agreement"]),
-                number(row["r_gj"]), number(row["partial"]), percent(row["overconfidence"]),
+                decimal(row["r_gj"]), decimal(row["partial"]), percent(row["overconfidence"]),
             )
             for row in results["comparing"]
         ),
@@ -161,7 +161,7 @@ def _self_bias(results: Figures) -> str:
     return _table(
         ("bias", "of", "n", "both dimensions", "faithfulness", "logical correctness"),
         (
-            (bias, name, f"{effects['all']['n']:,}", *(number(effects.get(fit)) for fit in fits))
+            (bias, name, f"{effects['all']['n']:,}", *(decimal(effects.get(fit)) for fit in fits))
             for (bias, name), effects in _effects(results["self_bias"]["effects"]).items()
         ),
     )
@@ -171,7 +171,7 @@ def _comparing_bias(results: Figures) -> str:
     return _table(
         ("bias", "of", "n", "effect"),
         (
-            (bias, name, effects["all"]["n"], number(effects["all"]))
+            (bias, name, effects["all"]["n"], decimal(effects["all"]))
             for (bias, name), effects in _effects(results["comparing_bias"]["effects"]).items()
         ),
     )

@@ -43,9 +43,9 @@ class Answered:
 def gsm8k(data: Path) -> Iterator[Answered]:
     """Four solutions of each of 1,319 questions; the published file says which are right."""
     with gzip.open(data / "gsm8k/example_model_solutions.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for number, row in enumerate(map(json.loads, lines), start=1):
+        for index, row in enumerate(map(json.loads, lines), start=1):
             yield Answered(
-                id=f"gsm8k-{number}",
+                id=f"gsm8k-{index}",
                 category="GSM8K",
                 gold=final_answer(row["ground_truth"], "number") or "",
                 answers={model: final_answer(row[model]["solution"], "number") for model in GSM8K_MODELS},
@@ -67,7 +67,7 @@ DATA_SETS = {"GSM8K": gsm8k, "MMLU-Pro": mmlu_pro}
 
 
 def judged_correct(question: Answered, judge: str, agent: str) -> bool:
-    """Whether the judge's own answer equals the agent's."""
+    """True if the judge's own answer equals the agent's."""
     return question.answers[judge] is not None and question.answers[judge] == question.answers[agent]
 
 
@@ -105,7 +105,7 @@ def _self_reference(questions: list[Answered], judge: str, name: str) -> dict[st
 
 
 def gates(data: Path) -> list[dict[str, Any]]:
-    """How often the answers of all models agree on at least 0.8, and how often the commonest is right then."""
+    """The share of questions on which enough models agree, and that on which the commonest answer is right then."""
     rows = []
     for name, read in DATA_SETS.items():
         truths, runs = {}, {}
@@ -113,9 +113,7 @@ def gates(data: Path) -> list[dict[str, Any]]:
             answers = tuple(SelfAnswer(text="", answer=answer) for answer in question.answers.values())
             verdict = PairVerdict(winner=1)
             run = Judgment(sample_id=question.id, mode="ssr", verdict=verdict, shown=(), self_answers=answers)
-            truths[question.id] = PairTruth(
-                id=question.id, winner=1, answer=question.gold, category=question.category
-            )
+            truths[question.id] = PairTruth(id=question.id, winner=1, answer=question.gold, category=question.category)
             runs[question.id] = run
         options = SsrOptions(resampling=Resampling())
         for row in table(ssr_study(runs, runs, truths, options), "every-tau"):
