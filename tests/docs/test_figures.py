@@ -1,16 +1,20 @@
 """Figures stand once: what README and docs/ state is in docs/benchmarks.md, and what that states in benchmarks/."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.findings.tables import render
 from judgelm.dialects.catalog import DIALECTS
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs/benchmarks.md"
 DETAILS = ROOT / "benchmarks/README.md"
+FINDINGS = ROOT / "docs/findings.md"
+FINDINGS_TABLES = ROOT / "benchmarks/findings/tables.md"
 PAGES = [README, *sorted(page for page in (ROOT / "docs").rglob("*.md") if page != TABLE)]
 INTERVAL = re.compile(r"-?\d+\.\d+ to -?\d+\.\d+")
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -23,8 +27,8 @@ def rows(text: str, heads: str) -> list[list[str]]:
 
 
 def measured() -> str:
-    """The whole page of benchmarks, as the site shows it."""
-    return TABLE.read_text(encoding="utf-8") + DETAILS.read_text(encoding="utf-8")
+    """The whole page of benchmarks, as the site shows it, and the tables of the findings."""
+    return "".join(path.read_text(encoding="utf-8") for path in (TABLE, DETAILS, FINDINGS_TABLES))
 
 
 def test_every_figure_of_the_readme_is_among_the_benchmarks():
@@ -49,6 +53,19 @@ def test_the_table_of_benchmarks_says_what_the_details_say():
     stated = set(INTERVAL.findall(TABLE.read_text(encoding="utf-8")))
     assert len(stated) >= 20
     assert stated <= set(INTERVAL.findall(DETAILS.read_text(encoding="utf-8")))
+
+
+def test_the_tables_of_the_findings_are_those_of_their_results():
+    results = json.loads(FINDINGS_TABLES.with_name("results.json").read_text(encoding="utf-8"))
+    assert render(results) == FINDINGS_TABLES.read_text(encoding="utf-8")
+
+
+def test_the_findings_show_every_row_of_their_tables_and_no_other_interval():
+    page, tables = (path.read_text(encoding="utf-8") for path in (FINDINGS, FINDINGS_TABLES))
+    rows = {line for line in tables.splitlines() if line.startswith("|")}
+    assert len(rows) > 80
+    assert rows <= set(page.splitlines())
+    assert set(INTERVAL.findall(page)) <= set(INTERVAL.findall(tables))
 
 
 def test_every_figure_has_n_a_command_and_a_date():

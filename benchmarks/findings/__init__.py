@@ -1,0 +1,1 @@
+"""Real results of the papers' analyses, on published answers and published judgments."""
