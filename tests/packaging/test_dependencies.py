@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-FOR_USERS = ("train", "openai", "ray", "serve", "web")
+FOR_USERS = ("train", "openai", "ray", "serve", "otel", "web")
 """The extras that users install here; vLLM's build for tests is none of theirs."""
 NOT_IMPORTED = {
     "bitsandbytes": "transformers loads it for quantised weights and optimisers",
