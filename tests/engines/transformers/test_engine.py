@@ -175,7 +175,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
         from judgelm.records import Request, Sampling
         requests = [
             Request(key=str(i), prompt=prompt_of("", f"{{i}} a big fox jumps" * 60), sampling=Sampling(max_tokens=4))
-            for i in range(120)
+            for i in range(300)
         ]
         engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}, max_num_batched_tokens=10**6))
         engine.kv_capacity = 10**9
