@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +11,8 @@ import pytest
 hypothesis.settings.register_profile("busy", deadline=None)  # time is not what properties are about; hangs time out
 hypothesis.settings.load_profile("busy")
 os.environ["COLUMNS"] = "200"  # a console takes its width when it is made, and long paths would wrap
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job ignores it, and so would our processes
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many processes as cores: more threads would only wait
 
