@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from judgelm.engines.base import INT8, Engine, EngineOptions, refuse_engine_args, require, require_version
 from judgelm.engines.measured_speed import read_speeds
+from judgelm.engines.openmp import release_openmp_threads
 from judgelm.errors import ModelError, not_found
 
 
@@ -20,7 +21,9 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
         name, _ = choose_engine(options.model, options.adapter)
     check_engine(name)
     load: Callable[[EngineOptions], Engine] = ENGINES[name]
-    return load(options)
+    engine = load(options)
+    release_openmp_threads()  # the engine may run in another thread
+    return engine
 
 
 def check_engine(name: str) -> None:

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import psutil
 import torch
 
+from judgelm.engines.openmp import release_openmp_threads
+
 Result = TypeVar("Result")
 
 _MEMORY_SHARE = 0.5
-_PARALLEL = 1 << 20
-"""Elements for which torch starts its threads."""
 _NO_CODE = "could not create a primitive\n"
 _NO_MEMORY = (
     "can't allocate memory",
@@ -47,12 +47,13 @@ class PassThread:
 
     oneDNN (3.12) never forgets that error in the thread in which it arose: it generates no code there any more, so
     every pass of a new length would fail although memory is free again, and perhaps it says so only in such a later
-    pass. The other thread and its OpenMP threads start at once, since they could not when memory is short.
+    pass. The other thread starts at once, since it could not when memory is short; its OpenMP threads take the place of
+    the caller's when it is needed.
     """
 
     def __init__(self) -> None:
         self._spare = ThreadPoolExecutor(max_workers=1)
-        self._spare.submit(torch.ones(_PARALLEL).add, 1).result()
+        self._spare.submit(int).result()
         self._is_moved = False
 
     def run(self, function: Callable[..., Result], *args: Any, alone: bool = False) -> Result:
@@ -68,6 +69,8 @@ class PassThread:
                 return function(*args)
             except RuntimeError as error:
                 self._is_moved = _NO_CODE in f"{error}\n"
+                if self._is_moved:
+                    release_openmp_threads()
                 if not (alone and self._is_moved):
                     raise
             gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
