@@ -26,6 +26,7 @@ from typing import Literal
 import psutil
 
 from benchmarks.batch_memory import index_bytes, write_pairs
+from judgelm.prompts.judge_card import find_card
 
 WORKERS = 4
 BYTES_A_JUDGMENT = 700
@@ -97,7 +98,9 @@ def main() -> None:
 def _command(pairs: Path, out: Path, model: Path | None) -> list[str]:
     judge = ["--engine", "scripted", "--model", "8 6"]
     if model is not None:
-        judge = ["--engine", "transformers", "--model", str(model), "--device", "cpu", "--ignore-card"]
+        judge = ["--engine", "transformers", "--model", str(model), "--device", "cpu"]
+        if find_card(str(model)) is None:
+            judge.append("--ignore-card")
     program = str(Path(sys.executable).parent / "judgelm-batch")
     workers = ["--ray", "local", "--workers", str(WORKERS), "--worker-cores", "1"]
     return [program, str(pairs), "-o", str(out), *judge, *workers, "--max-failure-rate", "1", "--quiet"]
