@@ -9,8 +9,6 @@ from judgelm.judges.cards import JudgeCard
 from judgelm.judges.installed import check_adapter
 from judgelm.judges.pip_runs import run_pip
 
-_EXAMPLES = Path(__file__).parents[2] / "examples"
-
 
 def package_source(card: JudgeCard, source: Path | None) -> str:
     """Where pip takes the distribution from: a folder, a wheel, or a requirement for the package index.
@@ -24,7 +22,7 @@ def package_source(card: JudgeCard, source: Path | None) -> str:
         ModelError: the folder holds no trained adapter.
         CardError: it holds an adapter that was trained on another base.
     """
-    folder = _EXAMPLES / card.name.replace("-", "_") if source is None else source
+    folder = Path(__file__).parents[2] / _in_repository(card) if source is None else source
     if (folder / "pyproject.toml").is_file():
         check_adapter(card, folder / card.adapter.distribution.replace("-", "_"))
         return str(folder)
@@ -50,7 +48,15 @@ def install_package(card: JudgeCard, source: str) -> None:
     editable = ["--editable"] if Path(source).is_dir() else []
     purpose = f"installing {card.adapter.distribution}"
     # a wheel only: nothing from the package index is run, and nothing of the distribution is ever imported
-    run_pip("install", f"--only-binary={card.adapter.distribution}", *editable, source, purpose=purpose)
+    try:
+        run_pip("install", f"--only-binary={card.adapter.distribution}", *editable, source, purpose=purpose)
+    except ModelError as error:
+        if Path(source).exists():
+            raise
+        clone = (
+            f"in a clone of judgelm's repository run: judgelm judges install {card.name} --from {_in_repository(card)}"
+        )
+        raise ModelError(f"{error}; {clone}") from error
     code = (
         "from judgelm.judges import cards, installed\n"
         f"assert installed.find_package(cards.judge_card({card.name!r})) is not None"
@@ -60,3 +66,7 @@ def install_package(card: JudgeCard, source: str) -> None:
         raise ModelError(
             f"{purpose}: pip is done, but {sys.executable} does not find it; look at: pip show -f {source}"
         )
+
+
+def _in_repository(card: JudgeCard) -> Path:
+    return Path("examples") / card.name.replace("-", "_")
