@@ -58,8 +58,6 @@ def test_an_engine_has_as_many_openmp_threads_in_another_thread_than_it_was_load
             run(engine, requests)
             after.append(count() - threading.active_count())
         """
-    in_main = run(code + "judge(); print(*after)")
-    elsewhere = run(code + "thread = threading.Thread(target=judge); thread.start(); thread.join(); print(*after)")
-    assert in_main == elsewhere
-    never = run(code + "torch.set_num_threads(1); judge(); print(*after)")
-    assert int(in_main[0]) == int(never[0]) + 1
+    alone, in_main = run(code + "torch.set_num_threads(1); judge(); torch.set_num_threads(2); judge(); print(*after)")
+    [elsewhere] = run(code + "thread = threading.Thread(target=judge); thread.start(); thread.join(); print(*after)")
+    assert int(elsewhere) == int(in_main) == int(alone) + 1
