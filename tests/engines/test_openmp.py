@@ -38,6 +38,28 @@ def test_released_threads_end_and_come_back():
     assert counts == ["1", "0", "1", "0"]
 
 
+def test_a_pass_that_moves_to_the_other_thread_leaves_no_threads_behind():
+    counts = run(
+        """
+        from judgelm.engines.transformers.memory import PassThread
+
+        def run_out():
+            torch.ones(1 << 20).add(1)
+            raise RuntimeError("could not create a primitive")
+
+        passes = PassThread()
+        before = count()
+        try:
+            passes.run(run_out)
+        except RuntimeError:
+            print(count() - before)
+        passes.run(lambda: torch.ones(1 << 20).add(1))
+        print(count() - before)
+        """
+    )
+    assert counts == ["0", "1"]
+
+
 def test_a_process_without_openmp_has_nothing_to_release():
     code = "import sys\nfrom judgelm.engines.openmp import *\nrelease_openmp_threads()\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
