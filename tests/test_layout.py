@@ -1,4 +1,4 @@
-"""The shape of the house."""
+"""Imports stay light, recipes are scripts that shadow nothing, and configs open with the command that runs them."""
 
 import ast
 import importlib.util
@@ -11,26 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RECIPE_FOLDERS = ("train", "serve", "data_tools")
 RECIPES = sorted(path for folder in RECIPE_FOLDERS for path in (ROOT / folder).glob("*.py"))
-BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
-MODULES = sorted((ROOT / "judgelm").rglob("*.py"))
 HEAVY = ("torch", "transformers", "vllm", "ray", "trl", "datasets", "pandas", "matplotlib", "sklearn")
-
-
-def test_dependencies_point_downwards():
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from importlinter.cli import lint_imports_command; lint_imports_command()",
-            "--no-cache",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "1 kept, 0 broken" in done.stdout
 
 
 @pytest.mark.parametrize("module", ["judgelm", "judgelm.cli.batch.command", "judgelm.cli.main"])
@@ -47,19 +28,13 @@ def test_the_judge_is_had_from_the_package():
     assert done.stdout.startswith("Judge 0.")
 
 
-@pytest.mark.parametrize("folder", RECIPE_FOLDERS)
-def test_recipes_are_scripts_beside_the_package(folder):
-    assert not (ROOT / folder / "__init__.py").exists()
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_recipe_shadows_no_module_and_stays_small(path):
+def test_a_recipe_shadows_no_module_and_imports_no_other_recipe(path):
     # `python train/x.py` puts train/ first on sys.path, so a recipe named like a module would hide it
     # (`data_tools/build.py` has its name from the design; PyPA's `build`, where installed, is a program nobody imports)
     found = None if path.name == "build.py" else importlib.util.find_spec(path.stem)
     assert found is None or (found.origin or "").startswith(str(path.parent)), f"{path.name} shadows {found.origin}"
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 250
     opening = ast.get_docstring(ast.parse(text)) or ""
     assert path.name in opening or "the command `judgelm" in opening, "a recipe opens with the command that runs it"
     siblings = {other.stem for folder in RECIPE_FOLDERS for other in (ROOT / folder).glob("*.py")}
@@ -70,40 +45,6 @@ def test_a_recipe_shadows_no_module_and_stays_small(path):
         for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
     }
     assert not imported & siblings
-
-
-@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_benchmark_stays_small_and_opens_with_its_command(path):
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 250
-    if '__name__ == "__main__"' in text and path.name != "step.py":  # a step is started by its benchmark
-        name = path.parent.name if path.name == "__main__.py" else path.stem
-        assert f"python -m benchmarks.{name}" in (ast.get_docstring(ast.parse(text)) or "")
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_and_functions_stay_small(path):
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 350
-    if "cli" in path.parts:
-        return  # a command's options are one long signature
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            body = node.body[1:] if ast.get_docstring(node) else node.body
-            lines = (body[-1].end_lineno - body[0].lineno + 1) if body else 0
-            assert lines <= 40, f"{path.name}:{node.name} has {lines} lines"
-
-
-def test_only_the_command_line_prints_or_exits():
-    for path in MODULES:
-        if "cli" in path.parts or path.name == "__main__.py":
-            continue
-        calls = {
-            node.func.id
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        }
-        assert not calls & {"print", "exit", "quit"}, path
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.yaml")), ids=lambda path: path.name)
