@@ -140,7 +140,7 @@ def train(out: Path, recipe: str, config: str, *, base: Path, data: Path, **opti
 def measures(folder: Path, held_out: Path) -> dict[str, Any]:
     """Measures of a judge on each held-out pair, and the pairs' questions."""
     stream = SampleStream([str(held_out)])
-    pairs = [(sample, stream.format.label(row, False)) for row, sample in stream.pairs()]
+    pairs = [(sample, stream.labels(row, False)[0]) for row, sample in stream.pairs()]
     with Judge(str(folder), engine="transformers", dtype="float32") as loaded:
         mode = loaded.mode("pair", both_orders=True, reference="ignore", max_tokens=64)
         judged = {judgment.sample_id: judgment for judgment in judge((s for s, _ in pairs), mode, loaded.engine)}

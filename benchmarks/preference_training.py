@@ -34,7 +34,8 @@ from benchmarks.human_labels.judging import JudgeOptions, judge_set, read_verdic
 from benchmarks.human_labels.measures import Verdicts, calibration, decided, decided_credits, labels_by
 from benchmarks.human_labels.sets import Rows, read_rows
 from judgelm.data.augmentation import swap_answers
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row, read_labelled, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
+from judgelm.data.labelled_set import read_labelled
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 
 ROOT = Path(__file__).parents[1]

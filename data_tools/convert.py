@@ -21,12 +21,12 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from judgelm.data.formats.labels import json_scores
-from judgelm.data.formats.review_tables import join_reviews
 from judgelm.data.labelled_pair import pair_fields, score_line
 from judgelm.data.readers.rejects import reject_row
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.samples import SampleStream
+from judgelm.data.sources.reviews import join_reviews
+from judgelm.data.sources.source import json_scores
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import whole_file
 from judgelm.records import Label, Sample
@@ -152,7 +152,7 @@ def from_rows(
 
 
 def _converted(row: Row, sample: Sample, stream: SampleStream, scores: list[float] | None) -> dict[str, object]:
-    label = stream.format.label(row, False)
+    [label] = stream.labels(row, False)
     if label is None:
         raise InputError("no label; rows without one cannot be trained on")
     if len(sample.answers) != 2:
@@ -161,7 +161,7 @@ def _converted(row: Row, sample: Sample, stream: SampleStream, scores: list[floa
     if sample.reference is not None:
         converted["reference"] = {"text": sample.reference}
     converted |= _label_fields(label, scores)
-    with_reference = stream.format.name == "judgelm" and stream.format.label(row, True)
+    with_reference = stream.source.name == "judgelm" and stream.labels(row, True)[0]
     if with_reference:
         converted |= {f"{name}_w_reference": value for name, value in _label_fields(with_reference, scores).items()}
     source = {"category": sample.category, "source": f"{Path(row.file).name}:{row.line}"}

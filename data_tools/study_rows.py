@@ -27,11 +27,10 @@ from judgelm.data.answers.contrastive_pairs import (
     read_solved_questions,
     source_question_id,
 )
-from judgelm.data.benchmarks.base import plain_row
-from judgelm.data.benchmarks.qa import TARGET, sample_by_type, type_counts
-from judgelm.data.formats.qa import qa_row, read_qa
-from judgelm.data.ratings.attention_checks import attention_checks
 from judgelm.data.samples import SampleStream
+from judgelm.data.sources.qa import TARGET, qa_row, read_qa, sample_by_type, type_counts
+from judgelm.data.sources.rating_tables import attention_checks
+from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import whole_file
 from judgelm.parsing.majority import majority

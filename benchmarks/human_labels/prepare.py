@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.human_labels.baselines import WinRates
-from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.importer import import_benchmark
 
 DEV = "dev"
 WIN_RATES = "win_rates.json"

@@ -19,7 +19,8 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 
 from benchmarks.replication.data import documents, write_training
 from benchmarks.replication.plan import Base, Plan, Run, Shown
-from judgelm.data.labelled_pair import LabelledPair, read_labelled
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.data.labelled_set import read_labelled
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise

@@ -36,7 +36,7 @@ def templates() -> list[str]:
 
 def benchmarks() -> list[str]:
     """Published benchmarks that can be imported."""
-    from judgelm.data.benchmarks.catalog import BENCHMARKS
+    from judgelm.data.sources.registry import BENCHMARKS
 
     return list(BENCHMARKS)
 
@@ -57,6 +57,6 @@ def card_names() -> list[str]:
 
 def datasets() -> list[str]:
     """Public data sets that are known by name."""
-    from judgelm.data.hub.cards import dataset_names
+    from judgelm.data.sources.hub.cards import dataset_names
 
     return dataset_names()

@@ -8,11 +8,11 @@ from typing import Any
 
 from judgelm.cli.console import console
 from judgelm.cli.eval import LabelChoice, ScoringOptions
-from judgelm.data.formats.results import read_results
 from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import RejectCounts
 from judgelm.data.readers.rows import Row
+from judgelm.data.sources.reviews import read_results
 from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_questions
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json

@@ -1,13 +1,10 @@
 """A pair with the judgments it has, out of any labelled file and back into a JudgeLM row."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judgelm.data.formats.labels import json_scores
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject
-from judgelm.data.samples import SampleStream, labelled
+from judgelm.data.sources.source import json_scores
 from judgelm.records import Label, Sample, Winner
 
 
@@ -48,25 +45,6 @@ class LabelledPair:
     def winner(self) -> Winner | None:
         """That judgment's winner."""
         return None if self.label is None else self.label.winner
-
-
-def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject) -> Iterator[LabelledPair]:
-    """Every pair of a labelled file, in any format that judgelm recognises.
-
-    Args:
-        path: the file.
-        source: its name in what is built.
-        on_reject: gets the rows that hold no pair, or a label that cannot be read.
-
-    Raises:
-        InputError: the file cannot be read, its format is not recognised, or none of its rows can be used.
-    """
-    use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
-    stream = SampleStream([path], on_reject=use.reject, answers=(2, 2))
-    for sample, (plain, referenced) in labelled(stream, use, False, True):
-        if sample.reference is None:
-            referenced = None
-        yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
 
 
 def uniform_hash(seed: int, sample_id: str, purpose: str, epoch: int = 0) -> float:

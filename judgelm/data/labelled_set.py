@@ -1,8 +1,9 @@
 """Labelled files: what humans or a teacher concluded, with the samples and the groups to split results by."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject
 from judgelm.data.samples import SampleStream, labelled
 from judgelm.errors import InputError
@@ -63,10 +64,29 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
 
 def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"
-    label_fields = stream.format.mapping.get("label")
+    label_fields = stream.source.fields.get("label")
     read_as = f"with labels in {label_fields}" if label_fields else "and has no field that holds labels"
     finding = f"none of its {stream.read} rows has {expected} that can be used"
-    return InputError(f"{path}: {finding}; it was read as {stream.format.name}, {read_as}")
+    return InputError(f"{path}: {finding}; it was read as {stream.source.name}, {read_as}")
+
+
+def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject) -> Iterator[LabelledPair]:
+    """Every pair of a labelled file, in any format that judgelm recognises.
+
+    Args:
+        path: the file.
+        source: its name in what is built.
+        on_reject: gets the rows that hold no pair, or a label that cannot be read.
+
+    Raises:
+        InputError: the file cannot be read, its format is not recognised, or none of its rows can be used.
+    """
+    use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
+    stream = SampleStream([path], on_reject=use.reject, answers=(2, 2))
+    for sample, (plain, referenced) in labelled(stream, use, False, True):
+        if sample.reference is None:
+            referenced = None
+        yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
 
 
 def groups_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:

@@ -1,17 +1,20 @@
 """The stream of samples that a run or a training reads: rows checked, ids unique, references settled."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.formats.catalog import LABELS, Format, detect_format
 from judgelm.data.readers.fields import describe, reference_field, row_error, row_id
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, raise_reject, reject_row
 from judgelm.data.readers.rows import Reject, Row
-from judgelm.errors import ConfigError, InputError
+from judgelm.data.sources.codes import LabelCodeError, Values
+from judgelm.data.sources.registry import recognise
+from judgelm.data.sources.source import Source
+from judgelm.data.sources.table import LABELS
+from judgelm.errors import ConfigError, FileError, InputError
 from judgelm.records import Label, Sample
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
@@ -34,6 +37,43 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
     return "1 answer" if fewest == 1 else f"{fewest} answers"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a user says that a file's rows are to be read.
+
+    Attributes:
+        columns: name that a layout knows -> the file's own name for it.
+        label_code: value -> winner; None leaves it to the layout.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    label_code: Values | None = None
+
+    def renamed(self, row: Row) -> Row:
+        """The row with its columns under the names that layouts know.
+
+        Raises:
+            FileError: the file has no such column, or has both names.
+        """
+        if not self.columns:
+            return row
+        data = dict(row.data)
+        for known, own in self.columns.items():
+            if own not in data:
+                fields = ", ".join(row.data) or "none"
+                raise FileError(
+                    f"{row.file}:{row.line}: --column {known}={own}: no such column; its fields are {fields}"
+                )
+            if known in row.data and known not in self.columns.values():
+                finding = f"--column {known}={own}: the rows have a column {known} too"
+                raise FileError(f"{row.file}:{row.line}: {finding}; rename that one, such as --column other={known}")
+        values = {known: data.pop(own) for known, own in self.columns.items()}
+        return Row(row.file, row.line, {**data, **values})
+
+
+AS_WRITTEN = Reading()
+
+
 class SampleStream:
     """Samples of one file (or of two joined AlpacaEval output files), read once and lazily.
 
@@ -42,14 +82,14 @@ class SampleStream:
     content gets the suffix `-2`, `-3`, ...
 
     Attributes:
-        format: what was recognised, with the mapping to show.
+        source: the layout that was recognised, with the fields to show.
         read: rows read so far, good and bad.
         rejected: rows that went to `on_reject` so far.
         coerced: cells so far that were converted to text (PandaLM only).
         references_used: samples so far whose reference came from the `references` file.
     """
 
-    format: Format
+    source: Source
 
     def __init__(
         self,
@@ -62,6 +102,7 @@ class SampleStream:
         label_rows: bool = False,
         answers: tuple[int, int | None] | None = None,
         check: Callable[[Sample], None] = lambda sample: None,
+        reading: Reading = AS_WRITTEN,
     ) -> None:
         """Open the input and recognise its format.
 
@@ -74,6 +115,7 @@ class SampleStream:
             label_rows: accept rows that are only labels; their samples have no answers.
             answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
             check: raises an InputError for a sample that cannot be used, whose row is then a reject.
+            reading: the user's column names and label code.
 
         Raises:
             InputError: a file cannot be read, or its fields are not recognised.
@@ -92,11 +134,13 @@ class SampleStream:
         self._references = None if references is None else read_references(references)
         self._seen: set[int] = set()
         self._repeats: dict[str, int] = {}
-        self._rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
+        rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
+        self._rows = (reading.renamed(row) if isinstance(row, Row) else row for row in rows)
         self._first = self._first_row(" and ".join(paths))
-        self.format = detect_format(self._first, label_rows=label_rows)
-        if self.format.note and not (label_rows and self.format.name == LABELS.name):
-            raise row_error(self._first, self.format.note)
+        self.source = recognise(self._first, label_rows=label_rows)
+        if self.source.note and not (label_rows and self.source.name == LABELS.name):
+            raise row_error(self._first, self.source.note)
+        self._decoder = self.source.decoder(reading.label_code)
 
     def _first_row(self, name: str) -> Row:
         first_reject: Reject | None = None
@@ -128,6 +172,8 @@ class SampleStream:
                 continue
             try:
                 sample = self._sample(row)
+            except FileError:
+                raise
             except InputError as error:
                 self._refuse(reject_row(row, error))
                 continue
@@ -136,9 +182,27 @@ class SampleStream:
             yielded += 1
             if yielded == self._limit:
                 return
+        self._decoder.finish()
+
+    def labels(self, row: Row, *with_reference: bool) -> list[Label | None]:
+        """The labels of one of this stream's rows, one for each entry of `with_reference`.
+
+        Raises:
+            LabelCodeError: a value contradicts the code of the file's labels; the file's other values are counted.
+            InputError: the row's label cannot be read; other rows' can.
+        """
+        try:
+            decoded = self._decoder.decode(row)
+        except LabelCodeError:
+            for other in self._rows:
+                if isinstance(other, Row):
+                    self._decoder.count(other)
+            raise self._decoder.error() from None
+        return [self.source.label(decoded, shown) for shown in with_reference]
 
     def _sample(self, row: Row) -> Sample:
-        sample = self.format.sample(row)
+        assert self.source.sample is not None
+        sample = self.source.sample(row)
         if self._answers is not None and not allows_count(len(sample.answers), self._answers):
             finding = f"expected {count_range_text(self._answers)}, got {len(sample.answers)}"
             raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")
@@ -149,7 +213,7 @@ class SampleStream:
             sample = self._repeated(row, sample)
         else:
             self._seen.add(id_hash)
-        if sample.metadata and "coerced" in sample.metadata and self.format.name.startswith("pandalm"):
+        if sample.metadata and "coerced" in sample.metadata and self.source.name.startswith("pandalm"):
             coerced = sample.metadata["coerced"]
             self.coerced += len(coerced) if isinstance(coerced, list) else 0
         if self._references is not None and sample.id in self._references:
@@ -182,7 +246,9 @@ def labelled(stream: SampleStream, use: FileUse, *with_reference: bool) -> Itera
     """
     for row, sample in stream.pairs():
         try:
-            labels = [stream.format.label(row, shown) for shown in with_reference]
+            labels = stream.labels(row, *with_reference)
+        except FileError:
+            raise
         except InputError as error:
             use.reject(reject_row(row, error))
             continue

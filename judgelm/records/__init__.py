@@ -2,7 +2,7 @@
 
 A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and concludes a `Judgment`. A `Label` is
 the conclusion of somebody else (a human, a teacher). Their forms in files: `judgelm.runs.run_files` (judgments) and
-`judgelm.data.formats.catalog` (samples and labels).
+`judgelm.data.sources.registry` (samples and labels).
 """
 
 from judgelm.former_names import former_attributes

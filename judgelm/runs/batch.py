@@ -111,7 +111,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         hooks.on_resume(len(files.finished), files.repaired_bytes)
         stats.earlier_failures = files.finished.failures
         rejects.write_to(files)
-        files.manifest["input"] = {"format": stream.format.name, "mapping": dict(stream.format.mapping)}
+        files.manifest["input"] = {"format": stream.source.name, "mapping": dict(stream.source.fields)}
         with RunSession(files, stats, engine) as session:
             try:
                 for judgment in judge(_pending(job, stream, engine, files.finished, stats, hooks), mode, engine):

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.benchmarks.importer import published_files
-from judgelm.data.judgments.base import JudgmentFormat, PublishedJudgment
-from judgelm.data.judgments.catalog import get_format, recognise
 from judgelm.data.readers.rejects import no_usable_row
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
+from judgelm.data.sources.importer import published_files
+from judgelm.data.sources.registry import get_published, recognise_published
+from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Source
 from judgelm.errors import ConfigError, InputError
 from judgelm.runs.fingerprint import input_identities
 from judgelm.runs.run_files import RunFiles, check_output_is_no_input
@@ -53,13 +53,13 @@ class JudgmentImportResult:
     """The result of an import.
 
     Attributes:
-        format: of the files.
+        source: of the files.
         judge: its name, as the manifest has it.
         stats: counts of the judgments.
         rejects: rows that could not be used, and judgments under an id that an earlier one has.
     """
 
-    format: JudgmentFormat
+    source: Source
     judge: str
     stats: RunStats
     rejects: list[Reject] = field(default_factory=list)
@@ -77,8 +77,9 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
         raise ConfigError("--id and --rows both name the samples; give one of them")
     files = [name for file in options.files for name in published_files(file)]
     check_output_is_no_input(options.out, [*files, *([options.rows] if options.rows else [])])
-    published = recognise(files) if options.format is None else get_format(options.format)
-    result = JudgmentImportResult(format=published, judge="", stats=RunStats())
+    source = recognise_published(files) if options.format is None else get_published(options.format)
+    published = runs_of(source)
+    result = JudgmentImportResult(source=source, judge="", stats=RunStats())
     judgments = list(published.read(files, result.rejects.append))
     chosen, result.judge = _of_one_judge(judgments, options.judge)
     named = list(_unique(_named(chosen, options, result.rejects), result.rejects))
@@ -89,8 +90,8 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
         raise no_usable_row(", ".join(files), published.files, len(result.rejects), first)
     with RunFiles(
         options.out,
-        fingerprint=_fingerprint(published, result.judge, options, files),
-        provenance=_provenance(published, result.judge),
+        fingerprint=_fingerprint(source, result.judge, options, files),
+        provenance=_provenance(source, result.judge),
         inputs=files,
         overwrite=options.overwrite,
     ) as run:
@@ -174,19 +175,26 @@ def _reject(published: PublishedJudgment, reason: str) -> Reject:
     return Reject(file, int(line), reason, published.judgment.sample_id)
 
 
-def _fingerprint(published: JudgmentFormat, judge: str, options: JudgmentImport, files: list[str]) -> dict[str, Any]:
+def runs_of(source: Source) -> PublishedRuns:
+    """How judges' outputs on a source are published."""
+    assert source.runs is not None
+    return source.runs
+
+
+def _fingerprint(source: Source, judge: str, options: JudgmentImport, files: list[str]) -> dict[str, Any]:
     return {
         "model": {"name": judge},
-        "mode": dict(published.mode),
-        "published": {"format": published.name, "id": options.id_template, "rows": options.rows},
+        "mode": dict(runs_of(source).mode),
+        "published": {"format": source.name, "id": options.id_template, "rows": options.rows},
         "input": input_identities(files),
     }
 
 
-def _provenance(published: JudgmentFormat, judge: str) -> dict[str, Any]:
+def _provenance(source: Source, judge: str) -> dict[str, Any]:
+    runs = runs_of(source)
     return {
         "judgelm": VERSION,
         "model": {"name": judge},
-        "mode": dict(published.mode),
-        "published": {"format": published.name, "source": published.source, "unverified": published.unverified},
+        "mode": dict(runs.mode),
+        "published": {"format": source.name, "source": runs.paper, "unverified": runs.unverified},
     }

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
-from judgelm.data.formats.catalog import detect_format
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import allows_count, count_range_text
+from judgelm.data.sources.registry import recognise
 from judgelm.errors import InputError
 from judgelm.modes.flow import BatchMode, ChecksSamples
 from judgelm.records import Sample
@@ -59,9 +59,10 @@ def read_task(body: Mapping[str, Any]) -> ModeTask:
         raise InputError(f'field "options": permutations is {orders}; a server shows at most {_MOST_ORDERS} orders')
     row = Row(_SOURCE, 1, {name: value for name, value in body.items() if name not in _OWN})
     try:
-        known = detect_format(row)
+        known = recognise(row)
         if known.note:
             raise InputError(known.note)
+        assert known.sample is not None
         sample = known.sample(row)
     except InputError as error:
         raise InputError(str(error).removeprefix(f"{_SOURCE}:1: ")) from error

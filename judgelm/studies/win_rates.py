@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.data.formats.win_rates import Comparison
+from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.win_rate import LengthControlled, WinRate, discrete, length_controlled, weighted

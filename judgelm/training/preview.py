@@ -19,7 +19,7 @@ from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.data.swap.swap_names import Ambiguous
 from judgelm.data.word_diff import DiffPiece, diff_words
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError, FileError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
@@ -96,7 +96,9 @@ def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Itera
     stream = SampleStream([path], on_reject=refuse)
     for row, sample in stream.pairs():
         try:
-            plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
+            plain, referenced = stream.labels(row, False, True)
+        except FileError:
+            raise
         except InputError as error:
             refuse(reject_row(row, error))
             continue

@@ -113,7 +113,7 @@ def test_the_rows_are_read_by_whatever_reads_judgelm_rows(annotate, tiny_model):
     stream = SampleStream(["train.jsonl"])
     for row, sample in stream.pairs():
         words = tuple(float(len(answer.split())) for answer in sample.answers)
-        assert stream.format.label(row, False).scores == stream.format.label(row, True).scores == words
+        assert [label.scores for label in stream.labels(row, False, True)] == [words, words]
     assert read_labels("train.jsonl", with_reference=True).labels["q3"].reason.startswith("Assistant 1 says")
     builder = SFTRowBuilder(
         AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512)

@@ -109,9 +109,7 @@ def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool):
     assert set(answering.served.values()) == set(teaching.served.values()) == {1}
     assert (len(answering.served), len(teaching.served)) == (12, 48)
     stream = SampleStream(["train.jsonl"])
-    found = [
-        (sample, stream.format.label(row, False), stream.format.label(row, True)) for row, sample in stream.pairs()
-    ]
+    found = [(sample, *stream.labels(row, False, True)) for row, sample in stream.pairs()]
     assert len(found) == 24
     for sample, plain, referenced in found:
         assert plain.scores == referenced.scores == tuple(min(10, len(text.split())) for text in sample.answers)

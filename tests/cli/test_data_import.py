@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.benchmarks.catalog import BENCHMARKS
+from judgelm.data.sources.registry import BENCHMARKS
 
 ROW = {
     "idx": 7,

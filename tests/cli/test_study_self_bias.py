@@ -13,7 +13,7 @@ from transformers import BertTokenizerFast
 from typer.testing import CliRunner
 
 from judgelm.cli.study.self_bias import _token_counter, self_bias_command
-from judgelm.data.ratings.table import RatingColumns, read_ratings
+from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.metrics.resampling import Resampling

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.formats.review_tables import JoinedReview, join_reviews
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.reviews import JoinedReview, join_reviews
 from judgelm.errors import InputError
 from judgelm.jsonl import read_jsonl
 

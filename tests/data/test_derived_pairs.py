@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from judgelm.cli.main import app
 from judgelm.data.derived_pairs import Derivation, derived_pairs
-from judgelm.data.labelled_pair import LabelledPair, read_labelled
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.data.labelled_set import read_labelled
 from judgelm.records import Label, Sample
 
 
@@ -126,7 +127,13 @@ def test_long_pairs_are_left_out():
 
 def test_the_command_writes_rows_for_training_and_passes_test_questions_over(tmp_path):
     rows = [
-        {"id": f"{q}{n}", "question": f"Question {q}?", "answer_1": f"{q} {n}", "answer_2": "base", "preference": n % 2}
+        {
+            "id": f"{q}{n}",
+            "question": f"Question {q}?",
+            "answer_1": f"{q} {n}",
+            "answer_2": "base",
+            "preference": 0.1 + 0.8 * (n % 2),
+        }
         for q in range(6)
         for n in range(4)
     ]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.labelled_pair import read_labelled
-from judgelm.data.labelled_set import read_labels
+from judgelm.data.labelled_set import read_labelled, read_labels
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAIRS = EXAMPLES / "pairs.jsonl"

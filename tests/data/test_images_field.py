@@ -2,9 +2,9 @@
 
 import pytest
 
-from judgelm.data.formats.samples import plain_sample
 from judgelm.data.readers.fields import images_field
 from judgelm.data.readers.rows import Row
+from judgelm.data.sources.layouts import plain_sample
 from judgelm.errors import InputError
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.formats.results import read_results
-from judgelm.data.formats.review_tables import JoinedReview, join_reviews
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
+from judgelm.data.sources.reviews import JoinedReview, join_reviews, read_results
 from judgelm.parsing.scores import parse_pair_original
 
 ROOT = Path(__file__).parents[2]

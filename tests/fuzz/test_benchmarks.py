@@ -6,8 +6,8 @@ import json
 import pytest
 from hypothesis import strategies as st
 
-from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.readers.files import read_rows
+from judgelm.data.sources.importer import import_benchmark
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts(

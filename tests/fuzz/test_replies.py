@@ -5,7 +5,7 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-from judgelm.data.formats.labels import split_review
+from judgelm.data.sources.layouts import split_review
 from judgelm.parsing.answer_tags import TagRule, read_label, read_label_original, tagged_answer
 from judgelm.parsing.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
 from judgelm.parsing.other_judges import (

@@ -5,10 +5,10 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from judgelm.data.formats.catalog import FORMATS
-from judgelm.data.labelled_pair import judgelm_row, read_labelled
-from judgelm.data.labelled_set import read_labels
+from judgelm.data.labelled_pair import judgelm_row
+from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.samples import SampleStream
+from judgelm.data.sources.table import TABLE
 from judgelm.data.swap.swap_names import SwappedText, swap_names
 from tests.support import fuzzing
 
@@ -74,7 +74,15 @@ NEEDED = {
 @st.composite
 def files(draw):
     """Rows of one format, mostly with all that it needs and some of what it may have."""
-    needs = draw(st.sampled_from([*(one.needs for one in FORMATS), ("id", "winner"), ("question_id", "score")]))
+    needs = draw(
+        st.sampled_from(
+            [
+                *(source.needs for source in TABLE if source.needs and source.sample),
+                ("id", "winner"),
+                ("question_id", "score"),
+            ]
+        )
+    )
     needed = {name: NEEDED.get(name) or OTHERS.get(name, TEXTS) for name in needs}
     row = st.tuples(fuzzing.rows(OTHERS), st.fixed_dictionaries(needed), fuzzing.rows(needed))
     return draw(st.lists(row.map(lambda three: three[0] | (three[1] if len(three[0]) % 4 else three[2])), max_size=5))

@@ -6,14 +6,12 @@ import pytest
 from hypothesis import strategies as st
 
 from judgelm.data.answers.files import AnswerSet, read_questions
-from judgelm.data.formats.qa import qa_row, read_qa
-from judgelm.data.formats.results import read_results
-from judgelm.data.formats.review_tables import join_reviews
-from judgelm.data.formats.reviews import match_orders, read_reviews
-from judgelm.data.ratings.table import RatingColumns, read_ratings
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import join_outputs, read_references
 from judgelm.data.seeds.files import read_seeds
+from judgelm.data.sources.qa import qa_row, read_qa
+from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
+from judgelm.data.sources.reviews import join_reviews, match_orders, read_results, read_reviews
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_self_answers
 from judgelm.studies.self_reference.truth import truth_from_row

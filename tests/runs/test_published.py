@@ -27,7 +27,7 @@ def imported(tmp_path, published, **options):
 
 def test_a_run_file_with_its_manifest(tmp_path):
     result = imported(tmp_path, [annotation(1.0), annotation(2.0, output="z")])
-    assert (result.format.name, result.judge, result.stats.winners) == ("alpaca-eval", "a", {"1": 1, "2": 1})
+    assert (result.source.name, result.judge, result.stats.winners) == ("alpaca-eval", "a", {"1": 1, "2": 1})
     manifest = read_manifest(tmp_path / "run.jsonl")
     assert manifest["fingerprint"]["model"] == {"name": "a"}
     assert manifest["sessions"][0]["outcome"] == "finished"

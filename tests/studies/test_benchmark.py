@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from judgelm.cli.study.benchmark import benchmark_command
-from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.importer import import_benchmark
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Unparsed

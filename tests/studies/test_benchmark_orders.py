@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from judgelm.data.benchmarks.importer import import_benchmark
-from judgelm.data.benchmarks.pairs import AUTO_J_GROUPS
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.importer import import_benchmark
+from judgelm.data.sources.pairs import AUTO_J_GROUPS
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.two_orders import two_orders

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from judgelm.data.benchmarks.catalog import BENCHMARKS
-from judgelm.data.benchmarks.importer import import_benchmark
-from judgelm.data.benchmarks.open_qa import MODELS
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.importer import import_benchmark
+from judgelm.data.sources.qa import MODELS
+from judgelm.data.sources.registry import BENCHMARKS
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, Shown, Unparsed

@@ -1,7 +1,7 @@
 import pytest
 
-from judgelm.data.formats.results import read_results
 from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.sources.reviews import read_results
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import parse_pair

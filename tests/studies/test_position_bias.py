@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.formats.reviews import read_reviews
+from judgelm.data.sources.reviews import read_reviews
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling

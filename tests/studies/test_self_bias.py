@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
-from judgelm.data.ratings.table import RatingTable, read_ratings
+from judgelm.data.sources.rating_tables import RatingTable, read_ratings
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias.design import BiasModel, design_of, redundant

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from judgelm.data.answers.contrastive_pairs import contrastive_pair
-from judgelm.data.ratings.long_rows import run_ratings
 from judgelm.data.samples import SampleStream
+from judgelm.data.sources.rating_tables import run_ratings
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, SelfAnswer, Shown
 from judgelm.runs.serialization import judgment_row

@@ -8,8 +8,8 @@ import typer
 from typer.testing import CliRunner
 
 from judgelm.cli.study.win_rates import win_rates_command
-from judgelm.data.formats.win_rates import read_annotations
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.alpaca_eval import read_annotations
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row

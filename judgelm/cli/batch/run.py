@@ -147,8 +147,8 @@ def _total(job: BatchJob) -> int | None:
 
 def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
     """Print the mapping of the input's fields, and how the samples are judged."""
-    mapping = ", ".join(f"{target} = {source}" for target, source in stream.format.mapping.items())
-    console.print(f"input: {stream.format.name} ({mapping})", markup=False, highlight=False, soft_wrap=True)
+    mapping = ", ".join(f"{target} = {source}" for target, source in stream.source.fields.items())
+    console.print(f"input: {stream.source.name} ({mapping})", markup=False, highlight=False, soft_wrap=True)
     description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
     console.print(f"judging: {description}", markup=False, highlight=False, soft_wrap=True)
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:

@@ -51,7 +51,8 @@ def derive_command(
     """Derive training pairs from judged pairs: two answers with one baseline, or one to another question."""
     # numpy and scipy take a second to load
     from judgelm.data.derived_pairs import Derivation, derived_pairs
-    from judgelm.data.labelled_pair import judgelm_row, read_labelled
+    from judgelm.data.labelled_pair import judgelm_row
+    from judgelm.data.labelled_set import read_labelled
     from judgelm.data.overlap import ExcludedQuestions
     from judgelm.jsonl import whole_file
 

@@ -12,7 +12,7 @@ from judgelm.data.readers.rejects import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.benchmarks.importer import ImportResult
+    from judgelm.data.sources.importer import ImportResult
 
 EPILOG = """
 Examples:
@@ -45,20 +45,21 @@ def import_command(
     MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
     and kept in OUT.protocol.json; a file of another shape is refused.
     """
-    from judgelm.data.benchmarks.catalog import BENCHMARKS, get_benchmark
+    from judgelm.data.sources.registry import BENCHMARKS, get_benchmark
+    from judgelm.data.sources.source import protocol_of
 
     if name is None:
-        write_json(json_out, {known: listed.files for known, listed in BENCHMARKS.items()})
+        write_json(json_out, {known: protocol_of(listed).files for known, listed in BENCHMARKS.items()})
         if not is_stdout(json_out):
             for known, listed in BENCHMARKS.items():
-                typer.echo(f"{known:16} {listed.files}")
+                typer.echo(f"{known:16} {protocol_of(listed).files}")
         return
-    benchmark = get_benchmark(name)
+    protocol = protocol_of(get_benchmark(name))
     if not files:
-        raise ConfigError(f"{name}: no file given; it takes {benchmark.files}")
+        raise ConfigError(f"{name}: no file given; it takes {protocol.files}")
     if out is None:
         raise ConfigError(f"-o is missing; name the file for the rows, such as -o {name}.jsonl")
-    from judgelm.data.benchmarks.importer import import_benchmark
+    from judgelm.data.sources.importer import import_benchmark
 
     result = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite)
     write_json(json_out, _row(result))
@@ -67,6 +68,8 @@ def import_command(
 
 
 def _row(result: "ImportResult") -> dict[str, Any]:
+    from judgelm.data.sources.source import protocol_of
+
     return {
         "benchmark": result.benchmark.name,
         "rows": result.rows,
@@ -76,12 +79,15 @@ def _row(result: "ImportResult") -> dict[str, Any]:
         "categories": dict(result.categories),
         "rejected": len(result.rejects),
         "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
-        "protocol": result.benchmark.protocol,
+        "protocol": protocol_of(result.benchmark).metric,
         "written": result.paths,
     }
 
 
 def _show(result: "ImportResult") -> None:
+    from judgelm.data.sources.source import protocol_of
+
+    protocol = protocol_of(result.benchmark)
     labels = ", ".join(f"{label}: {count:,}" for label, count in sorted(result.winners.items()))
     counts = [f"{result.rows:,} rows"]
     counts += [f"labels {labels}"] if labels else []
@@ -94,11 +100,11 @@ def _show(result: "ImportResult") -> None:
         _print(f"{len(result.rejects):,} rows rejected; they are in the rejects file:")
     for line in RejectCounts(result.rejects).lines():
         _print(f"  {line}")
-    _print(f"protocol: {result.benchmark.protocol}")
-    if result.benchmark.unverified:
-        _print(f"unverified: {result.benchmark.unverified}")
-    if result.benchmark.judge_with:
-        _print(f"judge with: judgelm-batch {result.benchmark.judge_with}")
+    _print(f"protocol: {protocol.metric}")
+    if protocol.unverified:
+        _print(f"unverified: {protocol.unverified}")
+    if protocol.judge_with:
+        _print(f"judge with: judgelm-batch {protocol.judge_with}")
     _print(f"written: {', '.join(str(path) for path in result.paths)}")
 
 

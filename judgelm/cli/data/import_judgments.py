@@ -56,13 +56,15 @@ def import_judgments_command(
     LLMBar, JudgeBench, Auto-J and PandaLM outputs, AlpacaEval annotations, FastChat and Arena-Hard judgments, reviews
     of Vicuna, QLoRA and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and the rows it could not use.
     """
-    from judgelm.data.judgments.catalog import FORMATS
+    from judgelm.data.sources.registry import PUBLISHED
+    from judgelm.runs.published import runs_of
 
     if not files:
-        write_json(json_out, {name: published.files for name, published in FORMATS.items()})
+        write_json(json_out, {name: runs_of(source).files for name, source in PUBLISHED.items()})
         if not is_stdout(json_out):
-            for name, published in FORMATS.items():
-                typer.echo(f"{name:16} {published.files}{' (unverified)' if published.unverified else ''}")
+            for name, source in PUBLISHED.items():
+                runs = runs_of(source)
+                typer.echo(f"{name:16} {runs.files}{' (unverified)' if runs.unverified else ''}")
         return
     if out is None:
         raise ConfigError("-o is missing; name the run file, such as -o published.jsonl")
@@ -84,12 +86,14 @@ def import_judgments_command(
 
 
 def _row(result: "JudgmentImportResult") -> dict[str, Any]:
-    counts = result.stats.row()
+    from judgelm.runs.published import runs_of
+
+    counts, runs = result.stats.row(), runs_of(result.source)
     return {
-        "format": result.format.name,
+        "format": result.source.name,
         "judge": result.judge,
-        "source": result.format.source,
-        "unverified": result.format.unverified,
+        "source": runs.paper,
+        "unverified": runs.unverified,
         **{name: counts[name] for name in ("winners", "labels", "grades", "failures")},
         "rejected": len(result.rejects),
         "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
@@ -97,18 +101,20 @@ def _row(result: "JudgmentImportResult") -> dict[str, Any]:
 
 
 def _show(result: "JudgmentImportResult", out: Path) -> None:
-    stats = result.stats
+    from judgelm.runs.published import runs_of
+
+    stats, runs = result.stats, runs_of(result.source)
     verdicts = {**stats.winners, **stats.labels, **({"grades": stats.grades} if stats.grades else {})}
     parts = [f"{name}: {count:,}" for name, count in verdicts.items()]
     parts += [f"{count:,} failed ({code})" for code, count in stats.failures.items()]
-    _print(f"{result.format.name}, judge {result.judge}: {', '.join(parts)}")
-    if result.format.unverified:
-        _print(f"note: this format is unverified: {result.format.unverified}")
+    _print(f"{result.source.name}, judge {result.judge}: {', '.join(parts)}")
+    if runs.unverified:
+        _print(f"note: this format is unverified: {runs.unverified}")
     if result.rejects:
         _print(f"{len(result.rejects):,} rows rejected; they are in the rejects file:")
     for line in RejectCounts(result.rejects).lines():
         _print(f"  {line}")
-    _print(f"source: {result.format.source}")
+    _print(f"source: {runs.paper}")
     _print(f"written: {out}")
 
 

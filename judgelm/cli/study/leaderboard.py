@@ -48,8 +48,8 @@ def _judges(files: list[str], rows: list[Path], rejects: "RejectCounts") -> "lis
         InputError: a file cannot be read, or names no models.
     """
     from judgelm.cli.evaluation import is_run_file
-    from judgelm.data.formats.win_rates import read_annotations
     from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.alpaca_eval import read_annotations
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.leaderboard.matches import matches_of_comparisons, matches_of_run
 

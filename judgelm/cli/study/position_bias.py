@@ -42,7 +42,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
         InputError: a file cannot be read, is given twice, or has the same answers in the same order twice.
     """
     from judgelm.cli.evaluation import is_run_file
-    from judgelm.data.formats.reviews import group_files, read_reviews
+    from judgelm.data.sources.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.position_bias.pairs import merge_groups, pairs_of_reviews, pairs_of_run
 

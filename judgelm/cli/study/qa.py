@@ -117,8 +117,8 @@ def _run(text: str) -> "QaRun":
 
 def _samples(path: Path) -> "Iterable[Sample]":
     """Rows of QA sets with predictions in them, else rows as batch runs read them."""
-    from judgelm.data.formats.qa import has_predictions, read_qa
     from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.qa import has_predictions, read_qa
 
     return read_qa(str(path)) if has_predictions(str(path)) else SampleStream([str(path)])
 

@@ -99,7 +99,7 @@ def self_bias_command(
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
     """
-    from judgelm.data.ratings.table import (  # statsmodels takes seconds to load
+    from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
         read_ratings,
         write_ratings,
@@ -151,8 +151,8 @@ def _of_runs(runs: list[str], rows: Path | None, item: str, tokenizer: str | Non
         ModelError: there is no such tokenizer.
         InputError: a file cannot be read, or a run is not of these rows.
     """
-    from judgelm.data.ratings.long_rows import count_words, run_ratings
     from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.rating_tables import count_words, run_ratings
     from judgelm.runs.run_files import read_judgments
 
     if not runs:

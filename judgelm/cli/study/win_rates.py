@@ -11,8 +11,8 @@ from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.formats.win_rates import Comparison
     from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.sources.alpaca_eval import Comparison
 
 
 @expand_options
@@ -38,8 +38,8 @@ def win_rates_command(
 
     Example: judgelm study win-rates results/*/annotations.json -o win-rates
     """
-    from judgelm.data.formats.win_rates import read_difficulties
     from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.sources.alpaca_eval import read_difficulties
     from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
@@ -57,8 +57,8 @@ def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") 
         InputError: a file cannot be read, or holds no comparison.
     """
     from judgelm.cli.evaluation import is_run_file
-    from judgelm.data.formats.win_rates import comparisons_of_run, read_annotations
     from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.alpaca_eval import comparisons_of_run, read_annotations
     from judgelm.runs.run_files import read_judgments
 
     paths = [path.resolve() for path in files]

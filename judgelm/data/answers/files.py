@@ -22,11 +22,11 @@ from judgelm.data.readers.fields import (
     required_id,
     row_id,
     text_field,
-    winner_field,
 )
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
+from judgelm.data.sources.codes import winner_field
 from judgelm.modes.answer import Answer, QuestionTask
 from judgelm.records import Sample, Winner
 

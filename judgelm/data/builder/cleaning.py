@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from judgelm.data.formats.labels import split_review
 from judgelm.data.labelled_pair import LabelledPair
+from judgelm.data.sources.layouts import split_review
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label
 

@@ -16,7 +16,8 @@ from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.splits import Stratum, stratum
 from judgelm.data.duplicates import Duplicates, QuestionGroups
-from judgelm.data.labelled_pair import LabelledPair, read_labelled, score_line
+from judgelm.data.labelled_pair import LabelledPair, score_line
+from judgelm.data.labelled_set import read_labelled
 from judgelm.data.overlap import ExcludedQuestions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references

@@ -4,24 +4,17 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
-from judgelm.records import Winner
 
 ID_FIELDS = ("id", "question_id", "idx", "review_id")
 
 _SHOWN = 60
 _URLS = ("data:", "http://", "https://")
 _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
-_WINNERS: Mapping[object, Winner] = {
-    **{1: 1, "1": 1, "A": 1, "a": 1, "model_a": 1, "model_1": 1},
-    **{2: 2, "2": 2, "B": 2, "b": 2, "model_b": 2, "model_2": 2},
-    **{"tie": "tie", "Tie": "tie", "tie (bothbad)": "tie", "both_bad": "tie"},
-}
-_SIDES = (("model_a", "model_b"), ("model_1", "model_2"))
 
 
 def row_error(row: Row, finding: str) -> InputError:
@@ -232,19 +225,3 @@ def number_field(row: Row, name: str) -> float:
     if not math.isfinite(parsed):
         raise field_error(row, name, f"expected a finite number, got {describe(value)}")
     return parsed
-
-
-def winner_field(row: Row, name: str = "winner") -> Winner:
-    """1, 2 or "tie", also as text; "A" and "model_a" are 1 like "1", "tie (bothbad)" and "both_bad" are ties.
-
-    Raises:
-        InputError: none of these, or the name of the other side's model.
-    """
-    value = row.data[name]
-    if isinstance(value, int | str) and not isinstance(value, bool) and value in _WINNERS:
-        winner = _WINNERS[value]
-        others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
-        if isinstance(value, str) and winner != "tie" and value in others:
-            raise field_error(row, name, f"{describe(value)} names one side and the other side's model; write 1 or 2")
-        return winner
-    raise field_error(row, name, f'expected 1, 2 or "tie", got {describe(value)}')

@@ -1,7 +1,7 @@
 """Rows of a file the user gave, one at a time: JSON lines, a JSON list, CSV, TSV or Parquet, the texts also gzipped.
 
 A line that cannot be used becomes a `Reject` and reading continues; a file that cannot be used is an `InputError`. The
-fields are interpreted in `judgelm.data.formats.catalog`.
+fields are interpreted in `judgelm.data.sources.registry`.
 """
 
 import codecs

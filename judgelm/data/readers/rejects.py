@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from judgelm.data.readers.fields import row_error
 from judgelm.data.readers.rows import Reject, Row, truncate_raw
-from judgelm.errors import InputError
+from judgelm.errors import FileError, InputError
 
 OnReject = Callable[[Reject], None]
 
@@ -161,6 +161,8 @@ def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: File
         if isinstance(row, Row):
             try:
                 value = convert(row)
+            except FileError:
+                raise
             except InputError as error:
                 reject = reject_row(row, error)
         if reject is None:

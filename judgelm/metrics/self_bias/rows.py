@@ -98,7 +98,7 @@ def pair_with_reference(
     out. Rows whose `check` is not empty and those of judge `gold`, unless it is the reference, take no part.
 
     Args:
-        ratings: long format (see `judgelm.data.ratings.table`).
+        ratings: long format (see `judgelm.data.sources.rating_tables`).
         family_of: name of a judge or model -> its family, or None.
         reference: the judge whose scores are the reference.
         scaling: see `Scaling`; highest and lowest are those of judges' and reference scores together.

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import numpy as np
 
-from judgelm.data.benchmarks.base import Benchmark
-from judgelm.data.benchmarks.prometheus import SCORES_FIELD
+from judgelm.data.sources.graded import SCORES_FIELD
+from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
 from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
@@ -25,7 +25,7 @@ _NUMBERS = (
 
 
 def grades_study(
-    benchmark: Benchmark, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
+    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
 ) -> StudyResult:
     """Correlations of a judge's grades with GPT-4's, beside those of GPT-4's gradings with each other.
 
@@ -45,7 +45,7 @@ def grades_study(
         if isinstance(verdict, GradeVerdict):
             graded.append((verdict.score, triple, member.cluster))
         elif verdict is not None:
-            command = f"judgelm-batch {benchmark.judge_with}"
+            command = f"judgelm-batch {protocol_of(benchmark).judge_with}"
             raise InputError(f"judgment {member.judgment.sample_id} is no grade of one answer; judge with {command}")
     correlations = {"judge and GPT-4": _with_judge(graded, resampling)}
     correlations |= _with_itself(triples, [member.cluster for member in joined], resampling)
@@ -56,7 +56,7 @@ def grades_study(
     return StudyResult(
         study="benchmark",
         title=f"{benchmark.name} by its own protocol",
-        protocol=f"{benchmark.protocol} {protocol_of_intervals(resampling)}",
+        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
         findings=tuple(_findings(correlations)),
         counts={"judged": len(joined), "failed": len(joined) - len(graded), "rows_without_judgment": missing},
         tables=(_table(correlations),),

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from judgelm.data.benchmarks.base import Benchmark
-from judgelm.data.benchmarks.open_qa import EVOUNA
+from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
 from judgelm.metrics.correctness import Quality, quality
 from judgelm.metrics.resampling import Resampling
@@ -22,7 +21,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def open_qa_study(
-    benchmark: Benchmark, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
+    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
 ) -> StudyResult:
     """Accuracy and F1 for each data set and model, and over all answers.
 
@@ -47,7 +46,7 @@ def open_qa_study(
     return StudyResult(
         study="benchmark",
         title=f"{benchmark.name} by its own protocol",
-        protocol=f"{benchmark.protocol} {protocol_of_intervals(resampling)}",
+        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
         findings=tuple(_findings(groups[0])),
         counts={"judged": len(joined), "failed": failed, "rows_without_judgment": missing},
         tables=(_table(groups),),
@@ -110,7 +109,7 @@ def _verdict(joined: JoinedJudgment) -> bool:
     if not isinstance(verdict, LabelVerdict):
         raise InputError(
             f"judgment {joined.judgment.sample_id} is no verdict on an answer; judge with judgelm-batch "
-            f"{EVOUNA.judge_with}"
+            f"--mode qa --mode-arg judge_all=true"
         )
     return verdict.label == "correct"
 

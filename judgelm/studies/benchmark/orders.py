@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from judgelm.data.benchmarks.pairs import AUTO_J_GROUPS
+from judgelm.data.sources.pairs import AUTO_J_GROUPS
 from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.two_orders import two_orders

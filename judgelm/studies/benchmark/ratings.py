@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from judgelm.data.benchmarks.base import Benchmark
+from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
 from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
@@ -14,7 +14,7 @@ from judgelm.studies.result import Bars, Row, StudyResult, Table, bars, columns,
 
 
 def ratings_study(
-    benchmark: Benchmark, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
+    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
 ) -> StudyResult:
     """Correlations for each property, and Spearman's as the mean over the properties of each data set.
 
@@ -40,7 +40,7 @@ def ratings_study(
     return StudyResult(
         study="benchmark",
         title=f"{benchmark.name} by its own protocol",
-        protocol=f"{benchmark.protocol} {protocol_of_intervals(resampling)}",
+        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
         findings=tuple(
             f"{name}: Spearman's correlation {mean:.2f} over {count} properties." for name, mean, count in means
         ),

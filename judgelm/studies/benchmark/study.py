@@ -1,9 +1,10 @@
 """The study of one benchmark: scores of its subsets and sections, and its authors' further counts.
 
-`judgelm.data.benchmarks` states each protocol in words; here are those that `judgelm eval` does not take: RewardBench's
-sections, RewardBench 2's best of four and ties, RMB's best of n, RM-Bench's styles, JudgeBench's vote, LLMBar's and
-Auto-J's two orders, FairEval's means, WMT's translators, EVOUNA's verdicts on answers, and the correlations of grades
-of Prometheus and JUDGE-BENCH. Each result ends with published scores of other judges, where any were read.
+`judgelm.data.sources.table` states each protocol in words; here are those that `judgelm eval` does not take:
+RewardBench's sections, RewardBench 2's best of four and ties, RMB's best of n, RM-Bench's styles, JudgeBench's vote,
+LLMBar's and Auto-J's two orders, FairEval's means, WMT's translators, EVOUNA's verdicts on answers, and the
+correlations of grades of Prometheus and JUDGE-BENCH. Each result ends with published scores of other judges, where any
+were read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from judgelm.data.benchmarks.base import Benchmark
-from judgelm.data.benchmarks.catalog import get_benchmark
-from judgelm.data.benchmarks.human_ratings import JUDGE_BENCH
-from judgelm.data.benchmarks.open_qa import EVOUNA
-from judgelm.data.benchmarks.prometheus import PROMETHEUS
 from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.sources.registry import get_benchmark
+from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
 from judgelm.metrics.resampling import Estimate, Resampling
@@ -32,10 +30,10 @@ from judgelm.studies.pair_labels import by_id
 from judgelm.studies.result import Bars, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_share
 
-_STUDIES: Mapping[str, Callable[[Benchmark, Sequence[JoinedJudgment], int, Resampling], StudyResult]] = {
-    PROMETHEUS.name: grades_study,
-    JUDGE_BENCH.name: ratings_study,
-    EVOUNA.name: open_qa_study,
+_STUDIES: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], int, Resampling], StudyResult]] = {
+    "prometheus": grades_study,
+    "judge-bench-nlp": ratings_study,
+    "evouna": open_qa_study,
 }
 """Benchmarks that give no credit per prompt."""
 
@@ -57,9 +55,10 @@ def benchmark_study(
     """
     resampling = resampling or Resampling()
     benchmark = get_benchmark(name)
+    protocol = protocol_of(benchmark)
     if name not in SCORING_RULES and name not in _STUDIES:
         known = ", ".join([*SCORING_RULES, *_STUDIES])
-        raise ConfigError(f"{name}: measured by `judgelm eval` ({benchmark.protocol}) This study knows: {known}")
+        raise ConfigError(f"{name}: measured by `judgelm eval` ({protocol.metric}) This study knows: {known}")
     joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
     study = _STUDIES.get(name, _scored_study)
     result = study(benchmark, joined, labels, resampling)
@@ -69,12 +68,15 @@ def benchmark_study(
         result,
         findings=(*result.findings, *published_findings(name, subsets)),
         tables=result.tables if published is None else (*result.tables, published),
-        warnings=(*result.warnings, *([f"Unverified: {benchmark.unverified}."] if benchmark.unverified else [])),
+        warnings=(
+            *result.warnings,
+            *([f"Unverified: {protocol.unverified}."] if protocol.unverified else []),
+        ),
     )
 
 
 def _scored_study(
-    benchmark: Benchmark, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
+    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
 ) -> StudyResult:
     """The study of a benchmark that gives each prompt a credit."""
     name, rule = benchmark.name, SCORING_RULES[benchmark.name]
@@ -92,7 +94,7 @@ def _scored_study(
     return StudyResult(
         study="benchmark",
         title=f"{name} by its own protocol",
-        protocol=f"{benchmark.protocol} {protocol_of_intervals(resampling)}",
+        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
         findings=(*_findings(name, overall, sections), *(more.findings if more else ())),
         counts={"judged": len(joined), "failed": failed, "rows_without_judgment": labels - len(joined)},
         tables=tuple(tables),

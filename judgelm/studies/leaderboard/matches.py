@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from judgelm.data.formats.win_rates import Comparison
+from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Match
 from judgelm.modes.conversation import per_order

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from judgelm.data.formats.reviews import Review, match_orders
+from judgelm.data.sources.reviews import Review, match_orders
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import by_id, orders_of
 from judgelm.studies.position_bias.study import PairGroup, TwiceJudged

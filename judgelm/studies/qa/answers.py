@@ -117,7 +117,7 @@ def qa_answers(
     """Score predicted answers against their gold answers.
 
     Args:
-        samples: with one answer and a reference each; `metadata` as `judgelm.data.formats.qa` gives it.
+        samples: with one answer and a reference each; `metadata` as `judgelm.data.sources.qa` gives it.
         human: by sample id, whether people call the answer correct.
         rules: whose exact match decides whether the judge is asked; the original code takes HotpotQA's everywhere.
         validated: whether any validated answer decides that, or the first alone.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from judgelm.data.ratings.table import GOLD, HUMAN
+from judgelm.data.sources.rating_tables import GOLD, HUMAN
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.self_bias.annotation import (
     annotator_agreement,

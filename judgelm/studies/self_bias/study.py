@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from judgelm.data.ratings.table import RatingTable
 from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.sources.rating_tables import RatingTable
 from judgelm.errors import InputError
 from judgelm.metrics.self_bias.regression import BiasFit, debiased
 from judgelm.metrics.self_bias.rows import PairedRatings, families_given, family_by_name, pair_with_reference

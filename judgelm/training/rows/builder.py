@@ -21,7 +21,7 @@ from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.data.soft_preference import training_scores
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError, FileError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.reasoned import verdict_text
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
@@ -221,7 +221,9 @@ class SFTRowBuilder(RowBuilder):
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
                 try:
-                    plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
+                    plain, referenced = stream.labels(row, False, True)
+                except FileError:
+                    raise
                 except InputError:
                     self.counts.left_out["unreadable label"] += 1
                     continue

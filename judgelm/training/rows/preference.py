@@ -27,13 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.data.augmentation import swap_answers
-from judgelm.data.formats.catalog import Format
-from judgelm.data.formats.labels import split_review
 from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.fields import optional_text
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
-from judgelm.errors import InputError
+from judgelm.data.sources.layouts import split_review
+from judgelm.errors import FileError, InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample, Winner
 from judgelm.training.rows.builder import RowBuilder
@@ -104,7 +103,7 @@ class PreferenceRowBuilder(RowBuilder):
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
                 unjoined.discard(sample.id)
-                yield from self._pairs(stream.format, row, sample)
+                yield from self._pairs(stream, row, sample)
         if unjoined:
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
 
@@ -148,19 +147,21 @@ class PreferenceRowBuilder(RowBuilder):
         ids = [np.array(each, dtype=np.int32) for each in (tokenized.ids, *targets)]
         return PreferenceRow(sample_id=sample.id, prompt_ids=ids[0], chosen_ids=ids[1], rejected_ids=ids[2])
 
-    def _pairs(self, row_format: Format, row: Row, sample: Sample) -> Iterator[JudgmentPair]:
+    def _pairs(self, stream: SampleStream, row: Row, sample: Sample) -> Iterator[JudgmentPair]:
         """Pairs of judgments from a row and the judges' replies to its pair."""
         replies = self._replies.get(sample.id, ())
-        stated = row_format.name in _PAIR_FORMATS and any(row.data.get(name) is not None for name in _CHOSEN)
+        stated = stream.source.name in _PAIR_FORMATS and any(row.data.get(name) is not None for name in _CHOSEN)
         if len(sample.answers) != 2 or not (replies or stated):
             self.counts.left_out["without two judgments" if len(sample.answers) == 2 else "not a pair"] += 1
             return
         try:
             pairs: list[JudgmentPair | str] = [_stated(row, sample)] if stated else []
             if replies:
-                plain, referenced = (row_format.label(row, with_reference) for with_reference in (False, True))
+                plain, referenced = stream.labels(row, False, True)
                 labelled = LabelledPair(sample=sample, plain=plain, referenced=referenced)
                 pairs += [self._against(labelled, reply) for reply in replies]
+        except FileError:
+            raise
         except InputError:
             pairs = ["unreadable label"]
         for pair in pairs:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from judgelm.data.labelled_pair import LabelledPair, read_labelled, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, uniform_hash
+from judgelm.data.labelled_set import read_labelled
 from judgelm.errors import InputError
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label, Sample

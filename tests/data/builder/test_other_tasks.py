@@ -38,7 +38,7 @@ def read_back(rows, path):
     """The rows through a file, as training reads them: samples and labels."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     stream = SampleStream([str(path)])
-    return [(sample, stream.format.label(row, False)) for row, sample in stream.pairs()]
+    return [(sample, stream.labels(row, False)[0]) for row, sample in stream.pairs()]
 
 
 def test_a_single_answer_has_its_score_from_the_judgment_with_the_reference():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.formats.labels import split_review
+from judgelm.data.sources.layouts import split_review
 from judgelm.data.swap.swap_names import Ambiguous, SwappedText, swap_names
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 
-from judgelm.data.ratings.table import read_ratings
+from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.metrics.self_bias.regression import BiasModel, TooFewRatings, debiased, fit_self_bias
 from judgelm.metrics.self_bias.rows import (
     families_given,

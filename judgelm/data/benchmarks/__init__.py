@@ -1,1 +1,0 @@
-"""Published benchmarks of judges and of models, read in the shapes in which their makers publish them."""

@@ -1,1 +1,0 @@
-"""Known row formats and how their rows become samples, labels and judgments."""

@@ -1,1 +1,0 @@
-"""Judgments that others published, read so that they can stand beside one's own."""

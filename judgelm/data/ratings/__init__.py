@@ -1,1 +1,0 @@
-"""Ratings of completions by several judges."""

@@ -1,0 +1,251 @@
+"""AlpacaEval's judgments, as rows to judge and as comparisons of a model with a baseline for win rates.
+
+The published annotations, or the same as three tables without repeated texts. A row holds `instruction`, `output_1`
+(the baseline's), `output_2` (the model's), `generator_1`, `generator_2`, `annotator` and `preference`: 1 is the first
+output, 2 the second, 1.5 (and the older 0) a tie, and a number between them where the judge gave a probability.
+
+Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from judgelm.data.readers.fields import (
+    describe,
+    field_error,
+    number_field,
+    optional_text,
+    row_error,
+    row_id,
+    text_field,
+)
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.rows import Row
+from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
+from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
+from judgelm.errors import InputError
+from judgelm.records import Judgment, PairVerdict, Sample
+
+T = TypeVar("T")
+
+_ANNOTATION_FIELDS = ("instruction", "output_1", "output_2", "preference")
+_ANNOTATIONS = Shape(name="AlpacaEval's annotations", needs=_ANNOTATION_FIELDS)
+_JUDGMENTS = Shape(name="the table of judgments", needs=_ANNOTATION_FIELDS)
+_TABLES: Mapping[str, tuple[str, ...]] = {
+    "instructions": ("instruction",),
+    "outputs": ("instruction", "generator", "text"),
+    "judgments": _ANNOTATION_FIELDS,
+}
+
+
+def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Entries of annotations; a judgment that came before is a reject."""
+    yield from _converted(files, partial(_entry, set()), on_reject)
+
+
+def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
+    """Each annotation of files or of the three tables, with its texts and the id that an imported row has, converted.
+
+    Raises:
+        InputError: a file has another shape, or none of its rows can be used.
+    """
+    yield from _converted(files, lambda row: convert(row, _annotation_id(row)), on_reject)
+
+
+def are_tables(files: Sequence[str]) -> bool:
+    """True for the three tables."""
+    return {Path(path).stem for path in files} == _TABLES.keys()
+
+
+def _converted(files: Sequence[str], convert: Callable[[Row], T], on_reject: OnReject) -> Iterator[T]:
+    """Each annotation of files or of the three tables, with its texts, converted."""
+    if are_tables(files):
+        by_name = {Path(path).stem: path for path in files}
+        instructions, outputs = (_columns(by_name[name], _TABLES[name]) for name in ("instructions", "outputs"))
+        yield from convert_file(
+            by_name["judgments"],
+            _JUDGMENTS,
+            lambda row, row_number: convert(_with_texts(instructions, outputs, row)),
+            on_reject,
+        )
+        return
+    for path in files:
+        yield from convert_file(path, _ANNOTATIONS, lambda row, row_number: convert(row), on_reject)
+
+
+def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """The columns of a table, by name; a row number is an index into them."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for row in read_rows(path):
+        if not isinstance(row, Row) or any(name not in row.data for name in names):
+            raise InputError(f"{path}: expected a table with the columns {', '.join(names)}; give the published file")
+        for name in names:
+            columns[name].append(row.data[name])
+    return columns
+
+
+def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]], row: Row) -> Row:
+    """The row with the texts in place of row numbers."""
+    data = dict(row.data)
+    data["instruction"] = instructions["instruction"][_index(row, "instruction", len(instructions["instruction"]))]
+    for side in (1, 2):
+        index = _index(row, f"output_{side}", len(outputs["text"]))
+        data[f"output_{side}"], data[f"generator_{side}"] = outputs["text"][index], outputs["generator"][index]
+    return Row(row.file, row.line, data)
+
+
+def _index(row: Row, name: str, rows: int) -> int:
+    """The row number in a field, below `rows`."""
+    index = row.data[name]
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < rows:
+        raise field_error(
+            row, name, f"expected a row number below {rows}, got {describe(index)}; give tables of one set"
+        )
+    return index
+
+
+def _entry(seen: set[str], row: Row) -> Entry:
+    """A judgment; its annotator is in the metadata, since a pair may be judged by several."""
+    sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
+    if label is None:
+        raise row_error(row, "no preference; the judge gave none, leave the row out")
+    name, annotator = _annotation_id(row), _annotator(row)
+    if name in seen:
+        raise row_error(row, "the same annotator judged this pair before in this import; one judgment stays")
+    seen.add(name)
+    metadata = {"annotator": annotator} if annotator else {}
+    return Entry(plain_row(replace(sample, id=name, metadata=metadata), label))
+
+
+def _annotation_id(row: Row) -> str:
+    """A hash of the pair and its annotator."""
+    sample = alpaca_eval_sample(row)
+    content = json.dumps([sample.question, *sample.answers, *sample.answer_models, _annotator(row)]).encode()
+    return f"ae-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
+
+
+def _annotator(row: Row) -> str:
+    return str(row.data.get("annotator") or "")
+
+
+_COMPARISON_NEEDS = "instruction, output_1, output_2, preference"
+_DIFFICULTY = "instruction_difficulty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One instruction, answered by a baseline and by a model.
+
+    Attributes:
+        instruction: its text.
+        index: its id where the row has one, which a table of difficulties may name it by.
+        baseline: model of the first output.
+        model: model of the second output.
+        annotator: name of the judge.
+        preference: probability that the model's output is better, 0.5 for a tie; None where the judge failed.
+        lengths: of the baseline's and of the model's output, in characters.
+    """
+
+    instruction: str
+    index: str | None
+    baseline: str
+    model: str
+    annotator: str
+    preference: float | None
+    lengths: tuple[int, int]
+
+
+def read_annotations(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Comparison]:
+    """The comparisons of a file of AlpacaEval's annotations.
+
+    Raises:
+        InputError: the file cannot be read, or none of its rows can be used.
+    """
+    return convert_rows(read_rows(path), _comparison, path=path, expected=_COMPARISON_NEEDS, on_reject=on_reject)
+
+
+def _comparison(row: Row) -> Comparison:
+    outputs = [text_field(row, name, _COMPARISON_NEEDS) for name in ("output_1", "output_2")]
+    return Comparison(
+        instruction=text_field(row, "instruction", _COMPARISON_NEEDS),
+        index=row_id(row, ("index", "id", "idx")),
+        baseline=optional_text(row, "generator_1") or "output_1",
+        model=optional_text(row, "generator_2") or "output_2",
+        annotator=optional_text(row, "annotator") or "",
+        preference=_preference(row),
+        lengths=(len(outputs[0]), len(outputs[1])),
+    )
+
+
+def _preference(row: Row) -> float | None:
+    if "preference" not in row.data:
+        raise row_error(row, f'field "preference" is missing; each row needs {_COMPARISON_NEEDS}')
+    value = row.data["preference"]
+    if value in (None, "") or (isinstance(value, float) and math.isnan(value)):
+        return None
+    preference = number_field(row, "preference")
+    if preference != 0 and not 1 <= preference <= 2:
+        raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference:g}")
+    return 0.5 if preference == 0 else preference - 1
+
+
+def comparisons_of_run(
+    judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]
+) -> Iterator[Comparison]:
+    """The comparisons of a judge's run over pairs; the first answer is the baseline's.
+
+    Where the run has probabilities they are the preference, else the winner is.
+
+    Raises:
+        InputError: a judgment is not of a pair, or its row is missing.
+    """
+    for key, judgment in judgments.items():
+        sample = samples.get(key)
+        if sample is None or len(sample.answers) != 2:
+            finding = "not among the rows" if sample is None else f"its row has {len(sample.answers)} answers"
+            raise InputError(f"run of {judge}: judgment {key}: {finding}; give the rows of pairs that were judged")
+        models = sample.answer_models or ("answer 1", "answer 2")
+        yield Comparison(
+            instruction=sample.question,
+            index=key,
+            baseline=models[0],
+            model=models[1],
+            annotator=judge,
+            preference=_preferred(judge, judgment),
+            lengths=(len(sample.answers[0]), len(sample.answers[1])),
+        )
+
+
+def _preferred(judge: str, judgment: Judgment) -> float | None:
+    if judgment.verdict is None:
+        return None
+    if not isinstance(judgment.verdict, PairVerdict):
+        raise InputError(f"run of {judge}: judgment {judgment.sample_id}: no verdict on a pair; give a run of pairs")
+    if judgment.probability is not None:
+        return 1 - judgment.probability
+    return {1: 0.0, 2: 1.0, "tie": 0.5}[judgment.verdict.winner]
+
+
+def read_difficulties(path: str) -> dict[str, float]:
+    """Difficulty of each instruction, by its text or its index: rows of `instruction` or `index`, and the difficulty.
+
+    AlpacaEval publishes its own as `instruction_difficulty.csv` beside its data set.
+
+    Raises:
+        InputError: the file cannot be read, or a row has no such fields.
+    """
+
+    def read(row: Row) -> tuple[str, float]:
+        name = optional_text(row, "instruction") or row_id(row, ("index", "id", ""))
+        if name is None or _DIFFICULTY not in row.data:
+            raise row_error(row, f"no instruction or index with {_DIFFICULTY}")
+        return name, number_field(row, _DIFFICULTY)
+
+    return dict(convert_rows(read_rows(path), read, path=path, expected=f"instruction (or index), {_DIFFICULTY}"))

@@ -1,0 +1,249 @@
+"""Questions with one right answer, GSM8K and MMLU-Pro, and models' answers to them, right or wrong.
+
+Each answer is a row for mode `correctness`, with a line of truth beside it. MMLU-Pro's pairs of a right and a wrong
+answer are rows for mode `ssr`. Files of questions alone make rows without answers, for an answering run.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+from judgelm.data.readers.fields import describe, field_error, required_id, row_error, text_field, texts_field
+from judgelm.data.readers.files import first_row
+from judgelm.data.readers.rejects import OnReject
+from judgelm.data.readers.rows import Row
+from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
+from judgelm.parsing.final_answers import canonical, final_answer
+from judgelm.records import Label, Sample, Winner
+
+_GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"
+_MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+-?shots?(?:_[\d_]+)?)?$")
+_OUTPUT_FIELDS = ("model_outputs", "generated_text")
+"""Fields of the published results that hold the model's text: 4 and 25 of the 29 whose text is in the repository."""
+
+_NEXT_QUESTION = re.compile(r"(?<=\S)\s*^Question:", re.MULTILINE)
+_PAIR_LABELS: Mapping[object, Winner] = {"A": 1, "B": 2}
+
+
+def _first_fields(path: str) -> set[str]:
+    first = first_row(path)
+    return set() if first is None else set(first.data)
+
+
+def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Models' solutions, or questions to answer, of GSM8K."""
+    for path in files:
+        needs = ("question", "ground_truth") if "ground_truth" in _first_fields(path) else ("question", "answer")
+        make = partial(_gsm8k_entries, gold_field=needs[1])
+        for entries in convert_file(path, Shape(name=_GSM8K, needs=needs), make, on_reject):
+            yield from entries
+
+
+def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
+    question = text_field(row, "question", "question, answer")
+    worked = text_field(row, gold_field, "question, answer")
+    gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
+    if gold is None:
+        raise field_error(row, gold_field, 'no final number behind "####"; this is no row of GSM8K')
+    metadata = {"data_set": _GSM8K, "solution": worked}
+    question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
+    if gold_field == "answer":
+        return [Entry(plain_row(question_sample))]
+    return [_judged(question_sample, model, answer, truth=truth) for model, answer, truth in _solutions(row, gold)]
+
+
+def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
+    """Model, text and truth of each solution in a row."""
+    solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
+    if not solved:
+        raise row_error(row, 'no model has a "solution" in this row; give example_model_solutions.jsonl')
+    solutions = []
+    for model, value in solved.items():
+        answer = text_field(Row(row.file, row.line, value), "solution", "solution, is_correct")
+        stated = value.get("is_correct")
+        truth = stated if isinstance(stated, bool) else final_answer(answer, "number") == gold
+        solutions.append((model, answer, truth))
+    return solutions
+
+
+def load_gsm8k_pairs(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Every pair of a right and a wrong solution; names of models decide the order, and truth takes no part in it."""
+    shape = Shape(name=_GSM8K, needs=("question", "ground_truth"))
+    for path in files:
+        for entries in convert_file(path, shape, _gsm8k_pair_entries, on_reject):
+            yield from entries
+
+
+def _gsm8k_pair_entries(row: Row, row_number: int) -> list[Entry]:
+    gold = canonical(text_field(row, "ground_truth", "question, ground_truth"), "number")
+    if gold is None:
+        raise field_error(row, "ground_truth", "no final number; this is no row of GSM8K's solutions")
+    question = text_field(row, "question", "question, ground_truth")
+    entries = []
+    for first, second in combinations(sorted(_solutions(row, gold)), 2):
+        if first[2] != second[2]:
+            sample = Sample(
+                id=f"gsm8k-{row_number}/{first[0]}/{second[0]}",
+                question=question,
+                answers=(first[1], second[1]),
+                answer_models=(first[0], second[0]),
+            )
+            entries.append(Entry(plain_row(sample, Label(sample_id="", winner=1 if first[2] else 2))))
+    return entries
+
+
+def _judged(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
+    """One model's answer to a question, and whether it is right."""
+    sample = replace(
+        question,
+        id=f"{question.id}/{model}",
+        answers=(answer,),
+        answer_models=(model,),
+        metadata={**question.metadata, "source_id": question.id},
+    )
+    known = {
+        "id": sample.id,
+        "agent": model,
+        "dataset": question.metadata["data_set"],
+        "truth": truth,
+        "question": question.id,
+        "answer": question.reference,
+    }
+    return Entry(plain_row(sample), known)
+
+
+_RESULTS = Shape(name=_MMLU_PRO, needs=("question_id", "question", "options", "answer"))
+_PAIRS = Shape(name=_MMLU_PRO, needs=("question_id", "model_a", "model_b", "label"))
+
+
+def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Pairs where a file of pairs is among the files, else every model's answer by itself."""
+    pairs = [path for path in files if {"model_a", "model_b", "label"} <= _first_fields(path)]
+    others = [path for path in files if path not in pairs]
+    results = _Results()
+    for path in others:
+        for row, outputs in convert_file(path, _RESULTS, partial(results.add, path=path), on_reject):
+            if not pairs:
+                yield from _mmlu_entries(row, outputs)
+    for path in pairs:
+        yield from convert_file(path, _PAIRS, lambda row, _: _mmlu_pair(row, results), on_reject)
+
+
+class _Results:
+    """The questions of files of results, and the models' answers to them.
+
+    Attributes:
+        questions: id -> its first row.
+        outputs: id -> model -> what it wrote.
+    """
+
+    def __init__(self) -> None:
+        self.questions: dict[str, Row] = {}
+        self.outputs: dict[str, dict[str, str]] = {}
+        self._places: dict[tuple[str, str], str] = {}
+
+    def add(self, row: Row, row_number: int, path: str) -> tuple[Row, dict[str, str]]:
+        """Take in one row of a file.
+
+        Raises:
+            InputError: the row cannot be used, or one of its models has answered the question before.
+        """
+        question, outputs = _question(row).id, _outputs(row, path)
+        for model in outputs or ("",):
+            if (location := self._places.get((question, model))) is not None:
+                repeated = f"a second answer of {model} to" if model else "repeats"
+                raise row_error(row, f"{repeated} question {question}; the first, in {location}, counts")
+        self._places |= {(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)}
+        self.questions.setdefault(question, row)
+        self.outputs.setdefault(question, {}).update(outputs)
+        return row, outputs
+
+
+def _key(row: Row) -> str:
+    return f"mmlu-pro-{required_id(row, 'question_id', 'it names the question')}"
+
+
+def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] = ()) -> Sample:
+    gold = canonical(text_field(row, "answer", "question, options, answer"), "choice")
+    options = texts_field(row, "options")
+    if gold is None or ord(gold) - ord("A") >= len(options):
+        raise field_error(row, "answer", f"expected a letter of {len(options)} options, got {row.data['answer']!r}")
+    return Sample(
+        id=_key(row) + "".join(f"/{model}" for model in models),
+        question=text_field(row, "question", "question, options, answer"),
+        answers=answers,
+        reference=gold,
+        answer_models=models,
+        category=text_field(row, "category", "category") if row.data.get("category") is not None else None,
+        metadata={"data_set": _MMLU_PRO, "options": list(options)},
+    )
+
+
+def _outputs(row: Row, path: str) -> dict[str, str]:
+    """Model -> what it wrote: of one model, named by the file, in the published results; of several in `outputs`."""
+    several = row.data.get("outputs")
+    if isinstance(several, dict):
+        texts = {
+            str(model): output.get("text") if isinstance(output, dict) else output for model, output in several.items()
+        }
+    elif (field := next((name for name in _OUTPUT_FIELDS if name in row.data), None)) is not None:
+        name = model_from_filename(path)
+        match = _MODEL_IN_NAME.search(name)
+        text = row.data[field]
+        texts = {match[1] if match else name: _first_answer(text) if isinstance(text, str) else text}
+    elif "pred" in row.data:
+        expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
+        raise row_error(row, f"a prediction without the model's text: expected {expected}, and its fields are {fields}")
+    else:
+        return {}
+    for model, text in texts.items():
+        if not isinstance(text, str):
+            raise row_error(row, f"the output of {model}: expected text, got {describe(text)}; leave the row out")
+    return {model: str(text) for model, text in texts.items()}
+
+
+def _first_answer(text: str) -> str:
+    """The answer to the question asked, without the further questions that a base model goes on to write.
+
+    MMLU-Pro's own code for local models stops at `Question:`; two published files were made without (Llama-3 8B and
+    70B), and there the last answer in the text is mostly one to an invented question.
+    """
+    following = _NEXT_QUESTION.search(text)
+    return text if following is None else text[: following.start()]
+
+
+def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
+    question = _question(row)
+    if not outputs:
+        yield Entry(plain_row(question))
+        return
+    letters = len(texts_field(row, "options"))
+    for model, text in outputs.items():
+        letter = _stated(row, model) or (final_answer(text, "choice", letters=letters),)
+        truth = letter[0] == question.reference
+        yield _judged(question, model, text, truth=truth)
+
+
+def _stated(row: Row, model: str) -> tuple[object] | None:
+    """The letter (or none) that MMLU-Pro's own code extracted, `l2`; None where the row does not say."""
+    several = row.data.get("outputs")
+    output = several.get(model) if isinstance(several, dict) else None
+    return (output["l2"],) if isinstance(output, dict) and "l2" in output else None
+
+
+def _mmlu_pair(row: Row, results: _Results) -> Entry:
+    key, outputs = _key(row), results.outputs
+    models = tuple(text_field(row, name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
+    missing = [model for model in models if model not in outputs.get(key, {})]
+    if missing:
+        raise row_error(row, f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
+    answers = tuple(outputs[key][model] for model in models)
+    winner = choice_field(row, "label", _PAIR_LABELS)
+    sample = _question(results.questions[key], answers, models)
+    sample = replace(sample, metadata={**sample.metadata, "source_id": key})
+    truth: dict[str, object] = {"id": sample.id, "winner": winner, "answer": sample.reference, "question": key}
+    if sample.category is not None:
+        truth["category"] = sample.category
+    return Entry(plain_row(sample, Label(sample_id="", winner=winner)), truth)

@@ -1,0 +1,259 @@
+r"""Dialogues in a row's fields, and the one question with two answers that two of them make.
+
+A field holds chat messages (`role` and `content`, or ShareGPT's `from` and `value`), an HH-RLHF text
+(`\n\nHuman: ...\n\nAssistant: ...`) or one text. A question of one user turn is that turn's text; a longer dialogue is
+written turn by turn as `User: ...`, `Assistant: ...` and `System: ...` with a blank line between: no turn is lost.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from judgelm.data.readers.fields import (
+    ID_FIELDS,
+    content_id,
+    describe,
+    extra_fields,
+    field_error,
+    optional_text,
+    reference_field,
+    row_error,
+    row_id,
+    text_field,
+    texts_field,
+)
+from judgelm.data.readers.rows import Row
+from judgelm.errors import InputError
+from judgelm.jsonl import parse_json
+from judgelm.prompts.conversation import dialogue_of
+from judgelm.records import Role, Sample
+
+_ROLES: Mapping[str, Role] = {
+    **{"user": "user", "human": "user", "prompter": "user"},
+    **{"assistant": "assistant", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"},
+    **{"bing": "assistant", "bard": "assistant"},
+    "system": "system",
+}
+_HH_TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a dialogue."""
+
+    role: Role
+    text: str
+
+
+def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
+    """The turns that a field holds, at least one.
+
+    Args:
+        row: the row.
+        name: the field.
+        alone: role of a text that is no dialogue.
+        needs: what each row needs, for the error when the field is missing.
+
+    Raises:
+        InputError: the field holds neither text nor messages.
+    """
+    value = row.data.get(name)
+    messages = message_list(value)
+    if messages is not None:
+        if not messages:
+            raise field_error(row, name, "expected chat messages, got none; leave the row out")
+        return tuple(_read_turn(row, f"{name}[{index}]", message) for index, message in enumerate(messages))
+    if isinstance(value, list | dict):
+        finding = f"expected a text or a list of chat messages, got {describe(value)}"
+        raise field_error(row, name, f'{finding}; write it as one text or as [{{"role": ..., "content": ...}}]')
+    text = text_field(row, name, needs)
+    return _hh_turns(text) or (Turn(alone, text),)
+
+
+def message_list(value: object) -> list[dict[str, object]] | None:
+    """A list of objects, also as the JSON text that a table holds; None for anything else."""
+    if isinstance(value, str):
+        value = json_list(value)
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return value
+    return None
+
+
+def json_list(text: str) -> list[object] | None:
+    """The JSON list that a text holds, or None."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, list) else None
+
+
+def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
+    role_name, text_name = ("from", "value") if "from" in message else ("role", "content")
+    role = message.get(role_name)
+    if not isinstance(role, str) or role.lower() not in _ROLES:
+        known = "user, assistant or system"
+        raise field_error(row, f"{location}.{role_name}", f"expected {known}, got {describe(role)}; leave the row out")
+    where = f"{location}.{text_name}"
+    content = message.get(text_name)
+    if isinstance(content, list):
+        content = "\n".join(_part(row, where, part) for part in content)
+    return Turn(
+        _ROLES[role.lower()], text_field(Row(row.file, row.line, {where: content}), where, "a text per message")
+    )
+
+
+def _part(row: Row, where: str, part: object) -> str:
+    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+    if not isinstance(text, str):
+        raise field_error(row, where, f"expected parts of text only, got {describe(part)}; leave the row out")
+    return text
+
+
+def _hh_turns(text: str) -> tuple[Turn, ...]:
+    """The turns of an HH-RLHF dialogue without the blanks around them; none where the text is no such dialogue."""
+    if not text.lstrip().startswith("Human:") or "\n\nAssistant:" not in text:
+        return ()
+    parts = _HH_TURN.split(text)[1:]
+    names, texts = parts[::2], parts[1::2]
+    return tuple(
+        Turn("user" if name == "Human" else "assistant", text.strip()) for name, text in zip(names, texts, strict=True)
+    )
+
+
+def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str) -> tuple[Turn, ...]:
+    """The whole dialogue of one side; its field holds the answer alone, or the prompt and the answer.
+
+    Raises:
+        InputError: the side holds a dialogue without the prompt.
+    """
+    if not prompt or side[0].role == "assistant":
+        return prompt + side
+    prompt_texts = [turn.text.strip() for turn in prompt if turn.role != "system"]
+    side_texts = [turn.text.strip() for turn in side if turn.role != "system"]
+    users = [turn.text.strip() for turn in side if turn.role == "user"]
+    if side_texts[: len(prompt_texts)] == prompt_texts or (len(prompt_texts) == 1 and prompt_texts[0] in users):
+        has_system = any(turn.role == "system" for turn in side)
+        return side if has_system else tuple(turn for turn in prompt if turn.role == "system") + side
+    raise field_error(
+        row, name, "its dialogue does not hold the prompt; leave the prompt out, or keep the answer alone"
+    )
+
+
+def question_and_answers(
+    row: Row, names: tuple[str, str], sides: tuple[tuple[Turn, ...], tuple[Turn, ...]]
+) -> tuple[str, tuple[str, str]]:
+    """The dialogue that both sides share, as a question, and the last turn of each as the answers.
+
+    Raises:
+        InputError: a side does not end with the assistant, they differ before the last turn, or no user turn exists.
+    """
+    for name, side in zip(names, sides, strict=True):
+        if side[-1].role != "assistant":
+            finding = f"its last turn is the {side[-1].role}'s, expected the assistant's"
+            raise field_error(row, name, f"{finding}; cut the dialogue after an answer, or leave the row out")
+    first, second = sides
+    shared = 0
+    while shared < min(len(first), len(second)) and first[shared] == second[shared]:
+        shared += 1
+    if len(first) != len(second) or shared < len(first) - 1:
+        location = f"{names[0]} and {names[1]} part at turn {shared + 1} of {len(first)} and {len(second)}"
+        way_out = "a pair is one dialogue with two last answers, so cut both after that turn or leave the row out"
+        raise row_error(row, f"{location}, before the last one; {way_out}")
+    if not any(turn.role == "user" for turn in first[:-1]):
+        raise row_error(row, f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
+    return render_turns(first[:-1]), (first[-1].text, second[-1].text)
+
+
+def render_turns(turns: tuple[Turn, ...]) -> str:
+    """A dialogue as a question: one user turn as it is, more turns with their speakers before them."""
+    if len(turns) == 1 and turns[0].role == "user":
+        return turns[0].text
+    return "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
+
+
+_SIDES = ("conversation_a", "conversation_b")
+_DIALOGUE_NEEDS = "turns, or conversation_a and conversation_b"
+_DIALOGUE_FIELDS = frozenset(
+    {"turns", "question", "answers", "reference", "category", "answer_models", *_SIDES, *ID_FIELDS}
+    | {"model_a", "model_b", "model_1", "model_2", "turn", "winner", "votes", "score", "scores", "reason"}
+    | {"score_1", "score_2", "score_a", "score_b"}
+)
+
+
+def dialogue_sample(row: Row) -> Sample:
+    """A dialogue with its turns in the metadata; question, answers and reference are the last turn's.
+
+    Raises:
+        InputError: turns that are none, with the row's place.
+    """
+    turns = row.data["turns"] if "turns" in row.data else turns_of_sides(row)
+    last = turns[-1] if isinstance(turns, list) and turns else None
+    if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
+        finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {describe(turns)}'
+        raise field_error(row, "turns", f"{finding}; put each assistant's answer beside its question")
+    last_turn = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
+    whole = Row(
+        row.file, row.line, last_turn | {name: row.data[name] for name in last_turn if row.data.get(name) is not None}
+    )
+    answers, reference = texts_field(whole, "answers"), reference_field(whole)
+    sample = Sample(
+        id="",
+        question=text_field(whole, "question", "a question in each turn"),
+        answers=answers,
+        reference=reference,
+        answer_models=_dialogue_models(row, len(answers)),
+        category=optional_text(row, "category"),
+        metadata={**extra_fields(row, _DIALOGUE_FIELDS), "turns": turns},
+    )
+    try:
+        dialogue = dialogue_of(sample)
+    except InputError as error:
+        raise row_error(row, str(error).removeprefix("sample : ")) from error
+    texts = [text for turn in dialogue for text in (turn.question, *turn.answers)]
+    return replace(sample, id=row_id(row) or content_id(texts[0], texts[1:], reference))
+
+
+def turns_of_sides(row: Row) -> list[dict[str, object]]:
+    """Two assistants' whole dialogues as turns, where the user said the same to both.
+
+    `turn`, where the row has it, says after which of the user's turns the vote was given; what follows does not count.
+
+    Raises:
+        InputError: a side is no dialogue of questions and answers in turn, or the user said something else to each.
+    """
+    sides = [_asked_and_answered(row, name) for name in _SIDES]
+    voted = row.data.get("turn")
+    if isinstance(voted, int) and not isinstance(voted, bool) and voted >= 1:
+        sides = [side[:voted] for side in sides]
+    first, second = sides
+    if [question for question, _ in first] != [question for question, _ in second]:
+        finding = "the user's turns are not the same in both, so this is no pair of dialogues"
+        raise row_error(row, f"{' and '.join(_SIDES)}: {finding}; leave the row out")
+    return [
+        {"question": question, "answers": [answer, other]}
+        for (question, answer), (_, other) in zip(first, second, strict=True)
+    ]
+
+
+def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
+    """(question, answer) of each turn; a system message goes before the first question."""
+    turns = list(read_turns(row, name, alone="assistant", needs=_DIALOGUE_NEEDS))
+    if len(turns) > 1 and turns[0].role == "system":
+        turns[:2] = [Turn(turns[1].role, f"{turns[0].text}\n\n{turns[1].text}")]
+    roles = [turn.role for turn in turns]
+    if roles != ["user", "assistant"] * (len(turns) // 2):
+        raise field_error(row, name, "expected the user and the assistant in turn, an answer last; leave the row out")
+    return [(question.text, answer.text) for question, answer in zip(turns[::2], turns[1::2], strict=True)]
+
+
+def _dialogue_models(row: Row, count: int) -> tuple[str, ...]:
+    if row.data.get("answer_models"):
+        return texts_field(row, "answer_models", count)
+    for names in (("model_a", "model_b"), ("model_1", "model_2")):
+        models = [optional_text(row, name) for name in names]
+        if count == 2 and None not in models:
+            return tuple(model for model in models if model is not None)
+    return ()

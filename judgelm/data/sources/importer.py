@@ -1,0 +1,193 @@
+"""Import of published benchmarks: rows, the protocol of the metric, and objective truths.
+
+    OUT.jsonl            rows in the plain format, which batch runs and label readers read
+    OUT.protocol.json    how the benchmark's metric is taken, its inputs with their hashes, counts
+    OUT.truth.jsonl      lines for the studies on correctness; only where the benchmark has them
+    OUT.rejects.jsonl    rows that could not be used: file, line, reason, raw text; only where there are any
+
+All files are written together at the end, or none.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from judgelm.data.builder.dataset_files import DatasetFiles
+from judgelm.data.readers.rejects import FileUse, OnReject, RejectCounts, no_usable_row
+from judgelm.data.readers.rows import Reject
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
+from judgelm.data.sources.registry import get_benchmark
+from judgelm.data.sources.source import Entry, Source, plain_row, protocol_of, single_file
+from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.version import VERSION
+
+_PARTS = (".jsonl", ".protocol.json", ".truth.jsonl", ".rejects.jsonl")
+_LABELS = ("winner", "scores", "score")
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportResult:
+    """The result of an import.
+
+    Attributes:
+        benchmark: the benchmark.
+        rows: written.
+        winners: label of a pair -> rows; a label of scores counts as `scores`.
+        unlabelled: rows without a label (of people, or of the benchmark's makers).
+        truths: lines of truth.
+        categories: category -> rows.
+        rejects: rows that could not be used.
+        paths: files written.
+    """
+
+    benchmark: Source
+    rows: int = 0
+    winners: Counter[str] = field(default_factory=Counter)
+    unlabelled: int = 0
+    truths: int = 0
+    categories: Counter[str] = field(default_factory=Counter)
+    rejects: list[Reject] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+
+    def count(self, entry: Entry) -> None:
+        """Count one row."""
+        self.rows += 1
+        self.truths += entry.truth is not None
+        label = next((name for name in _LABELS if name in entry.row), None)
+        if label is None:
+            self.unlabelled += 1
+        else:
+            self.winners[str(entry.row["winner"]) if label == "winner" else "scores"] += 1
+        if "category" in entry.row:
+            self.categories[str(entry.row["category"])] += 1
+
+
+def import_benchmark(
+    name: str, files: Sequence[str], out: str | Path, *, overwrite: bool = False, reading: Reading = AS_WRITTEN
+) -> ImportResult:
+    """Read a benchmark's published files and write them in judgelm's own shape.
+
+    Args:
+        name: of the benchmark.
+        files: as the benchmark asks for them; a folder stands for its Parquet files.
+        out: the file of rows, ending in `.jsonl`; the others are named after it.
+        overwrite: replace files of an earlier import.
+        reading: column names and label code; of preference sets only, since other sets state their own.
+
+    Raises:
+        ConfigError: no such benchmark, no file, or an output that does not end in `.jsonl` or is one of the inputs.
+        InputError: a file has not the benchmark's shape, cannot be read, or holds nothing that can be used.
+        RunError: the output exists, or cannot be written.
+    """
+    benchmark, protocol = get_benchmark(name), protocol_of(get_benchmark(name))
+    if not files:
+        raise ConfigError(f"{name}: no file given; it takes {protocol.files}")
+    if "-" in files:
+        raise ConfigError(f"{name}: standard input cannot be imported, its hash is kept; save it as a file first")
+    files = [name for file in files for name in published_files(file)]
+    folder, stem = _checked(files, Path(out), overwrite=overwrite)
+    result = ImportResult(benchmark=benchmark)
+    seen: set[object] = set()
+    try:
+        with DatasetFiles(folder, "jsonl") as written:
+            for entry in _entries(benchmark, files, reading, result.rejects.append):
+                if entry.row["id"] in seen:
+                    finding = f"id {entry.row['id']!r} comes twice, in one file or in two"
+                    raise InputError(f"{name}: {finding}; give each published file once, with each row once")
+                seen.add(entry.row["id"])
+                result.count(entry)
+                written.write(stem, entry.row)
+                if entry.truth is not None:
+                    written.write(f"{stem}.truth", entry.truth)
+            if not result.rows:
+                if result.rejects:
+                    raise no_usable_row(", ".join(files), protocol.files, len(result.rejects), result.rejects[0])
+                raise InputError(f"{', '.join(files)}: no row can be used as {name}; it takes {protocol.files}")
+            for reject in result.rejects:
+                written.write(f"{stem}.rejects", asdict(reject))
+            for part in _PARTS:
+                (folder / f"{stem}{part}").unlink(missing_ok=True)
+        text = json.dumps(_protocol(result, files), ensure_ascii=False, indent=1) + "\n"
+        beside = folder / f"{stem}.protocol.json"
+        beside.write_text(text, encoding="utf-8", errors="backslashreplace")  # half surrogates, as JSON writes them
+    except OSError as error:
+        raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
+    result.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
+    return result
+
+
+PREFERENCES = "preferences"
+_PREFERENCE_SETS = (
+    *("preference", "arena", "responses", "helpsteer3", "ppe-human", "ppe-correctness", "safe-rlhf", "ultrafeedback"),
+    *("nectar", "offsetbias", "preference_collection"),
+)
+
+
+def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: OnReject) -> Iterator[Entry]:
+    """The entries of a benchmark; those of preference sets are recognised by their fields."""
+    if source.name != PREFERENCES:
+        if reading != AS_WRITTEN:
+            raise ConfigError(f"{source.name}: columns and label codes are the published ones; leave the options out")
+        yield from source.entries(files, on_reject)
+        return
+    path = single_file(files, PREFERENCES)
+    use = FileUse(path=path, expected="a prompt, two answers and a preference", on_reject=on_reject)
+    stream = SampleStream([path], on_reject=use.reject, reading=reading)
+    if stream.source.name not in _PREFERENCE_SETS:
+        known = ", ".join(_PREFERENCE_SETS)
+        raise InputError(f"{path}: read as {stream.source.name}, which is no preference set; expected one of {known}")
+    for sample, (label,) in labelled(stream, use, False):
+        yield Entry(plain_row(sample, label))
+
+
+def published_files(path: str) -> list[str]:
+    """The path itself, or the Parquet files of a folder."""
+    if not Path(path).is_dir():
+        return [path]
+    if files := sorted(str(file) for file in Path(path).glob("*.parquet")):
+        return files
+    raise InputError(f"{path}: a folder without Parquet files; name the files to import")
+
+
+def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path, str]:
+    """Folder and common name of the files to write."""
+    if out.suffix != ".jsonl":
+        raise ConfigError(f"-o {out}: the rows are JSONL; give it the ending .jsonl")
+    if not out.resolve().parent.is_dir():
+        raise RunError(f"{out}: no such folder; create {out.parent} first")
+    stem = out.name.removesuffix(".jsonl")
+    own = [out.parent / f"{stem}{part}" for part in _PARTS]
+    if overlap := {path.resolve() for path in own} & {Path(file).resolve() for file in files}:
+        raise ConfigError(f"-o {out}: this would overwrite its own input {overlap.pop()}; choose another -o")
+    if not overwrite and (there := [path for path in own if path.exists()]):
+        raise RunError(f"{there[0]}: exists already; add --overwrite to replace it, or choose another -o")
+    return out.parent, stem
+
+
+def _protocol(result: ImportResult, files: Sequence[str]) -> dict[str, object]:
+    protocol = protocol_of(result.benchmark)
+    return {
+        "benchmark": result.benchmark.name,
+        "protocol": protocol.metric,
+        "judge_with": protocol.judge_with,
+        "source": protocol.paper,
+        **({"unverified": protocol.unverified} if protocol.unverified else {}),
+        **({"details": dict(protocol.details)} if protocol.details else {}),
+        "files": [{"name": Path(file).name, "sha256": _sha(file)} for file in files],
+        "rows": result.rows,
+        "labels": dict(sorted(result.winners.items())),
+        "unlabelled": result.unlabelled,
+        "truths": result.truths,
+        "categories": dict(sorted(result.categories.items())),
+        "rejected": len(result.rejects),
+        "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
+        "judgelm": VERSION,
+    }
+
+
+def _sha(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

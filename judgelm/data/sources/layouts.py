@@ -1,0 +1,483 @@
+"""Rows of pairs, single and several answers with their labels: plain, JudgeLM, PandaLM, AlpacaEval, LLMBar.
+
+Every function raises InputError with file, line, field, finding and way out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row
+from judgelm.data.readers.fields import (
+    ID_FIELDS,
+    content_id,
+    extra_fields,
+    field_error,
+    images_field,
+    number_field,
+    numbered_fields,
+    numbers_field,
+    optional_text,
+    reference_field,
+    required_id,
+    row_error,
+    row_id,
+    scores_field,
+    text_field,
+    texts_field,
+)
+from judgelm.data.readers.rejects import OnReject
+from judgelm.data.readers.rows import Row
+from judgelm.data.soft_preference import rounded_preference, winner_by_preference
+from judgelm.data.sources.codes import is_missing, majority, winner_field
+from judgelm.data.sources.source import Entry, Shape, convert_file
+from judgelm.modes.pairwise import winner_of
+from judgelm.records import Label, Sample, Winner
+
+_JUDGELM_NEEDS = "question_body, answer1_body, answer2_body"
+_PLAIN_NEEDS = "question, answer_1, answer_2"
+_LABEL_FIELDS = frozenset({"winner", "votes", "score", "text", "score_w_reference", "text_w_reference", "preference"})
+_JUDGELM_FIELDS = _LABEL_FIELDS | {
+    *("question_body", "reference", "category", *ID_FIELDS),
+    *(f"answer{index}_{part}" for index in range(1, 27) for part in ("body", "model_id")),
+}
+_PANDALM_FIELDS = frozenset(
+    {"instruction", "input", "response1", "response2", "reference", "motivation_app", *ID_FIELDS}
+    | {f"annotator{index}" for index in range(1, 10)}
+)
+_ALPACA_FIELDS = frozenset(
+    {"instruction", "output_1", "output_2", "generator_1", "generator_2", "dataset", "preference", *ID_FIELDS}
+)
+_PLAIN_FIELDS = frozenset(
+    {"question", "answer", "answers", "answer_1", "answer_2", "reference", "category", "answer_models", *ID_FIELDS}
+    | {"image", "images"}
+    | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
+    | {"score_a", "score_b", "preference"}
+)
+
+
+def judgelm_sample(row: Row) -> Sample:
+    """JudgeLM: `question_body`, `answer1_body`, `answer2_body` and on; line ends around the question stay."""
+    data = row.data
+    question = text_field(row, "question_body", _JUDGELM_NEEDS)
+    answers = numbered_fields(row, "answer{}_body", _JUDGELM_NEEDS)
+    models = [data.get(f"answer{index}_model_id") for index in range(1, len(answers) + 1)]
+    reference = reference_field(row)
+    metadata = extra_fields(row, _JUDGELM_FIELDS)
+    return Sample(
+        id=row_id(row, ("question_id", "id", "review_id", "idx")) or content_id(question, answers, reference),
+        question=question,
+        answers=answers,
+        reference=reference,
+        answer_models=tuple(str(model) for model in models) if None not in models else (),
+        category=optional_text(row, "category") or _category(metadata),
+        metadata=metadata,
+    )
+
+
+def _category(metadata: Mapping[str, object]) -> str | None:
+    category = metadata.get("category")
+    return category if isinstance(category, str) else None
+
+
+def _coerced_text(row: Row, name: str, needs: str, coerced: list[str]) -> str:
+    value = row.data.get(name)
+    if isinstance(value, bool | int | float):
+        coerced.append(name)
+        return str(value)
+    return text_field(row, name, needs)
+
+
+def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, str], dict[str, object]]:
+    coerced: list[str] = []
+    question = text_field(row, "instruction", needs)
+    context = optional_text(row, "input")
+    answers = (_coerced_text(row, "response1", needs, coerced), _coerced_text(row, "response2", needs, coerced))
+    return f"{question}\n\n{context}" if context else question, answers, {"coerced": coerced} if coerced else {}
+
+
+def pandalm_sample(row: Row) -> Sample:
+    """PandaLM's test set. Responses that are JSON booleans or numbers become text, and `metadata` names them."""
+    question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
+    # No model of the test set has an underscore in its name; where one had, the split would be a guess.
+    pair = (optional_text(row, "cmp_key") or "").split("_")
+    return Sample(
+        id=row_id(row, ("idx", "id", "question_id", "review_id")) or content_id(question, answers, None),
+        question=question,
+        answers=answers,
+        reference=reference_field(row),
+        answer_models=tuple(pair) if len(pair) == 2 else (),
+        category=optional_text(row, "motivation_app"),
+        metadata={**extra_fields(row, _PANDALM_FIELDS), **metadata},
+    )
+
+
+def pandalm_train_sample(row: Row) -> Sample:
+    """PandaLM's training set: `inputs` and `outputs`."""
+    inputs, outputs = row.data.get("inputs"), row.data.get("outputs")
+    if not isinstance(inputs, dict):
+        raise field_error(row, "inputs", "expected an object with instruction, response1, response2")
+    inner = Row(row.file, row.line, inputs)
+    question, answers, metadata = _pandalm_texts(inner, "inputs with instruction, response1, response2")
+    reference = None
+    if isinstance(outputs, dict):
+        reference = reference_field(Row(row.file, row.line, outputs), "reference_response")
+    return Sample(
+        id=row_id(row, ("idx", "id", "question_id", "review_id")) or content_id(question, answers, reference),
+        question=question,
+        answers=answers,
+        reference=reference,
+        metadata={**extra_fields(row, {"inputs", "outputs", *ID_FIELDS}), **metadata},
+    )
+
+
+def alpaca_eval_sample(row: Row) -> Sample:
+    """AlpacaEval's annotations, and two files of its outputs once joined; named by the instruction."""
+    data = row.data
+    needs = "instruction, output_1, output_2"
+    question = text_field(row, "instruction", needs)
+    answers = (text_field(row, "output_1", needs), text_field(row, "output_2", needs))
+    models = [data.get("generator_1"), data.get("generator_2")]
+    return Sample(
+        id=row_id(row) or content_id(question, (), None),
+        question=question,
+        answers=answers,
+        answer_models=tuple(str(model) for model in models) if None not in models else (),
+        category=optional_text(row, "dataset"),
+        metadata=extra_fields(row, _ALPACA_FIELDS),
+    )
+
+
+def llmbar_sample(row: Row) -> Sample:
+    """LLMBar: `input`, `output_1`, `output_2`."""
+    needs = "input, output_1, output_2"
+    question = text_field(row, "input", needs)
+    answers = (text_field(row, "output_1", needs), text_field(row, "output_2", needs))
+    metadata = extra_fields(row, {"input", "output_1", "output_2", "label", *ID_FIELDS})
+    name = row_id(row) or content_id(question, answers, None)
+    return Sample(id=name, question=question, answers=answers, metadata=metadata)
+
+
+def plain_sample(row: Row) -> Sample:
+    """Plain: `question` with `answer_1`, `answer_2`, ..., `answers`, or one `answer`; other fields are metadata."""
+    data = row.data
+    question = text_field(row, "question", _PLAIN_NEEDS)
+    answers = plain_answers(row)
+    reference = reference_field(row)
+    metadata = {name: value for name, value in data.items() if name not in _PLAIN_FIELDS}
+    if metadata:
+        metadata = extra_fields(row, _PLAIN_FIELDS)
+        metadata = {name: value for name, value in metadata.items() if not _is_numbered_field(name, len(answers))}
+    return Sample(
+        id=row_id(row) or content_id(question, answers, reference),
+        question=question,
+        answers=answers,
+        reference=reference,
+        answer_models=texts_field(row, "answer_models", len(answers)) if data.get("answer_models") else _models(row),
+        images=images_field(row),
+        category=optional_text(row, "category") or _category(metadata),
+        metadata=metadata,
+    )
+
+
+def plain_answers(row: Row) -> tuple[str, ...]:
+    """The answers of a plain row."""
+    if "answers" in row.data:
+        return texts_field(row, "answers")
+    if "answer" in row.data and "answer_1" not in row.data:
+        return (text_field(row, "answer", _PLAIN_NEEDS),)
+    return numbered_fields(row, "answer_{}", _PLAIN_NEEDS)
+
+
+def _is_numbered_field(name: str, count: int) -> bool:
+    kind, _, suffix = name.partition("_")
+    return kind in ("answer", "score") and suffix.isdecimal() and int(suffix) <= count
+
+
+def _models(row: Row) -> tuple[str, ...]:
+    if row.data.get("model_1") is None or row.data.get("model_2") is None:
+        return ()
+    return text_field(row, "model_1", "model_1"), text_field(row, "model_2", "model_2")
+
+
+def no_sample(row: Row) -> Sample:
+    """Raise an error: rows of this format hold no pair."""
+    raise row_error(row, "this row has no pair of answers to judge")
+
+
+def label_alone(row: Row) -> Sample:
+    """A sample without answers for a row that is only a label: its id and groups."""
+    name = row_id(row, ("question_id", "id", "idx", "review_id"))
+    if name is None:
+        raise row_error(row, f"no id; a row of labels needs one of {', '.join(ID_FIELDS)}")
+    metadata = extra_fields(row, _PLAIN_FIELDS | _LABEL_FIELDS)
+    return Sample(
+        id=name,
+        question="",
+        answers=(),
+        category=optional_text(row, "category") or _category(metadata),
+        metadata=metadata,
+    )
+
+
+_SCORE_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)[ \t,]+(\d+(?:\.\d+)?)[ \t]*(?:\r?\n\s*|$)")
+
+
+def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
+    """A review's leading score line, and the reason after it.
+
+    The separator may be one line end or several. Without a score line the whole text is the reason.
+    """
+    score_line = _SCORE_LINE.match(text)
+    if score_line is None:
+        return None, text
+    return (float(score_line[1]), float(score_line[2])), text[score_line.end() :]
+
+
+def judgelm_label(row: Row, with_reference: bool) -> Label | None:
+    """JudgeLM's label, with the `preference` of the judgment made without reference; see `_with_preference`.
+
+    JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`.
+
+    A text of `error` and a score of [-1, -1] are the sources' signs of a failed review: no label. Scores are read
+    as they are, on any scale. Rows that judgelm wrote of judgments without scores carry a `winner` and a null `score`
+    instead: their text is the reason, whatever it begins with.
+    """
+    label = _judgelm_review(row, with_reference)
+    return label if with_reference else _with_preference(row, label)
+
+
+def _judgelm_review(row: Row, with_reference: bool) -> Label | None:
+    suffix = "_w_reference" if with_reference else ""
+    text = optional_text(row, f"text{suffix}")
+    if not with_reference and row.data.get("score", ...) is None and row.data.get("winner") is not None:
+        return Label(sample_id="", winner=winner_field(row), reason=text or None, votes=_votes(row))
+    if text is not None and text.strip() == "error":
+        return None
+    written, reason = (None, "") if text is None else split_review(text)
+    if row.data.get(f"score{suffix}") is not None:
+        scores: tuple[float, float] | None = scores_field(row, f"score{suffix}")
+        if written is not None and scores != written:
+            reason = text or ""
+    else:
+        scores = written
+    if scores == (-1.0, -1.0):
+        return None
+    if scores is not None:
+        votes = () if with_reference else _votes(row)
+        return Label(sample_id="", winner=winner_of(scores), scores=scores, reason=reason or None, votes=votes)
+    if with_reference or row.data.get("winner") is None:
+        return None
+    return Label(sample_id="", winner=winner_field(row), reason=reason or None, votes=_votes(row))
+
+
+def _with_preference(row: Row, label: Label | None) -> Label | None:
+    """The label with the row's `preference`, P(first answer is better) in [0, 1]; a label of its own without any.
+
+    Raises:
+        InputError: it is no such number, or contradicts the row's winner or the order of its scores.
+    """
+    if row.data.get("preference") in (None, ""):
+        return label
+    preference = number_field(row, "preference")
+    if not 0 <= preference <= 1:
+        finding = f"expected P(first answer is better), 0 to 1, got {preference:g}"
+        raise field_error(
+            row, "preference", f"{finding}; AlpacaEval's 1 to 2 is read beside output_1 and output_2 only"
+        )
+    preference = rounded_preference(preference)
+    winner = winner_by_preference(preference)
+    if label is None:
+        return Label(sample_id="", winner=winner, preference=preference)
+    if label.winner != winner and (label.scores is None or "tie" not in (label.winner, winner)):
+        raise field_error(row, "preference", f"{preference:g} contradicts the winner {label.winner}; correct one")
+    return replace(label, preference=preference)
+
+
+def _votes(row: Row) -> tuple[Winner, ...]:
+    votes = row.data.get("votes")
+    if votes is None:
+        return ()
+    if not isinstance(votes, list):
+        raise field_error(row, "votes", 'expected a list of 1, 2 and "tie"')
+    return tuple(winner_field(Row(row.file, row.line, {"votes": vote}), "votes") for vote in votes)
+
+
+def pandalm_label(row: Row, with_reference: bool) -> Label | None:
+    """The majority of `annotator1`, `annotator2`, ..., decoded. No label without votes or without a majority."""
+    votes: list[Winner] = []
+    index = 1
+    while (name := f"annotator{index}") in row.data:
+        index += 1
+        if not is_missing(row.data[name]):
+            votes.append(winner_field(row, name))
+    winner = majority(tuple(votes))
+    return None if winner is None else Label(sample_id="", winner=winner, votes=tuple(votes))
+
+
+def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
+    """PandaLM's `outputs.evaluation_result` ("1", "2" or "Tie") and `evaluation_reason`."""
+    outputs = row.data.get("outputs")
+    if not isinstance(outputs, dict):
+        raise field_error(row, "outputs", "expected an object with evaluation_result; see the PandaLM training set")
+    if outputs.get("evaluation_result") is None:
+        return None
+    inner = Row(row.file, row.line, outputs)
+    result = outputs["evaluation_result"]
+    cleaned = Row(row.file, row.line, {"evaluation_result": result.strip() if isinstance(result, str) else result})
+    reason = optional_text(inner, "evaluation_reason")
+    return Label(sample_id="", winner=winner_field(cleaned, "evaluation_result"), reason=reason or None)
+
+
+def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
+    """AlpacaEval's `preference`: 1 is the first output, 2 the second, 1.5 (and the older 0) a tie.
+
+    The label's preference is 2 less this number, P(first is better); the winner is the output that it prefers.
+    """
+    preference = row.data.get("preference")
+    if preference is None:
+        return None
+    if (
+        isinstance(preference, bool)
+        or not isinstance(preference, int | float)
+        or not (preference == 0 or 1 <= preference <= 2)
+    ):
+        raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference!r}")
+    first_better = 0.5 if preference == 0 else rounded_preference(2.0 - preference)
+    return Label(sample_id="", winner=winner_by_preference(first_better), preference=first_better)
+
+
+def llmbar_label(row: Row, with_reference: bool) -> Label | None:
+    """LLMBar's `label`: 1 or 2."""
+    return None if row.data.get("label") is None else Label(sample_id="", winner=winner_field(row, "label"))
+
+
+def plain_label(row: Row, with_reference: bool) -> Label | None:
+    """A pair's label, or the `score` of one answer, the `scores` of three and more; with `reason`.
+
+    Of a pair `preference` is read too: P(first answer is better), in [0, 1].
+    """
+    count = len(plain_answers(row))
+    if count == 2:
+        return _with_preference(row, plain_pair_label(row, with_reference))
+    if row.data.get("winner") not in (None, ""):
+        raise field_error(row, "winner", f"names one of two answers, and this row has {count}; write scores, one each")
+    numbered = [f"score_{index}" for index in range(1, count + 1)]
+    name = next((name for name in ("score", "scores") if row.data.get(name) not in (None, "")), None)
+    if name is not None:
+        scores = numbers_field(row, name, count)
+    elif any(row.data.get(name) not in (None, "") for name in numbered):
+        scores = tuple(number_field(row, name) for name in numbered)
+    else:
+        return None
+    return Label(sample_id="", winner=None, scores=scores, reason=optional_text(row, "reason") or None)
+
+
+def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
+    """`winner`, and `score` or `scores`, or `score_1` and `score_2` (or `_a` and `_b`); with `reason`.
+
+    The winner may be left out where there are scores.
+    """
+    scores = _plain_scores(row)
+    reason = optional_text(row, "reason") or None
+    if row.data.get("winner") in (None, ""):
+        return None if scores is None else Label(sample_id="", winner=winner_of(scores), scores=scores, reason=reason)
+    winner = winner_field(row)
+    if scores is not None and winner_of(scores) != winner:
+        raise row_error(row, f"winner {winner} contradicts the scores {scores[0]:g} and {scores[1]:g}; correct one")
+    return Label(sample_id="", winner=winner, scores=scores, reason=reason, votes=_votes(row))
+
+
+def _plain_scores(row: Row) -> tuple[float, float] | None:
+    for name in ("score", "scores"):
+        if row.data.get(name) not in (None, ""):
+            return scores_field(row, name)
+    for first, second in (("score_1", "score_2"), ("score_a", "score_b")):
+        if not all(row.data.get(name) in (None, "") for name in (first, second)):
+            return number_field(row, first), number_field(row, second)
+    return None
+
+
+def any_label(row: Row, with_reference: bool) -> Label | None:
+    """The label of a row without answers, from any of the documented fields."""
+    if with_reference or row.data.get("text") is not None:
+        return judgelm_label(row, with_reference)
+    if row.data.get("annotator1") is not None:
+        return pandalm_label(row, with_reference)
+    if row.data.get("preference") is not None:
+        return alpaca_eval_label(row, with_reference)
+    if row.data.get("label") is not None:
+        return llmbar_label(row, with_reference)
+    label = plain_pair_label(row, with_reference)
+    return None if label is not None and label.scores == (-1.0, -1.0) else label
+
+
+_JUDGELM_PAIRS = Shape(name="JudgeLM-100K", needs=("question_id", "question_body", "answer1_body", "answer2_body"))
+_REVIEWS = Shape(name="JudgeLM-100K's reviews", needs=("question_id", "text", "score"))
+_REFERENCES = Shape(name="JudgeLM-100K's references", needs=("question_id", "reference"))
+_PARTS = {"_gpt4_with_reference": "_w_reference", "_gpt4": ""}
+"""Ending of a file of reviews -> ending of the fields that they become."""
+
+Joined = dict[str, dict[str, object]]
+"""Id of a question -> fields to join to its pair."""
+
+
+def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Rows of the training file, or of the validation set's four files.
+
+    Raises:
+        InputError: a file cannot be read, or has another shape.
+    """
+    joined: Joined = {}
+    pairs = []
+    for path in files:
+        stem = Path(path).name.partition(".")[0]
+        ending = next((ending for ending in _PARTS if stem.endswith(ending)), None)
+        if ending is not None:
+            _join_reviews(path, _PARTS[ending], joined, on_reject)
+        elif stem.endswith("_references"):
+            _join_references(path, joined, on_reject)
+        else:
+            pairs.append(path)
+    is_validation = len(pairs) < len(files)
+    for path in pairs:
+        yield from convert_file(
+            path, _JUDGELM_PAIRS, lambda row, _: _judgelm_entry(row, joined, is_validation), on_reject
+        )
+
+
+def _join_reviews(path: str, suffix: str, joined: Joined, on_reject: OnReject) -> None:
+    def join(row: Row, row_number: int) -> None:
+        fields = {f"{name}{suffix}": row.data[name] for name in ("text", "score")}
+        joined.setdefault(required_id(row, "question_id", "reviews are joined by it"), {}).update(fields)
+
+    for _ in convert_file(path, _REVIEWS, join, on_reject):
+        pass
+
+
+def _join_references(path: str, joined: Joined, on_reject: OnReject) -> None:
+    def join(row: Row, row_number: int) -> None:
+        name = required_id(row, "question_id", "references are joined by it")
+        joined.setdefault(name, {})["reference"] = row.data["reference"]
+
+    for _ in convert_file(path, _REFERENCES, join, on_reject):
+        pass
+
+
+def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:
+    """A pair with what was judged of it, in the order of fields that the builder writes.
+
+    Raises:
+        InputError: the row cannot be used, or nothing was judged of it.
+    """
+    name = required_id(row, "question_id", "it names the pair")
+    data = {key: value for key, value in row.data.items() if not is_validation or key not in ("score", "text")}
+    whole = Row(row.file, row.line, data | joined.get(name, {}))
+    sample = judgelm_sample(whole)
+    plain = judgelm_label(whole, False)
+    referenced = None if sample.reference is None else judgelm_label(whole, True)
+    if plain is None and referenced is None:
+        raise row_error(row, "no judgment that can be read, without or with the reference; leave the row out")
+    pair = LabelledPair(sample=sample, plain=plain, referenced=referenced, source="judgelm-100k")
+    return Entry({key: value for key, value in judgelm_row(pair).items() if key not in ("swapped", "epoch")})

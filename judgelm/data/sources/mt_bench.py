@@ -1,0 +1,206 @@
+"""MT-Bench: questions of two turns, models' answers, reference answers and people's votes, joined.
+
+Files are told apart by their rows: `turns` are questions, `choices` answers (references, where the file or its folder
+is called so), `winner` with `judge` and `turn` votes. Votes of the released set bring their conversations along, so
+that they alone are enough; else they are joined with the answers. There is one row for each question, pair of models
+and turn: the judges named `expert...` vote, as in the original agreement code, and other judges' votes are kept in
+`metadata["other_votes"]`. Without votes every pair of models makes rows without a label.
+
+`metadata["turns"]` holds the dialogue up to that turn as mode `conversation` reads it; question and answers are the
+last turn's. A GPT-4 judge's `g1_winner` files are labels for `judgelm eval`, no votes of people.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+
+from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
+from judgelm.data.readers.rows import Row
+from judgelm.data.sources.codes import majority, winner_field
+from judgelm.data.sources.dialogues import read_turns
+from judgelm.data.sources.source import Entry, plain_row
+from judgelm.errors import InputError
+from judgelm.records import Label, Sample, Winner
+
+_NEEDS = "question_id with turns, choices, or winner, judge and turn"
+_TURNS = 2
+_PEOPLE = "expert"
+_FIRST = 81
+_CATEGORIES = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
+
+Answers = dict[tuple[str, str], tuple[str, ...]]
+"""(question, model) -> its answer to each turn."""
+
+_Pair = tuple[str, str, str, int]
+"""Question, the two models by name, turn from 1."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tables:
+    """Contents of the files."""
+
+    questions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    categories: dict[str, str] = field(default_factory=dict)
+    references: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+    votes: dict[_Pair, list[tuple[str, Winner]]] = field(default_factory=dict)
+    places: dict[_Pair, Row] = field(default_factory=dict)
+
+
+def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """MT-Bench's pairs of models for each question and turn."""
+    tables = _Tables()
+    for path in files:
+        _read(path, tables, on_reject)
+    if not tables.questions or not tables.answers:
+        lacking = "questions" if not tables.questions else "answers"
+        raise InputError(
+            f"mt-bench: no {lacking} in {', '.join(files)}; give the votes with their conversations, or question.jsonl "
+            "and a file of answers for each model"
+        )
+    pairs = list(tables.votes) or [
+        (question, *models, turn)
+        for question in tables.questions
+        for models in combinations(tables.models, 2)
+        if all((question, model) in tables.answers for model in models)
+        for turn in range(1, len(tables.questions[question]) + 1)
+    ]
+    for pair in pairs:
+        try:
+            yield Entry(_row(pair, tables))
+        except InputError as error:
+            row = tables.places.get(pair, Row(files[0], 0, {"question_id": pair[0], "models": pair[1:3]}))
+            on_reject(reject_row(row, error))
+
+
+def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
+    """Take one file's rows into the tables.
+
+    Raises:
+        InputError: none of its rows is MT-Bench's.
+    """
+    called_reference = "reference" in str(Path(path).resolve().parent.name) or "reference" in Path(path).name
+    take = partial(_take, tables=tables, called_reference=called_reference)
+    for _ in convert_rows(read_rows(path), take, path=path, expected=_NEEDS, on_reject=on_reject):
+        pass
+
+
+def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
+    question = row_id(row, ("question_id",))
+    if question is None:
+        raise row_error(row, f"no question_id; MT-Bench's rows have one, this has {', '.join(row.data) or 'no field'}")
+    if "winner" in row.data and "turn" in row.data:
+        _take_vote(row, question, tables)
+    elif "choices" in row.data:
+        texts = _choice(row)
+        if called_reference:
+            tables.references[question] = texts
+        else:
+            model = text_field(row, "model_id", "question_id, model_id, choices")
+            tables.models[model] = None
+            tables.answers[question, model] = texts
+    elif "turns" in row.data:
+        tables.questions[question] = _texts(row, "turns", row.data["turns"])
+        if (category := optional_text(row, "category")) is not None:
+            tables.categories[question] = category
+        if row.data.get("reference") is not None:
+            tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
+    elif "g1_winner" in row.data:
+        raise row_error(row, "a judge's verdicts, no votes of people; give this file to `judgelm eval` as labels")
+    else:
+        raise row_error(row, f"no question, answer or vote of MT-Bench; its fields are {', '.join(row.data)}")
+
+
+def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(text, str) for text in value):
+        raise field_error(row, name, f"expected a text for each turn, got {describe(value)}; correct the row")
+    return tuple(str(text) for text in value)
+
+
+def _choice(row: Row) -> tuple[str, ...]:
+    """The first of the answers that a model gave."""
+    choices = row.data["choices"]
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict):
+        raise field_error(row, "choices", f'expected a list of objects with "turns", got {describe(choices)}')
+    return _texts(row, "choices[0].turns", first.get("turns"))
+
+
+def _take_vote(row: Row, question: str, tables: _Tables) -> None:
+    first, second = (text_field(row, name, "model_a, model_b, winner, judge, turn") for name in ("model_a", "model_b"))
+    turn = row.data["turn"]
+    if not isinstance(turn, int) or isinstance(turn, bool) or not 1 <= turn <= _TURNS:
+        raise field_error(row, "turn", f"expected 1 or 2, got {describe(turn)}")
+    winner = winner_field(row)
+    # In the order of the models' names, since people saw either first.
+    if first > second and winner != "tie":
+        winner = 2 if winner == 1 else 1
+    pair = (question, min(first, second), max(first, second), turn)
+    for model, name in ((first, "conversation_a"), (second, "conversation_b")):
+        if row.data.get(name) is not None:
+            _take_conversation(row, name, question, model, tables)
+    tables.votes.setdefault(pair, []).append((str(row.data.get("judge")), winner))
+    tables.places.setdefault(pair, row)
+
+
+def _take_conversation(row: Row, name: str, question: str, model: str, tables: _Tables) -> None:
+    turns = read_turns(row, name, alone="assistant", needs="conversation_a, conversation_b")
+    user_texts = tuple(turn.text for turn in turns if turn.role == "user")
+    answered = tuple(turn.text for turn in turns if turn.role == "assistant")
+    if not user_texts or len(user_texts) != len(answered):
+        raise field_error(
+            row, name, f"{len(user_texts)} turns of the user and {len(answered)} answers; leave the row out"
+        )
+    tables.questions.setdefault(question, user_texts)
+    tables.models[model] = None
+    known = tables.answers.setdefault((question, model), answered)
+    if len(answered) > len(known) and answered[: len(known)] == known:
+        tables.answers[question, model] = answered
+    elif known[: len(answered)] != answered:
+        raise field_error(row, name, f"other answers of {model} than in an earlier row; keep one set of answers")
+
+
+def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
+    question, first, second, turn = pair
+    user_texts = tables.questions.get(question)
+    answers = [tables.answers.get((question, model)) for model in (first, second)]
+    if user_texts is None or None in answers or len(user_texts) < turn:
+        lacking = "question" if user_texts is None or len(user_texts) < turn else "answers of both models"
+        raise InputError(f"no {lacking} for question {question}, turn {turn}; give its file too")
+    sides = [texts for texts in answers if texts is not None]
+    if any(len(side) < turn for side in sides):
+        raise InputError(f"question {question} has no answer of both models to turn {turn}; leave the vote out")
+    references = tables.references.get(question, ())
+    dialogue = [
+        {
+            "question": user_texts[index],
+            "answers": [side[index] for side in sides],
+            "reference": references[index] if index < len(references) else None,
+        }
+        for index in range(turn)
+    ]
+    votes = tables.votes.get(pair, [])
+    people = tuple(winner for judge, winner in votes if judge.startswith(_PEOPLE))
+    others = {judge: winner for judge, winner in votes if not judge.startswith(_PEOPLE)}
+    sample = Sample(
+        id=f"{question}:{first}:{second}:{turn}",
+        question=user_texts[turn - 1],
+        answers=(sides[0][turn - 1], sides[1][turn - 1]),
+        reference=references[turn - 1] if turn <= len(references) else None,
+        answer_models=(first, second),
+        category=tables.categories.get(question, _category(question)),
+        metadata={"question_id": question, "turn": turn, "turns": dialogue}
+        | ({"other_votes": others} if others else {}),
+    )
+    return plain_row(sample, Label(sample_id="", winner=majority(people), votes=people))
+
+
+def _category(question: str) -> str | None:
+    """That of the published questions 81 to 160, ten to each category."""
+    question_number = int(question) if question.isdecimal() else 0
+    return _CATEGORIES[(question_number - _FIRST) // 10] if _FIRST <= question_number < _FIRST + 80 else None

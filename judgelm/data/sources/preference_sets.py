@@ -1,0 +1,286 @@
+"""Preference sets whose fields are rewritten to those of a layout: HelpSteer2 and 3, PPE, SafeRLHF, UltraFeedback, ...
+
+Each function makes a layout's fields of a published row; `sample_by` and `label_by` read them by that layout.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from judgelm.data.readers.fields import (
+    content_id,
+    describe,
+    field_error,
+    number_field,
+    required_id,
+    row_error,
+    text_field,
+)
+from judgelm.data.readers.rejects import OnReject, reject_row
+from judgelm.data.readers.rows import Row
+from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
+from judgelm.errors import InputError
+from judgelm.records import Label, Sample, Winner
+
+Fields = dict[str, object]
+
+_RUBRIC_LEVELS = range(1, 6)
+_RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
+HELPSTEER2 = Shape(name="HelpSteer2", needs=("prompt", "response", "helpfulness", "correctness"))
+PPE_CORRECTNESS = Shape(name="PPE's correctness sets", needs=("prompt", "response_1", "response_2", "scores"))
+
+
+def sample_by(fields: Callable[[Row], Fields], sample: Callable[[Row], Sample]) -> Callable[[Row], Sample]:
+    """A reader of samples that rewrites each row first."""
+    return lambda row: sample(Row(row.file, row.line, fields(row)))
+
+
+def label_by(
+    fields: Callable[[Row], Fields], label: Callable[[Row, bool], Label | None]
+) -> Callable[[Row, bool], Label | None]:
+    """A reader of labels that rewrites each row first."""
+    return lambda row, with_reference: label(Row(row.file, row.line, fields(row)), with_reference)
+
+
+def _rest(row: Row, used: Sequence[str]) -> Fields:
+    """Fields that are kept as metadata."""
+    return {name: value for name, value in row.data.items() if name not in used and value is not None}
+
+
+def helpsteer3_fields(row: Row) -> Fields:
+    """HelpSteer3's preferences: -3 to -1 prefer the first response, 1 to 3 the second, 0 neither."""
+    strength = number_field(row, "overall_preference")
+    if not -3 <= strength <= 3:
+        raise field_error(row, "overall_preference", f"expected a number from -3 to 3, got {strength:g}")
+    return {
+        "prompt": row.data["context"],
+        "response_a": row.data["response1"],
+        "response_b": row.data["response2"],
+        "winner": "tie" if strength == 0 else 1 if strength < 0 else 2,
+        "category": row.data.get("domain"),
+        "metadata": _rest(row, ("context", "response1", "response2", "domain")),
+    }
+
+
+def _rubric(row: Row) -> str:
+    """The criterion and its levels as Prometheus' prompts show them."""
+    criterion = text_field(row, "orig_criteria", "orig_criteria")
+    levels = [(level, row.data.get(f"orig_score{level}_description")) for level in _RUBRIC_LEVELS]
+    lines = [f"Score {level}: {description}" for level, description in levels if isinstance(description, str)]
+    return "\n".join([f"[{criterion}]", *lines])
+
+
+def preference_collection_fields(row: Row) -> Fields:
+    """Prometheus' pairs: the preference is the label, the two grades of 1 to 5 are metadata."""
+    grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
+    return {
+        "question": row.data["orig_instruction"],
+        "answer_1": row.data["orig_response_A"],
+        "answer_2": row.data["orig_response_B"],
+        "reference": row.data.get("orig_reference_answer"),
+        "winner": row.data["orig_preference"],
+        "reason": row.data.get("orig_feedback"),
+        "metadata": {"rubric": _rubric(row), **grades},
+    }
+
+
+def feedback_collection_fields(row: Row) -> Fields:
+    """Prometheus' graded answers: one answer, a grade from 1 to 5, and the rubric that it was graded by."""
+    grade = number_field(row, "orig_score")
+    if grade not in _RUBRIC_LEVELS:
+        raise field_error(row, "orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
+    return {
+        "question": row.data["orig_instruction"],
+        "answer": row.data["orig_response"],
+        "reference": row.data.get("orig_reference_answer"),
+        "score": grade,
+        "reason": row.data.get("orig_feedback"),
+        "metadata": {"rubric": _rubric(row)},
+    }
+
+
+def nectar_fields(row: Row) -> Fields:
+    """Nectar's ranked answers: the best against the worst, which are alone in their ranks."""
+    ranked = row.data["answers"]
+    if not isinstance(ranked, list) or len(ranked) < 2 or not all(isinstance(answer, dict) for answer in ranked):
+        raise field_error(row, "answers", f"expected ranked answers, at least two, got {describe(ranked)}")
+    answers = [Row(row.file, row.line, answer) for answer in ranked]
+    by_rank = sorted(answers, key=lambda answer: number_field(answer, "rank"))
+    ranks = [number_field(answer, "rank") for answer in by_rank]
+    if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
+        raise field_error(row, "answers", "the best or the worst rank is shared; leave the row out")
+    return {
+        "prompt": row.data["prompt"],
+        "chosen": by_rank[0].data.get("answer"),
+        "rejected": by_rank[-1].data.get("answer"),
+        "chosen_model": by_rank[0].data.get("model"),
+        "rejected_model": by_rank[-1].data.get("model"),
+        "metadata": _rest(row, ("prompt", "answers")),
+    }
+
+
+def offsetbias_fields(row: Row) -> Fields:
+    """OffsetBias: LLMBar's fields, with the question called `instruction`."""
+    return {"input": row.data["instruction"]} | {name: row.data[name] for name in ("output_1", "output_2", "label")}
+
+
+def ppe_human_fields(row: Row) -> Fields:
+    """PPE's human preferences: the arena's votes on `response_1` and `response_2`.
+
+    Source: Frick et al. 2024, How to Evaluate Reward Models for RLHF; lmarena/PPE.
+    """
+    rest = _rest(row, ("prompt", "response_1", "response_2", "winner", "model_a", "model_b", "question_id"))
+    return {
+        "id": row.data.get("question_id"),
+        "prompt": row.data["prompt"],
+        "response_a": row.data["response_1"],
+        "response_b": row.data["response_2"],
+        **{name: row.data.get(name) for name in ("model_a", "model_b", "winner")},
+        "metadata": rest,
+    }
+
+
+def ppe_correctness_fields(row: Row) -> Fields:
+    """PPE's correctness sets: `response_1` to `response_N` of one model, and whether each is right."""
+    answers: list[object] = []
+    while (name := f"response_{len(answers) + 1}") in row.data:
+        answers.append(row.data[name])
+    scores = row.data["scores"]
+    if (
+        not isinstance(scores, list)
+        or len(scores) != len(answers)
+        or not all(isinstance(each, bool) for each in scores)
+    ):
+        finding = f"expected true or false for each of {len(answers)} responses, got {describe(scores)}"
+        raise field_error(row, "scores", f"{finding}; correct the row")
+    used = {"prompt", "scores", "question_id", *(f"response_{index}" for index in range(1, len(answers) + 1))}
+    return {
+        "id": row.data.get("question_id"),
+        "question": row.data["prompt"],
+        "answers": answers,
+        "scores": [float(each) for each in scores],
+        "metadata": _rest(row, tuple(used)),
+    }
+
+
+def load_ppe_correctness(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """The pairs that the set's makers drew, `sampled_conflict_pairs`: a right answer and a wrong one."""
+    for path in files:
+        for entries in convert_file(path, PPE_CORRECTNESS, lambda row, _: _conflict_pairs(row), on_reject):
+            yield from entries
+
+
+def _conflict_pairs(row: Row) -> list[Entry]:
+    fields = ppe_correctness_fields(row)
+    answers, scores = fields["answers"], fields["scores"]
+    assert isinstance(answers, list)
+    assert isinstance(scores, list)
+    name, model = required_id(row, "question_id", "it names the question"), row.data.get("model_name")
+    entries = []
+    for pair in _index_pairs(row, len(answers)):
+        texts = [text_field(row, f"response_{index + 1}", "a response") for index in pair]
+        if scores[pair[0]] == scores[pair[1]]:
+            raise field_error(row, "sampled_conflict_pairs", f"pair {list(pair)} has no right and wrong answer")
+        sample = Sample(
+            id=f"{name}:{pair[0]}:{pair[1]}",
+            question=text_field(row, "prompt", "prompt"),
+            answers=(texts[0], texts[1]),
+            answer_models=(str(model), str(model)) if model is not None else (),
+            metadata={"question_id": name},
+        )
+        entries.append(Entry(plain_row(sample, Label(sample_id="", winner=1 if scores[pair[0]] else 2))))
+    return entries
+
+
+def _index_pairs(row: Row, count: int) -> list[tuple[int, int]]:
+    pairs = row.data.get("sampled_conflict_pairs")
+    known = [
+        (pair[0], pair[1])
+        for pair in (pairs if isinstance(pairs, list) else [])
+        if isinstance(pair, list) and len(pair) == 2 and all(index in range(count) for index in pair)
+    ]
+    if not isinstance(pairs, list) or not pairs or len(known) < len(pairs):
+        finding = f"expected pairs of indices below {count}, got {describe(pairs)}"
+        raise field_error(row, "sampled_conflict_pairs", f"{finding}; give the published file")
+    return known
+
+
+def safe_rlhf_fields(row: Row) -> Fields:
+    """SafeRLHF: responses counted from 0; the more helpful one is the label, the safer one is metadata.
+
+    Source: PKU-Alignment/PKU-SafeRLHF (`better_response_id`, `safer_response_id`).
+    """
+    names = ("prompt", "response_0", "response_1", "better_response_id", "prompt_source")
+    return {
+        "question": row.data["prompt"],
+        "answer_1": row.data["response_0"],
+        "answer_2": row.data["response_1"],
+        "winner": row.data["better_response_id"],
+        "category": row.data.get("prompt_source"),
+        "metadata": _rest(row, names),
+    }
+
+
+def ultrafeedback_fields(row: Row) -> Fields:
+    """UltraFeedback as published: several completions with the mean of their fine-grained ratings as scores.
+
+    `overall_score` is not read: where the critique gave 1, a fault of the published set wrote 10.
+
+    Source: openbmb/UltraFeedback, issue 8.
+    """
+    completions = row.data["completions"]
+    if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
+        raise field_error(row, "completions", f"expected a list of completions, got {describe(completions)}")
+    rows = [Row(row.file, row.line, each) for each in completions]
+    return {
+        "question": row.data["instruction"],
+        "answers": [each.data.get("response") for each in rows],
+        "scores": [number_field(each, "fine-grained_score") for each in rows],
+        "answer_models": [each.data.get("model") for each in rows],
+        "category": row.data.get("source"),
+    }
+
+
+def helpsteer2_fields(row: Row) -> Fields:
+    """HelpSteer2 row by row: one response, its helpfulness from 0 to 4 as the score, and all five ratings."""
+    return {
+        "question": row.data["prompt"],
+        "answer": row.data["response"],
+        "score": row.data["helpfulness"],
+        "metadata": _rest(row, ("prompt", "response")),
+    }
+
+
+def load_helpsteer2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """The two responses to each prompt, which stand in adjacent rows, as a pair: the more helpful one wins.
+
+    Source: Wang et al. 2024, HelpSteer2, section 2.
+    """
+    for path in files:
+        rows = list(convert_file(path, HELPSTEER2, lambda row, _: row, on_reject))
+        used: set[int] = set()
+        for first, second in pairwise(rows):
+            if first.line in used or first.data["prompt"] != second.data["prompt"]:
+                continue
+            used |= {first.line, second.line}
+            try:
+                yield _helpfulness_pair(first, second)
+            except InputError as error:
+                on_reject(reject_row(first, error))
+        for row in rows:
+            if row.line not in used:
+                on_reject(reject_row(row, row_error(row, "no second response to this prompt stands beside it")))
+
+
+def _helpfulness_pair(first: Row, second: Row) -> Entry:
+    ratings = [{name: number_field(row, name) for name in _RATINGS if name in row.data} for row in (first, second)]
+    helpful = [rating["helpfulness"] for rating in ratings]
+    winner: Winner = "tie" if helpful[0] == helpful[1] else 1 if helpful[0] > helpful[1] else 2
+    question = text_field(first, "prompt", "prompt, response, helpfulness")
+    answers = (text_field(first, "response", "response"), text_field(second, "response", "response"))
+    sample = Sample(
+        id=content_id(question, answers, None),
+        question=question,
+        answers=answers,
+        metadata={f"ratings_{index}": rating for index, rating in enumerate(ratings, 1)},
+    )
+    return Entry(plain_row(sample, Label(sample_id="", winner=winner)))

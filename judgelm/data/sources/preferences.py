@@ -1,0 +1,302 @@
+"""Preference sets as samples and labels: chosen and rejected answers, arena battles, pairs of responses.
+
+`judgelm.data.sources.registry` detects the kind of a row; `judgelm.data.sources.dialogues` turns dialogues into
+questions. Every function raises InputError with file, line, field, finding and way out.
+"""
+
+import hashlib
+from dataclasses import replace
+
+from judgelm.data.readers.fields import (
+    ID_FIELDS,
+    content_id,
+    describe,
+    extra_fields,
+    field_error,
+    number_field,
+    optional_text,
+    reference_field,
+    row_error,
+    row_id,
+    text_field,
+)
+from judgelm.data.readers.rows import Row
+from judgelm.data.sources.codes import winner_field
+from judgelm.data.sources.dialogues import Turn, full_dialogue, json_list, question_and_answers, read_turns
+from judgelm.data.sources.layouts import plain_pair_label
+from judgelm.records import Label, Sample, Winner
+
+QUESTION_FIELDS = ("prompt", "question", "instruction")
+
+_PREFERENCE_NEEDS = (
+    "chosen, rejected and a prompt (or question, instruction), or whole dialogues as chosen and rejected"
+)
+_ARENA_NEEDS = "conversation_a, conversation_b"
+_RESPONSES_NEEDS = "prompt (or question, instruction), response_a, response_b"
+_COMMON_FIELDS = frozenset({"category", "subset", "system", "reference", "reason", "votes", *ID_FIELDS})
+_PREFERENCE_FIELDS = _COMMON_FIELDS | {
+    *("chosen", "rejected", "chosen_model", "rejected_model", "score_chosen", "score_rejected"),
+}
+_BATTLE_FIELDS = _COMMON_FIELDS | {
+    *("conversation_a", "conversation_b", "response_a", "response_b", "model_a", "model_b", "turn"),
+    *("winner", "winner_model_a", "winner_model_b", "winner_tie", "score", "scores", "full_conversation"),
+    *("score_1", "score_2", "score_a", "score_b"),
+}
+_BOTH_BAD = ("tie (bothbad)", "both_bad")
+_WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (
+    ("winner_model_a", 1),
+    ("winner_model_b", 2),
+    ("winner_tie", "tie"),
+)
+
+
+def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
+    """The prompt turns of a row and the fields that they came from; empty where no field holds a prompt."""
+    name = next((name for name in QUESTION_FIELDS if row.data.get(name) not in (None, "")), None)
+    turns: tuple[Turn, ...] = ()
+    used = set[str]()
+    if name is not None:
+        used.add(name)
+        turns = read_turns(row, name, alone="user", needs=needs)
+        if len(turns) > 1 and turns[-1] == Turn("assistant", ""):
+            turns = turns[:-1]
+        context = optional_text(row, "input") if name == "instruction" else None
+        if context:
+            used.add("input")
+            turns = (*turns[:-1], replace(turns[-1], text=f"{turns[-1].text}\n\n{context}"))
+    system = optional_text(row, "system")
+    return ((Turn("system", system), *turns) if system and system.strip() else turns), used
+
+
+def _chosen_first(question: str, chosen: str, rejected: str) -> bool:
+    """True if the chosen answer is placed first, by the order of hashes of question and answer.
+
+    The order depends on the texts alone, so a judge cannot learn the position; the same pair with the opposite choice
+    has the same order.
+    """
+    first, second = (
+        hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
+        for answer in (chosen, rejected)
+    )
+    return first < second
+
+
+def _preference(row: Row) -> tuple[str, str, str, set[str]]:
+    """Question, chosen and rejected answer, and the fields that the question came from."""
+    prompt, used = _asked(row, _PREFERENCE_NEEDS)
+    chosen, rejected = (
+        full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_PREFERENCE_NEEDS), row, name)
+        for name in ("chosen", "rejected")
+    )
+    if not prompt and len(chosen) == len(rejected) == 1:
+        raise row_error(row, f'field "prompt" is missing; each row needs {_PREFERENCE_NEEDS}')
+    question, answers = question_and_answers(row, ("chosen", "rejected"), (chosen, rejected))
+    if answers[0] == answers[1]:
+        raise row_error(row, "chosen and rejected are the same text; leave the row out, nothing is preferred in it")
+    return question, *answers, used
+
+
+def preference_sample(row: Row) -> Sample:
+    """`chosen` and `rejected` as texts, HH-RLHF dialogues or chat messages, placed by a hash of their texts.
+
+    RewardBench's `id` counts within a `subset`, so the sample is named by both.
+    """
+    question, chosen, rejected, used = _preference(row)
+    first = _chosen_first(question, chosen, rejected)
+    answers = (chosen, rejected) if first else (rejected, chosen)
+    models = _two_texts(row, "chosen_model", "rejected_model")
+    reference = reference_field(row)
+    metadata = extra_fields(row, _PREFERENCE_FIELDS | used)
+    if metadata.get("messages") == row.data["chosen"]:
+        del metadata["messages"]  # UltraFeedback's third copy of the chosen side
+    name, subset = row_id(row), optional_text(row, "subset")
+    return Sample(
+        id=content_id(question, answers, reference) if name is None else f"{subset}-{name}" if subset else name,
+        question=question,
+        answers=answers,
+        reference=reference,
+        answer_models=models if first else models[::-1],
+        category=optional_text(row, "category") or subset,
+        metadata=metadata,
+    )
+
+
+def preference_label(row: Row, with_reference: bool) -> Label | None:
+    """The chosen answer wins, at the place where `preference_sample` put it.
+
+    `score_chosen` must be above `score_rejected`; other rows are errors.
+    """
+    first = _chosen_first(*_preference(row)[:3])
+    reason = optional_text(row, "reason") or None
+    if all(row.data.get(name) in (None, "") for name in ("score_chosen", "score_rejected")):
+        return Label(sample_id="", winner=1 if first else 2, reason=reason)
+    chosen, rejected = number_field(row, "score_chosen"), number_field(row, "score_rejected")
+    if chosen == rejected:
+        raise row_error(row, f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
+    if chosen < rejected:
+        finding = (
+            f"score_chosen {chosen:g} is not above score_rejected {rejected:g}, so the scores contradict the names"
+        )
+        raise row_error(row, f"{finding}; correct the row, or leave its scores out")
+    scores = (chosen, rejected) if first else (rejected, chosen)
+    return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)
+
+
+def _two_texts(row: Row, first: str, second: str) -> tuple[str, ...]:
+    if row.data.get(first) is None or row.data.get(second) is None:
+        return ()
+    return text_field(row, first, first), text_field(row, second, second)
+
+
+def pair_id(row: Row) -> str | None:
+    """The id of a pair that is named by a question, two models and, where given, the human judge and the turn."""
+    question = row_id(row, ("question_id",))
+    if question is None:
+        return None
+    models = ("model_a", "model_b") if row.data.get("model_a") is not None else ("model_1", "model_2")
+    parts = (row.data.get(name) for name in (*models, "judge", "turn"))
+    return ":".join([question, *(str(part) for part in parts if isinstance(part, str | int))])
+
+
+def _battle_id(row: Row) -> str | None:
+    """`id`, or a `question_id` that names the battle: a number names one question of a list, asked many times."""
+    name = row_id(row, ("id",))
+    question = row_id(row, ("question_id",))
+    if name is not None or question is None:
+        return name or row_id(row)
+    return pair_id(row) if question.isdecimal() else question
+
+
+def _battle(row: Row, question: str, answers: tuple[str, str], used: set[str], more: dict[str, object]) -> Sample:
+    reference = reference_field(row)
+    metadata = extra_fields(row, _BATTLE_FIELDS | used) | more
+    if row.data.get("winner") in _BOTH_BAD:
+        metadata["both_bad"] = True
+    return Sample(
+        id=_battle_id(row) or content_id(question, answers, reference),
+        question=question,
+        answers=answers,
+        reference=reference,
+        answer_models=_two_texts(row, "model_a", "model_b"),
+        category=optional_text(row, "category"),
+        metadata=metadata,
+    )
+
+
+def arena_sample(row: Row) -> Sample:
+    """LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in the order given.
+
+    `turn` says after which of the user's turns the vote was given (MT-bench); what comes after it does not count, and
+    `metadata["messages_after_vote"]` says how much that is.
+    """
+    order = row.data.get("evaluation_order")
+    if isinstance(order, int) and order > 1:
+        finding = f"vote {order} of its session, whose earlier turns are not in conversation_a and conversation_b"
+        raise field_error(row, "evaluation_order", f"{finding}; leave the row out, or put them before the two sides")
+    names = ("conversation_a", "conversation_b")
+    first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
+    cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
+    question, answers = question_and_answers(row, names, cut)
+    cut_off = len(first) - len(cut[0]) + len(second) - len(cut[1])
+    return _battle(row, question, answers, set(), {"messages_after_vote": cut_off} if cut_off else {})
+
+
+def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
+    """The turns before the user's next one after number `turn`; all of them where the user has no more."""
+    if not isinstance(turn, int) or isinstance(turn, bool) or turn < 1:
+        return turns
+    user_turns = [index for index, message in enumerate(turns) if message.role == "user"]
+    return turns[: user_turns[turn]] if len(user_turns) > turn else turns
+
+
+def responses_sample(row: Row) -> Sample:
+    """`response_a` and `response_b` to a prompt, in the order given: texts, or lists of one text per turn (Kaggle)."""
+    prompt_field = next((name for name in QUESTION_FIELDS if row.data.get(name) not in (None, "")), "prompt")
+    names = ("response_a", "response_b")
+    lists = [_texts(row, name) for name in (prompt_field, *names)]
+    prompts, *sides = lists
+    used = {prompt_field}
+    if prompts is not None and sides[0] is not None and sides[1] is not None:
+        first = _interleaved(row, names[0], prompts, sides[0])
+        second = _interleaved(row, names[1], prompts, sides[1])
+    else:
+        prompt, used = _asked(row, _RESPONSES_NEEDS)
+        if not prompt:
+            text_field(row, prompt_field, _RESPONSES_NEEDS)
+        first, second = (
+            full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_RESPONSES_NEEDS), row, name)
+            for name in names
+        )
+    question, answers = question_and_answers(row, names, (first, second))
+    return _battle(row, question, answers, used, {})
+
+
+def _texts(row: Row, name: str) -> list[object] | None:
+    """A list of texts and nulls, also as the JSON text that a table holds; None for anything else."""
+    value = row.data.get(name)
+    if isinstance(value, str):
+        value = json_list(value)
+    if isinstance(value, list) and value and all(text is None or isinstance(text, str) for text in value):
+        return value
+    return None
+
+
+def _interleaved(row: Row, name: str, prompts: list[object], replies: list[object]) -> tuple[Turn, ...]:
+    if len(prompts) != len(replies):
+        finding = f"expected {len(prompts)} texts, one for each prompt, got {len(replies)}"
+        raise field_error(row, name, f"{finding}; leave the row out")
+    turns: list[Turn] = []
+    for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
+        for where, text in ((f"prompt[{index}]", prompt), (f"{name}[{index}]", reply)):
+            if text is None:
+                raise field_error(row, where, "expected text, got null; leave the row out")
+            checked = text_field(Row(row.file, row.line, {where: text}), where, _RESPONSES_NEEDS)
+            turns.append(Turn("assistant" if len(turns) % 2 else "user", checked))
+    return tuple(turns)
+
+
+def battle_label(row: Row, with_reference: bool) -> Label | None:
+    """`winner_model_a`, `winner_model_b` and `winner_tie`, one of them 1; else `winner` and scores as in plain rows."""
+    columns = [name for name, _ in _WINNER_COLUMNS if row.data.get(name) not in (None, "")]
+    if not columns:
+        return plain_pair_label(row, with_reference)
+    marked: list[Winner] = []
+    for name, winner in _WINNER_COLUMNS:
+        if name not in columns and name != "winner_tie":
+            raise field_error(row, name, f"expected 0 or 1, got {describe(row.data.get(name))}; fill it in")
+        if name in columns and _marked(row, name):
+            marked.append(winner)
+    if len(marked) != 1:
+        raise row_error(row, f"expected 1 in one of winner_model_a, winner_model_b, winner_tie, got {len(marked)} such")
+    return Label(sample_id="", winner=marked[0], reason=optional_text(row, "reason") or None)
+
+
+def _marked(row: Row, name: str) -> bool:
+    flag = row.data[name] if isinstance(row.data[name], bool) else number_field(row, name)
+    if flag not in (0, 1):
+        raise field_error(row, name, f"expected 0 or 1, got {describe(row.data[name])}; correct it")
+    return bool(flag)
+
+
+def pair_label_alone(row: Row) -> Sample:
+    """A sample without answers for a label that names its pair by question and models."""
+    name = pair_id(row)
+    if name is None:
+        raise row_error(row, "no question_id; a label of two models' answers needs it")
+    known = {"label", "g1_winner", "g2_winner", "category", *ID_FIELDS}
+    category = optional_text(row, "category")
+    return Sample(id=name, question="", answers=(), category=category, metadata=extra_fields(row, known))
+
+
+def pair_label(row: Row, with_reference: bool) -> Label | None:
+    """`label` (A, B, tie), or FastChat's `g1_winner` and `g2_winner`: a tie where the two orders disagree.
+
+    Source: FastChat, `llm_judge/show_result.py`; a game that failed (`error`) gives no label.
+    """
+    if row.data.get("label") not in (None, ""):
+        return Label(sample_id="", winner=winner_field(row, "label"))
+    games = [row.data.get(name) for name in ("g1_winner", "g2_winner")]
+    if None in games or "error" in games:
+        return None
+    first, second = winner_field(row, "g1_winner"), winner_field(row, "g2_winner")
+    return Label(sample_id="", winner=first if first == second else "tie", votes=(first, second))

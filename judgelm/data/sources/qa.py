@@ -1,0 +1,383 @@
+"""Questions with gold answers: extractive QA as published, its sampling by answer type, and open QA judged by people.
+
+HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read in four shapes, as a JSON list or JSON lines or, the last two, as
+one nested JSON object:
+
+- HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
+- flat rows of any of the four: the same with `context` as a text; a predicted answer may stand in `pred_answer` or
+  `prediction`, its model in `model`;
+- DROP: passages with `qa_pairs`, answers as `number`, `spans` or `date`, more of them in `validated_answers`;
+- Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
+
+Each question becomes a sample whose `metadata` has `data_set`, `answer_type`, and where there is one `context`; several
+validated answers stand in `references`, their spans in `reference_spans`. EVOUNA holds answers to NQ and TriviaQA that
+people judged.
+"""
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.files import first_row, read_json, read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, reject_row, unique
+from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
+from judgelm.errors import ConfigError, InputError
+from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
+from judgelm.parsing.short_answers import Gold
+from judgelm.records import Label, Sample
+
+QaDataSet = Literal["hotpotqa", "2wiki", "drop", "quoref"]
+
+_IDS = ("_id", "id", "query_id", "question_id")
+_NEEDS = "question, and answer or answers"
+_PREDICTED = ("pred_answer", "prediction")
+
+
+def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject = raise_reject) -> Iterator[Sample]:
+    """The questions of a file as samples, without answers to judge unless the rows have predictions.
+
+    Args:
+        path: a JSON file, a JSON list or JSON lines.
+        data_set: which it is; None takes DROP and Quoref by their shape, 2WikiMultiHopQA by its `evidences`, a row's
+            own `data_set`, and all else for HotpotQA.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        InputError: the file cannot be read, or two questions have one id.
+        ConfigError: the data set is unknown.
+    """
+    if data_set is not None and data_set not in get_args(QaDataSet):
+        raise ConfigError(f"data set {data_set!r} not found; available: {', '.join(get_args(QaDataSet))}")
+    read = unique(lambda row: _sample(row, data_set), attrgetter("id"))
+    expected = f"_id (or id), {_NEEDS}"
+    yield from convert_rows(_rows(path), read, path=path, expected=expected, on_reject=on_reject)
+
+
+def has_predictions(path: str) -> bool:
+    """True if the first good row has a predicted answer beside its gold answer, which only these files have.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    first = first_row(path)
+    return first is not None and any(name in first.data for name in _PREDICTED)
+
+
+def qa_row(sample: Sample) -> dict[str, object]:
+    """A sample as a row of judgelm's plain format, which batch runs and the QA study read.
+
+    Without an answer yet the row has none, and is for an answering run.
+    """
+    row: dict[str, object] = {"id": sample.id, "question": sample.question, "reference": sample.reference}
+    if sample.answers:
+        row["answer"] = sample.answers[0]
+    if sample.answer_models:
+        row["answer_models"] = list(sample.answer_models)
+    return {**row, "category": sample.category, "metadata": dict(sample.metadata)}
+
+
+def with_prediction(sample: Sample, model: str, answer: str) -> Sample:
+    """A question with a model's answer: an id of its own, and that of the question in `metadata["source_id"]`."""
+    return replace(
+        sample,
+        id=f"{sample.id}#{model}",
+        answers=(answer,),
+        answer_models=(model,),
+        metadata={**sample.metadata, "source_id": sample.metadata.get("source_id", sample.id)},
+    )
+
+
+def _rows(path: str) -> Iterator[Row | Reject]:
+    nested = None if path == "-" else _nested(path)
+    if nested is None:
+        yield from read_rows(path)
+        return
+    for row_number, data in enumerate(_flattened(path, nested), 1):
+        yield Row(path, row_number, data)
+
+
+def _nested(path: str) -> dict[str, Any] | None:
+    """The file as one object of passages; None for rows, and for files that `read_rows` reports errors of."""
+    try:
+        value: Any = read_json(path)
+    except (OSError, ValueError, EOFError, zlib.error):
+        return None
+    if not isinstance(value, dict):
+        return None
+    data = value.get("data")
+    articles = isinstance(data, list) and any(isinstance(item, dict) and "paragraphs" in item for item in data)
+    passages = any(isinstance(item, dict) and "qa_pairs" in item for item in value.values())
+    return value if articles or passages else None
+
+
+def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]:
+    """One row per question of DROP's passages or Quoref's paragraphs.
+
+    Raises:
+        InputError: a passage has another shape.
+    """
+    try:
+        if isinstance(nested.get("data"), list):
+            for article in nested["data"]:
+                for paragraph in article["paragraphs"]:
+                    yield from (question | {"context": paragraph["context"]} for question in paragraph["qas"])
+            return
+        for passage in nested.values():
+            yield from (question | {"context": passage["passage"]} for question in passage["qa_pairs"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: neither Quoref's nor DROP's shape ({error!r}); give the published file") from error
+
+
+def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
+    question = text_field(row, "question", _NEEDS)
+    golds = _golds(row)
+    texts = [", ".join(gold) for gold in golds]
+    name_of_set = data_set or _data_set(row)
+    metadata: dict[str, object] = {"data_set": name_of_set, "answer_type": _type(row, question, texts)}
+    context = _context(row)
+    if context is not None:
+        metadata["context"] = context
+    if len(golds) > 1:
+        metadata["references"] = texts
+    if any(len(gold) > 1 for gold in golds):
+        metadata["reference_spans"] = [list(gold) for gold in golds]
+    predicted = next((optional_text(row, name) for name in _PREDICTED if row.data.get(name) is not None), None)
+    model = optional_text(row, "model")
+    name = row_id(row, _IDS)
+    if name is None:
+        raise row_error(row, "no _id or id; questions are joined by it")
+    return Sample(
+        id=name,
+        question=question,
+        answers=() if predicted is None else (predicted,),
+        reference=texts[0],
+        answer_models=() if predicted is None or model is None else (model,),
+        category=str(metadata["answer_type"]),
+        metadata=metadata,
+    )
+
+
+def _data_set(row: Row) -> str:
+    named = row.data.get("data_set")
+    if named is not None:
+        if named not in get_args(QaDataSet):
+            raise field_error(row, "data_set", f"expected one of {', '.join(get_args(QaDataSet))}, got {named!r}")
+        return str(named)
+    if "answers" in row.data:
+        return "quoref"
+    if isinstance(row.data.get("answer"), dict):
+        return "drop"
+    return "2wiki" if "evidences" in row.data else "hotpotqa"
+
+
+def _type(row: Row, question: str, golds: list[str]) -> str:
+    named = optional_text(row, "answer_type")
+    if named is None:
+        return answer_type(question, golds)
+    if named.lower() not in ANSWER_TYPES:
+        raise field_error(row, "answer_type", f"expected one of {', '.join(ANSWER_TYPES)}, got {named!r}")
+    return named.lower()
+
+
+def _golds(row: Row) -> list[Gold]:
+    """The validated answers without repeats; blank ones are none."""
+    if "answers_spans" in row.data:
+        raise field_error(row, "answers_spans", "does not say which spans belong together; give DROP's own JSON file")
+    if "answers" in row.data:
+        golds = [_quoref_gold(row)]
+    else:
+        more = row.data.get("validated_answers") or []
+        if not isinstance(more, list):
+            raise field_error(row, "validated_answers", f"expected a list, got {describe(more)}")
+        golds = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
+    distinct = list(dict.fromkeys(gold for gold in golds if gold and gold[0].strip()))
+    if not distinct:
+        raise row_error(row, "no gold answer; a question without one cannot be scored")
+    return distinct
+
+
+def _quoref_gold(row: Row) -> Gold:
+    """The spans of one answer: `[{"text": ...}, ...]`, or `{"text": [...]}`."""
+    answers = row.data["answers"]
+    spans = answers.get("text") if isinstance(answers, dict) else answers
+    texts = [span.get("text") if isinstance(span, dict) else span for span in spans] if isinstance(spans, list) else []
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise field_error(row, "answers", f"expected a list of objects with text, got {describe(answers)}")
+    return tuple(str(text) for text in texts)
+
+
+def _gold(row: Row, value: object) -> Gold:
+    """A text, a number, or DROP's object; empty where that has nothing in it."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (str(value),)
+    if not isinstance(value, dict):
+        raise field_error(row, "answer", f"expected text or DROP's number, spans or date, got {describe(value)}")
+    if value.get("number"):
+        return (str(value["number"]),)
+    if value.get("spans"):
+        return tuple(str(span) for span in value["spans"])
+    date = value.get("date") or {}
+    parts = [str(date.get(part, "")).strip() for part in ("day", "month", "year")] if isinstance(date, dict) else []
+    return (" ".join(part for part in parts if part),)
+
+
+def _context(row: Row) -> str | None:
+    """A text as it is; titles and sentences as one paragraph each, the title before it."""
+    context: Any = row.data.get("context")
+    if context is None or isinstance(context, str):
+        return optional_text(row, "context")
+    try:
+        if isinstance(context, dict):
+            context = list(zip(context["title"], context["sentences"], strict=True))
+        return "\n\n".join(
+            f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in context
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise field_error(
+            row, "context", f"expected text, or (title, sentences) pairs, got {describe(context)}"
+        ) from error
+
+
+QA_NAMES: Mapping[QaDataSet, str] = {
+    "hotpotqa": "HotpotQA (Yang et al. 2018)",
+    "2wiki": "2WikiMultiHopQA (Ho et al. 2020)",
+    "drop": "DROP (Dua et al. 2019)",
+    "quoref": "Quoref (Dasigi et al. 2019)",
+}
+
+
+def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """The questions of a published data set."""
+    for path in files:
+        _check_shape(path, data_set)
+        for sample in read_qa(path, data_set, on_reject=on_reject):
+            yield Entry({name: value for name, value in qa_row(sample).items() if value is not None})
+
+
+def _check_shape(path: str, data_set: QaDataSet) -> None:
+    """Refuse a file in the shape of another set; flat rows fit any set."""
+    first = next(read_qa(path, on_reject=lambda reject: None))  # without a usable question, that is an error
+    data_set_found = first.metadata["data_set"]
+    if data_set_found not in (data_set, "hotpotqa") or (data_set_found != data_set and _has_titles(path)):
+        raise InputError(f"{path}: has the shape of {data_set_found}, not of {data_set}; import it as {data_set_found}")
+
+
+def _has_titles(path: str) -> bool:
+    """True if the contexts are titles with sentences, as in HotpotQA's own files."""
+    row = first_row(path)
+    return row is not None and isinstance(row.data.get("context"), list | dict)
+
+
+TARGET = 1000
+WHOLE_BELOW = 100
+
+
+def excluded_types(data_set: str) -> frozenset[str]:
+    """Answer types that are left out of a data set."""
+    return frozenset({"bool", "date", "year"}) if data_set == "quoref" else frozenset({"bool"})
+
+
+def sample_by_type(
+    samples: Sequence[Sample], *, target: int = TARGET, whole_below: int = WHOLE_BELOW, seed: int = 0
+) -> list[Sample]:
+    """A subset of one data set's questions, in their own order.
+
+    A type with fewer than `whole_below` questions is kept whole. Of another `target` times its share of all questions
+    used are drawn, at most all of them; so the subset can exceed `target` by what the small types have above their
+    share (the paper's have 1,000 to 1,124 questions). Ids and the seed decide what is drawn, not the order of the file.
+
+    Args:
+        samples: of one data set, with `answer_type` and `data_set` in their metadata.
+        target: about how many to keep, at least 1.
+        whole_below: types with fewer questions are kept whole.
+        seed: another seed draws others.
+
+    Raises:
+        ConfigError: `target` is below 1.
+    """
+    if target < 1:
+        raise ConfigError(f"target is {target}; it must be at least 1")
+    used = [
+        sample for sample in samples if _type_of(sample) not in excluded_types(str(sample.metadata.get("data_set", "")))
+    ]
+    by_type: dict[str, list[str]] = defaultdict(list)
+    for sample in used:
+        by_type[_type_of(sample)].append(sample.id)
+    chosen_ids: set[str] = set()
+    for name, ids in by_type.items():
+        share = len(ids) if len(ids) < whole_below else min(len(ids), round(target * len(ids) / len(used)))
+        drawing = np.random.default_rng([seed, *name.encode()])
+        chosen_ids.update(drawing.choice(sorted(ids), size=share, replace=False).tolist())
+    return [sample for sample in used if sample.id in chosen_ids]
+
+
+def type_counts(samples: Sequence[Sample]) -> Counter[str]:
+    """Number of questions of each answer type, as in the paper's Table 1."""
+    return Counter(_type_of(sample) for sample in samples)
+
+
+def _type_of(sample: Sample) -> str:
+    return str(sample.metadata.get("answer_type", sample.category or "string"))
+
+
+MODELS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")
+_EVOUNA = Shape(
+    name="EVOUNA",
+    needs=(
+        *("question", "golden_answer", "improper"),
+        *(f"{part}_{model}" for model in MODELS for part in ("answer", "judge")),
+    ),
+)
+
+
+def load_evouna(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """EVOUNA's answers with people's verdicts."""
+    for path in files:
+        make = partial(_evouna_entries, on_reject, model_from_filename(path))
+        for entries in convert_file(path, _EVOUNA, make, on_reject):
+            yield from entries
+
+
+def _evouna_entries(on_reject: OnReject, data_set: str, row: Row, row_number: int) -> list[Entry]:
+    """A row for each model's answer; answers without a person's verdict are rejects, as improper questions are."""
+    if row.data["improper"] is not False:
+        raise row_error(row, "the question is marked as improper, which EVOUNA leaves out")
+    question = text_field(row, "question", ", ".join(_EVOUNA.needs))
+    golds = [gold.strip() for gold in text_field(row, "golden_answer", "golden_answer").split("/") if gold.strip()]
+    if not golds:
+        raise field_error(row, "golden_answer", "expected answers between slashes, got none; leave the row out")
+    entries = []
+    for model in MODELS:
+        try:
+            answer, correct = _evouna_answer(row, model)
+        except InputError as error:
+            on_reject(reject_row(row, error))
+            continue
+        sample = Sample(
+            id=f"{data_set}-{row_number}-{model}",
+            question=question,
+            answers=(answer,),
+            reference=golds[0],
+            answer_models=(model,),
+            category=f"{data_set} {model}",
+            metadata={"references": golds},
+        )
+        entries.append(Entry(plain_row(sample, Label(sample_id="", winner=None, scores=(float(correct),)))))
+    return entries
+
+
+def _evouna_answer(row: Row, model: str) -> tuple[str, bool]:
+    correct = row.data[f"judge_{model}"]
+    if not isinstance(correct, bool):
+        raise field_error(row, f"judge_{model}", f"expected true or false, got {describe(correct)}; it was not judged")
+    return text_field(row, f"answer_{model}", "an answer"), correct

@@ -1,0 +1,407 @@
+"""Ratings of completions by several judges: long and wide files, judges' own runs, and attention checks."""
+
+import math
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from judgelm.data.readers.fields import encodable
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import FileUse, reject_row
+from judgelm.data.readers.rows import Reject, Row
+from judgelm.errors import InputError, RunError
+from judgelm.records import GradeVerdict, Judgment, Sample
+
+HUMAN = "human"
+GOLD = "gold"
+ONLY_DIMENSION = "all"
+ONLY_TASK = "all"
+
+_MISSING = re.compile(r"(n\.?/?a\b.*|nan|none|null)?", re.IGNORECASE | re.DOTALL)
+_KEY = ("item", "dimension", "judge", "model", "annotator", "check")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingColumns:
+    """Field names in the file, and further columns to keep."""
+
+    item: str = "item"
+    dimension: str = "dimension"
+    judge: str = "judge"
+    model: str = "model"
+    score: str = "score"
+    task: str = "task"
+    length: str = "length"
+    annotator: str = "annotator"
+    check: str = "check"
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingTable:
+    """Ratings as a data frame.
+
+    Attributes:
+        frame: one row per rating with the columns of the module's table under their own names (`score` and `length`
+            are floats with NaN for what is missing, all others text), and the extra columns as they are in the file.
+        rejects: rows that could not be used, with reasons.
+    """
+
+    frame: pd.DataFrame
+    rejects: tuple[Reject, ...] = ()
+
+
+def read_ratings(
+    paths: Iterable[str | Path], columns: RatingColumns | None = None, *, more: Iterable[Row] = ()
+) -> RatingTable:
+    """Read files of ratings, long or wide, into one table; a row that cannot be used is a reject.
+
+    Args:
+        paths: the files.
+        columns: their field names.
+        more: ratings in long format under its own names, such as those of run files (`judgelm.data.ratings.run_files`).
+
+    Raises:
+        InputError: a file cannot be read, a requested column is missing, or no row can be used.
+    """
+    columns = columns or RatingColumns()
+    ratings: list[dict[str, object]] = []
+    rejects: list[Reject] = []
+    seen: set[tuple[object, ...]] = set()
+    read = (row for path in map(str, paths) for row in _read_file(path, columns))
+    own = (_long_row(row, RatingColumns(extra=columns.extra)) for row in more)
+    for rating in chain(read, own):
+        if isinstance(rating, Reject):
+            rejects.append(rating)
+        elif (key := tuple(rating.data[name] for name in _KEY)) in seen:
+            rejects.append(Reject(rating.file, rating.line, f"rated twice: {_said(rating.data)}", _said(rating.data)))
+        else:
+            seen.add(key)
+            ratings.append(rating.data)
+    if not ratings:
+        why = f"; first: {rejects[0].message}" if rejects else ""
+        raise InputError(f"{', '.join(map(str, paths)) or 'ratings'}: no row can be used{why}")
+    _check_extra(ratings, columns)
+    return RatingTable(frame=pd.DataFrame(ratings), rejects=tuple(rejects))
+
+
+def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
+    """Write ratings as JSON lines in long format; NaN becomes null.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    try:
+        frame.to_json(path, orient="records", lines=True, force_ascii=False)
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose another place") from error
+
+
+def _read_file(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
+    """Long rows of one file, of which at least one must be usable."""
+    use = FileUse(path=path, expected=_needs(columns), on_reject=lambda reject: None)
+    for row in _long_rows(path, columns):
+        if isinstance(row, Reject):
+            use.reject(row)
+        else:
+            use.used += 1
+        yield row
+    use.require_used()
+
+
+def _needs(columns: RatingColumns) -> str:
+    return ", ".join((columns.item, columns.judge, columns.model, columns.score))
+
+
+def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
+    """The rows, in long format; the first good one tells whether the file is wide."""
+    wide: WideReader | None = None
+    first = True
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            yield row
+            continue
+        if first:
+            first = False
+            if row.data.keys() >= WIDE_FIELDS and columns.score not in row.data:
+                wide = WideReader(dimension=Path(path).stem, extra=columns.extra)
+        if wide is None:
+            yield _long_row(row, columns)
+            continue
+        for long_row in wide.long_rows(row):
+            yield long_row if isinstance(long_row, Reject) else _long_row(long_row, RatingColumns(extra=columns.extra))
+
+
+def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
+    values: dict[str, object] = {}
+    for name in ("item", "judge", "model"):
+        text = _text(row.data.get(getattr(columns, name)))
+        if not text:
+            return _reject(row, f'no "{getattr(columns, name)}"; every rating names its item, judge and model')
+        values[name] = text
+    if columns.score not in row.data:
+        return _reject(row, f'no "{columns.score}"; give null where the score is missing')
+    for name, usual in (("dimension", ONLY_DIMENSION), ("task", ONLY_TASK), ("annotator", ""), ("check", "")):
+        values[name] = _text(row.data.get(getattr(columns, name))) or usual
+    for name in ("score", "length"):
+        parsed = _number(row.data.get(getattr(columns, name)))
+        if parsed is None:
+            shown = repr(row.data.get(getattr(columns, name)))[:60]
+            return _reject(row, f'"{getattr(columns, name)}": expected a number or NA, got {shown}')
+        values[name] = parsed
+    if values["judge"] in (HUMAN, GOLD) and not values["annotator"]:
+        values["annotator"] = "mean"
+    values |= {name: row.data.get(name) for name in columns.extra}
+    half = next((name for name, value in values.items() if isinstance(value, str) and not encodable(value)), None)
+    if half is not None:
+        name = getattr(columns, half, half)
+        return _reject(row, f'"{name}": holds half a surrogate pair, which UTF-8 cannot say; remove it')
+    return Row(row.file, row.line, values)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _number(value: object) -> float | None:
+    """A finite number, NaN for a missing value, None for anything else."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and _MISSING.fullmatch(value.strip()):
+        return math.nan
+    try:
+        parsed = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if math.isinf(parsed) else parsed
+
+
+def _reject(row: Row, reason: str) -> Reject:
+    return reject_row(row, InputError(reason))
+
+
+def _said(values: dict[str, object]) -> str:
+    return ", ".join(f"{name} {values[name]!r}" for name in _KEY if values[name])
+
+
+def _check_extra(ratings: list[dict[str, object]], columns: RatingColumns) -> None:
+    for name in columns.extra:
+        if all(values[name] in (None, "") for values in ratings):
+            raise InputError(f'ratings: no row has a column "{name}"; check its name')
+
+
+WIDE_FIELDS = frozenset({"judge", "model", "gt", "prompt_id", "rating"})
+
+_NAMES = {
+    "anthropic.claude-v2:1": "Claude v2",
+    "anthropic.claude-3-sonnet-20240229-v1:0": "Claude 3 Sonnet",
+    "anthropic.claude-3-5-sonnet-20241022-v2:0": "Claude 3.5 Sonnet",
+    "gpt-3.5-turbo": "GPT-3.5 Turbo",
+    "gpt-4o": "GPT-4o",
+    "meta.llama3-1-8b-instruct-v1:0": "Llama 3 8B",
+    "meta.llama3-1-70b-instruct-v1:0": "Llama 3 70B",
+    "mistral.mistral-7b-instruct-v0:2": "Mistral 7B",
+    "mistral.mistral-large-2407-v1:0": "Mistral Large",
+}
+"""The released identifiers and the paper's names for them; other identifiers stay as they are."""
+
+_TASKS = {"cnn": "summarization", "xsum": "summarization"} | dict.fromkeys(
+    ("chatbotarena", "helm-instruct", "mtbench", "stanford"), "open-ended QA"
+)
+"""The paper's two types of task (section 6.1); the task of another data set is its name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WideReader:
+    """Turns the wide rows of one file into long ones.
+
+    Attributes:
+        dimension: of rows that do not name their own.
+        extra: columns to hand on; `dataset` is the data set that the prompt is from.
+    """
+
+    dimension: str
+    extra: tuple[str, ...] = ()
+    _human: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def long_rows(self, row: Row) -> Iterator[Row | Reject]:
+        """The judge's rating, and the human one where this is the first row of its completion."""
+        values = row.data
+        if missing := ", ".join(sorted(WIDE_FIELDS - values.keys())):
+            yield Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(values)[:1000])
+            return
+        data_set = str(values.get("dataset") or "").strip()
+        shared = {name: values.get(name) for name in self.extra} | {
+            "item": values["prompt_id"],
+            "dimension": str(values.get("dimension") or self.dimension),
+            "model": display_name(values["model"]),
+            "task": _TASKS.get(data_set, data_set),
+            "length": values.get("pred_length"),
+        }
+        key = (str(shared["item"]), str(shared["dimension"]), str(shared["model"]))
+        human = str(values["gt"])
+        if key not in self._human:
+            self._human[key] = human
+            yield Row(row.file, row.line, shared | {"judge": "human", "score": values["gt"]})
+        elif self._human[key] != human:
+            reason = f'"gt" is {human}, but an earlier row of this completion has {self._human[key]}'
+            yield Reject(row.file, row.line, reason, str(values)[:1000])
+            return
+        yield Row(row.file, row.line, shared | {"judge": display_name(values["judge"]), "score": values["rating"]})
+
+
+def display_name(identifier: object) -> str:
+    """The paper's name of a released model identifier; any other identifier unchanged."""
+    text = "" if identifier is None else str(identifier).strip()
+    return _NAMES.get(text, text)
+
+
+_SHOWN_TEXT = 80
+
+
+def count_words(text: str) -> int:
+    """A text's words, between blanks."""
+    return len(text.split())
+
+
+def run_ratings(
+    judge: str,
+    judgments: Mapping[str, Judgment],
+    samples: Mapping[str, Sample],
+    *,
+    item: str = "item",
+    length: Callable[[str], int] = count_words,
+) -> Iterator[Row]:
+    """One row per answer and dimension: `item`, `dimension`, `judge`, `model`, `score`, `task`, `length`, and others.
+
+    A dimension is a part of the rubric; a judgment without parts is one row without dimension, with its grade. What
+    failed, or has a level without a score, is a row with a missing score. The sample's own fields stand beside, for
+    whoever fits by one of them.
+
+    Args:
+        judge: who wrote the run, spelled as its own answers' model is.
+        judgments: by sample id.
+        samples: the rows judged, by id.
+        item: field of the rows that names the prompt.
+        length: counts an answer's length, in tokens as the paper does, or in words.
+
+    Raises:
+        InputError: a judgment is no grade of one answer, its row is not there, or says nothing of the answer's model.
+    """
+    for index, (key, judgment) in enumerate(judgments.items(), 1):
+        location = f"run of {judge}: judgment {key}"
+        if judgment.verdict is not None and not isinstance(judgment.verdict, GradeVerdict):
+            raise InputError(f"{location}: not a grade; give runs of mode rubric or single")
+        sample = samples.get(key)
+        if sample is None:
+            raise InputError(f"{location}: not among the rows; give those that were judged")
+        if len(sample.answers) != 1 or len(sample.answer_models) != 1:
+            counts = f"{len(sample.answers)} answers and {len(sample.answer_models)} models"
+            raise InputError(
+                f"{location}: its row has {counts}; each needs one answer, and answer_models that names one"
+            )
+        common = dict(sample.metadata) | {
+            "item": sample.metadata.get(item) or sample.question,
+            "judge": judge,
+            "model": sample.answer_models[0],
+            "task": sample.category,
+            "length": length(sample.answers[0]),
+        }
+        for dimension, score in _scores(judgment):
+            yield Row(location[:_SHOWN_TEXT], index, common | {"dimension": dimension, "score": score})
+
+
+def _scores(judgment: Judgment) -> Iterator[tuple[str | None, float | None]]:
+    """Dimension and score; the last reading of each part counts."""
+    parts = {shown.part: shown for shown in judgment.shown if shown.part}
+    if not parts:
+        yield None, judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None
+    for name, shown in parts.items():
+        yield name, None if shown.scores is None or shown.failure is not None else shown.scores[0]
+
+
+AttentionCheck = Literal["random_pairing", "reversed_words", "dropped_characters"]
+
+MOST_DROPPED = 1 / 3
+
+_SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
+
+
+def attention_checks(samples: Sequence[Sample], check: AttentionCheck, *, seed: int = 0) -> list[Sample]:
+    """The samples with their answers spoiled; `metadata["check"]` names how, and ids get the check's name behind.
+
+    Args:
+        samples: at least two for `random_pairing`.
+        check: which of the three.
+        seed: the same seed spoils in the same way.
+
+    Raises:
+        ValueError: `random_pairing` of samples that cannot be paired with another's answers.
+    """
+    if check == "random_pairing":
+        answers = _of_others(samples, seed)
+    elif check == "reversed_words":
+        answers = [tuple(map(reversed_words, sample.answers)) for sample in samples]
+    else:
+        answers = [
+            tuple(
+                dropped_characters(text, seed=f"{seed}|{sample.id}|{index}")
+                for index, text in enumerate(sample.answers)
+            )
+            for sample in samples
+        ]
+    return [
+        replace(sample, id=f"{sample.id}#{check}", answers=new, metadata={**sample.metadata, "check": check})
+        for sample, new in zip(samples, answers, strict=True)
+    ]
+
+
+def reversed_words(text: str) -> str:
+    """The words of each sentence in reverse, sentences and their end marks in place."""
+    return _SENTENCE.sub(lambda match: _reversed(match[1]) + match[2], text)
+
+
+def dropped_characters(text: str, *, share: float = MOST_DROPPED, seed: int | str = 0) -> str:
+    """The text without a random `share` of its characters, rounded down.
+
+    Raises:
+        ValueError: `share` is not in [0, 1/3]; the paper drops up to a third.
+    """
+    if not 0 <= share <= MOST_DROPPED:
+        raise ValueError(f"dropped_characters: share: expected 0 to 1/3, got {share}")
+    count = math.floor(len(text) * share + 1e-9)
+    gone = set(random.Random(str(seed)).sample(range(len(text)), count))
+    return "".join(letter for index, letter in enumerate(text) if index not in gone)
+
+
+def _of_others(samples: Sequence[Sample], seed: int) -> list[tuple[str, ...]]:
+    """Each sample's answers replaced by those of another: samples in random order, each takes the next one's."""
+    if len(samples) < 2:
+        raise ValueError("random_pairing: needs at least two samples, or there is no other answer to take")
+    order = list(range(len(samples)))
+    random.Random(seed).shuffle(order)
+    new_answers: list[tuple[str, ...]] = [()] * len(samples)
+    for here, following in zip(order, [*order[1:], order[0]], strict=True):
+        if len(samples[here].answers) != len(samples[following].answers):
+            raise ValueError(
+                f"random_pairing: sample {samples[here].id} has {len(samples[here].answers)} answers, "
+                f"{samples[following].id} has {len(samples[following].answers)}; give samples with as many"
+            )
+        if samples[here].question == samples[following].question:
+            raise ValueError(f"random_pairing: question of {samples[here].id} occurs twice; give each question once")
+        new_answers[here] = samples[following].answers
+    return new_answers
+
+
+def _reversed(sentence: str) -> str:
+    words = sentence.split()
+    lead = sentence[: len(sentence) - len(sentence.lstrip())]
+    return lead + " ".join(reversed(words))

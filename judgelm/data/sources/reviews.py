@@ -1,0 +1,340 @@
+"""Reviews that judges wrote: tables joined with their answers, both orders matched, and replies as judgments."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from operator import attrgetter
+from pathlib import Path
+
+from judgelm.data.readers.fields import (
+    describe,
+    field_error,
+    optional_text,
+    required_id,
+    row_error,
+    row_id,
+    scores_field,
+    text_field,
+)
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_or_reject, convert_rows, raise_reject, unique
+from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.sources.layouts import split_review
+from judgelm.data.sources.source import json_scores
+from judgelm.errors import InputError
+from judgelm.modes.pairwise import winner_of
+from judgelm.records import Judgment, PairVerdict, Scores, Shown, Unparsed, Winner
+
+NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
+_VERSUS = "-vs-"
+_UNREADABLE = (-1.0, -1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """One judged pair in one order.
+
+    Attributes:
+        question: its id.
+        answers: ids, in the order shown.
+        scores: in the order shown; None where the source could not read the reply.
+        by_hand: whether the scores are not the first line of the reply, so were extracted by hand.
+        location: file and line.
+        id: of the review; empty where the row has none.
+        text: the reply; empty where the row has none.
+    """
+
+    question: str
+    answers: tuple[str, str]
+    scores: tuple[float, float] | None
+    by_hand: bool
+    location: str
+    id: str = ""
+    text: str = ""
+
+
+def read_reviews(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Review]:
+    """The reviews of a file; by default the first row that cannot be used is raised as an error.
+
+    Raises:
+        InputError: the file cannot be read, or a row is no review.
+    """
+    yield from convert_rows(read_rows(path), _review, path=path, expected=", ".join(NEEDS), on_reject=on_reject)
+
+
+def _review(row: Row) -> Review:
+    question, first, second = (row_id(row, (name,)) for name in NEEDS[:3])
+    if question is None or first is None or second is None or row.data.get("score") is None:
+        missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
+        raise row_error(row, f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
+    scores = scores_field(row, "score")
+    return Review(
+        question=question,
+        answers=(first, second),
+        scores=None if scores == _UNREADABLE else scores,
+        by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
+        location=f"{row.file}:{row.line}",
+        id=row_id(row, ("review_id",)) or "",
+        text=optional_text(row, "text") or "",
+    )
+
+
+def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
+    """Group the files that hold the two orders of the same pairs, to match reviews within a group only.
+
+    Two models that write the same text share an answer id (QLoRA's are hashes of the text), so over all files one
+    key can mean two pairs. Files called `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; others are
+    one group.
+
+    Args:
+        files: the user's name for each file, and its path.
+
+    Returns:
+        Groups of indices into `files`, each index in one group.
+    """
+    left = list(range(len(files)))
+    sets: list[list[int]] = []
+    for first, second in combinations(range(len(files)), 2):
+        if first in left and second in left and _are_two_orders(files[first][1], files[second][1]):
+            sets.append([first, second])
+            left = [index for index in left if index not in (first, second)]
+    for name in dict.fromkeys(files[index][0] for index in left):
+        alike = [index for index in left if files[index][0] == name]
+        if len(alike) > 1:
+            sets.append(alike)
+            left = [index for index in left if index not in alike]
+    return [*sets, left] if left else sets
+
+
+def _are_two_orders(path: Path, other: Path) -> bool:
+    """True if the files are called `X-vs-Y` and `Y-vs-X`, with any common ending."""
+    first, versus, second = path.stem.partition(_VERSUS)
+    left, also_versus, right = other.stem.partition(_VERSUS)
+    if not versus or not also_versus or not second.startswith(left) or not right.startswith(first):
+        return False
+    return first != left and second.removeprefix(left) == right.removeprefix(first)
+
+
+def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
+    """Reviews of one question and the same two answers, put together, and those left alone.
+
+    Returns:
+        Pairs in the order of their first review, and reviews without the other order.
+
+    Raises:
+        InputError: the same answers appear twice in one order.
+    """
+    by_key: dict[tuple[str, tuple[str, str]], Review] = {}
+    for review in reviews:
+        key = review.question, review.answers
+        if key in by_key:
+            before = by_key[key].location
+            way_out = "give each file once, and the two orders of one pair of models as NAME=FILE with the same NAME"
+            raise InputError(f"{review.location}: the same answers in the same order as in {before}; {way_out}")
+        by_key[key] = review
+    pairs: list[tuple[Review, Review]] = []
+    alone: list[Review] = []
+    done: set[tuple[str, tuple[str, str]]] = set()
+    for key, review in by_key.items():
+        other = review.question, (review.answers[1], review.answers[0])
+        if key in done:
+            continue
+        if other in by_key and other != key:
+            done.add(other)
+            pairs.append((review, by_key[other]))
+        else:
+            alone.append(review)
+    return pairs, alone
+
+
+_NEEDS = "review_id, question_id, answer1_id, answer2_id, text, score"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedReview:
+    """One review as a JudgeLM row, and the question it belongs to.
+
+    `rebuilt`: the text did not open with its scores (reviews that first solve a problem), so they were put before it.
+    """
+
+    row: dict[str, object]
+    question_id: str
+    rebuilt: bool
+
+
+def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str]) -> Iterator[JoinedReview | Reject]:
+    """Join each review with its two answers and its question; questions and answers are held in memory.
+
+    Args:
+        questions: rows of question_id, text, and optionally category.
+        answers: files of rows of answer_id, question_id, text, model_id.
+        reviews: files of rows of review_id, question_id, answer1_id, answer2_id, text, score.
+
+    Returns:
+        One joined review or reject per review row.
+
+    Raises:
+        InputError: a file cannot be read, a row of questions or answers is unusable, or no review of a file is usable.
+    """
+    question_rows = _by_id([questions], "question_id")
+    answer_rows = _by_id(answers, "answer_id")
+    seen: set[str] = set()
+    for path in reviews:
+        join = partial(_joined, questions=question_rows, answers=answer_rows, seen=seen)
+        yield from convert_or_reject(read_rows(path), join, path=path, expected=_NEEDS)
+
+
+def _by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
+    rows: dict[str, Row] = {}
+    for path in paths:
+        named = partial(_named, field=field, rows=rows)
+        rows.update(convert_rows(read_rows(path), named, path=path, expected=field))
+    return rows
+
+
+def _named(row: Row, field: str, rows: dict[str, Row]) -> tuple[str, Row]:
+    name = required_id(row, field, "the tables are joined by it")
+    if name in rows:
+        before = rows[name]
+        raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
+    return name, row
+
+
+def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
+    review_id = required_id(row, "review_id", "it becomes the id of the joined row")
+    if review_id in seen:
+        raise row_error(row, f'review_id "{review_id}" appeared before; ids must be unique')
+    seen.add(review_id)
+    question = _partner(row, "question_id", questions)
+    first, second = _partner(row, "answer1_id", answers), _partner(row, "answer2_id", answers)
+    question_id = row_id(row, ("question_id",)) or ""
+    for answer in (first, second):
+        if row_id(answer, ("question_id",)) != question_id:
+            location = f"{answer.file}:{answer.line}"
+            raise row_error(row, f'its answer in {location} belongs to another question than "{question_id}"')
+    score, text, rebuilt = _score_and_text(row)
+    joined: dict[str, object] = {
+        "question_id": review_id,
+        "question_body": text_field(question, "text", "question_id, text"),
+        "answer1_body": text_field(first, "text", "answer_id, text"),
+        "answer2_body": text_field(second, "text", "answer_id, text"),
+        "answer1_model_id": optional_text(first, "model_id"),
+        "answer2_model_id": optional_text(second, "model_id"),
+        "score": score,
+        "text": text,
+        "metadata": {
+            "question_id": question_id,
+            "category": optional_text(question, "category"),
+            "source": f"{Path(row.file).name}:{row.line}",
+        },
+    }
+    return JoinedReview(row=joined, question_id=question_id, rebuilt=rebuilt)
+
+
+def _partner(row: Row, field: str, rows: dict[str, Row]) -> Row:
+    name = required_id(row, field, "the tables are joined by it")
+    if name not in rows:
+        raise row_error(row, f'field "{field}": "{name}" is in none of the given files; give the file that holds it')
+    return rows[name]
+
+
+def _score_and_text(row: Row) -> tuple[list[float], str, bool]:
+    text = text_field(row, "text", _NEEDS)
+    if row.data.get("score") is None:
+        raise row_error(row, f'field "score" is missing; each row needs {_NEEDS}')
+    scores = scores_field(row, "score")
+    if scores == (-1.0, -1.0):
+        raise row_error(row, "score [-1, -1]: the source could not read this review, so there is no label")
+    written, _ = split_review(text)
+    if written is None:
+        return json_scores(scores), f"{scores[0]:g} {scores[1]:g}\n{text}", True
+    if written != scores:
+        shown = f"{written[0]:g} {written[1]:g}"
+        raise row_error(row, f'score {json_scores(scores)} and the text, which opens "{shown}", disagree; correct one')
+    return json_scores(scores), text, False
+
+
+Parser = Callable[[str], Scores | Unparsed]
+
+_RESULT_NEEDS = "an id and pred_text, gpt_result or pandalm_result"
+_PANDALM_RESULTS: dict[str, Winner] = {"0": "tie", "tie": "tie", "1": 1, "2": 2}
+
+
+def read_results(
+    path: str, parser: Parser, *, fallback: Parser | None = None, on_reject: OnReject = raise_reject
+) -> list[Judgment]:
+    """Judgments from JudgeLM outputs (`pred_text`) or PandaLM's released ones (`gpt_result`, `pandalm_result`).
+
+    One order only, so `consistent` stays None. A reply that says nothing readable is a failure `off_grammar`,
+    never a tie.
+
+    Args:
+        path: the file.
+        parser: reads a `pred_text`; a `score` in the same row is the teacher's and is left alone.
+        fallback: reads a `pred_text` that `parser` cannot; what it reads is marked `Shown.read_anywhere`.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        InputError: the file cannot be read, or holds neither kind of result.
+    """
+    read = unique(lambda row: _judgment(row, parser, fallback), attrgetter("sample_id"))
+    return list(convert_rows(read_rows(path), read, path=path, expected=_RESULT_NEEDS, on_reject=on_reject))
+
+
+def _judgment(row: Row, parser: Parser, fallback: Parser | None) -> Judgment:
+    name = row_id(row, ("question_id", "idx", "id", "review_id"))
+    if name is None:
+        raise row_error(row, "no id; a result needs question_id, idx or id")
+    if "pred_text" in row.data:
+        text = text_field(row, "pred_text", "pred_text")
+        judgment = _from_reply(name, text, parser)
+        if judgment.failure is None or fallback is None:
+            return judgment
+        second = _from_reply(name, text, fallback)
+        return replace(
+            second, shown=tuple(replace(reply, read_anywhere=second.failure is None) for reply in second.shown)
+        )
+    field = next((field for field in row.data if field.endswith("_result")), None)
+    if field is None:
+        raise row_error(row, f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
+    return _from_result(row, name, field)
+
+
+def _from_reply(name: str, text: str, parser: Parser) -> Judgment:
+    parsed = parser(text)
+    if isinstance(parsed, Unparsed):
+        return _failed(name, text, parsed)
+    if len(parsed.values) != 2:
+        return _failed(name, text, Unparsed("off_grammar", text, f"expected 2 scores, got {len(parsed.values)}"))
+    scores = (parsed.values[0], parsed.values[1])
+    return Judgment(
+        sample_id=name,
+        mode="pair",
+        verdict=PairVerdict(winner=winner_of(scores)),
+        shown=(Shown(order=(0, 1), text=text, scores=scores, reason=split_review(text)[1] or None),),
+        scores=scores,
+    )
+
+
+def _failed(name: str, text: str, failure: Unparsed) -> Judgment:
+    shown = Shown(order=(0, 1), text=text, failure=failure)
+    return Judgment(sample_id=name, mode="pair", verdict=None, shown=(shown,), failure=failure)
+
+
+def _from_result(row: Row, name: str, field: str) -> Judgment:
+    value = row.data[field]
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise field_error(row, field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')
+    text = str(value)
+    winner = _PANDALM_RESULTS.get(text.strip().lower())
+    if winner is None:
+        return _failed(name, text, Unparsed("off_grammar", text, "neither 1, 2 nor a tie"))
+    reason = row.data.get(f"{field.removesuffix('_result')}_reason")
+    reason = reason if isinstance(reason, str) and reason else None
+    return Judgment(
+        sample_id=name,
+        mode="pair",
+        verdict=PairVerdict(winner=winner),
+        shown=(Shown(order=(0, 1), text=text, reason=reason),),
+    )

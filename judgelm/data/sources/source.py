@@ -1,0 +1,313 @@
+"""The record of a source, and functions that the readers of sources share.
+
+A reader of a benchmark makes rows of judgelm's plain layout, which batch runs and label readers read.
+`judgelm.data.sources.importer` writes them.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from judgelm.data.readers.fields import describe, row_error
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
+from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.sources.codes import FieldCode, LabelDecoder, Soft, Values
+from judgelm.errors import InputError
+from judgelm.records import Judgment, Label, Sample
+
+T = TypeVar("T")
+
+
+class Entry(NamedTuple):
+    """One row to write.
+
+    `truth` is its line for the studies on correctness (`judgelm study self-reference`, `ssr`); None where the benchmark
+    has no objective truth.
+    """
+
+    row: dict[str, object]
+    truth: dict[str, object] | None = None
+
+
+Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
+"""Files, a handler of rejects -> entries; raises InputError where a file has another shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """How a benchmark's metric is taken.
+
+    Attributes:
+        files: the files to give, in words.
+        metric: its definition in one sentence; printed, and kept beside the imported rows.
+        judge_with: options of `judgelm-batch` that the protocol requires; may be empty.
+        paper: paper and published file.
+        details: further facts, such as a table of sections.
+        unverified: what was taken from a description and not from the published files; empty where all was read.
+    """
+
+    files: str
+    metric: str
+    judge_with: str
+    paper: str
+    details: Mapping[str, object] = field(default_factory=dict)
+    unverified: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedJudgment:
+    """A judgment as it was published.
+
+    Attributes:
+        judgment: under the id that `judgelm data import` gives the same sample, where it imports the benchmark.
+        judge: the judge's name; None where the files do not say.
+        fields: the published row, for ids made of its fields.
+        texts: question and answers where the row holds them, to find the sample among other rows.
+        location: file and line.
+    """
+
+    judgment: Judgment
+    judge: str | None
+    fields: Mapping[str, object]
+    texts: tuple[str, ...] | None = None
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRuns:
+    """How judges' outputs on a source are published.
+
+    Attributes:
+        files: the files to give, in words.
+        needs: fields by which a row is recognised.
+        read: files, a handler of rejects -> judgments.
+        paper: program or paper, and the published file.
+        mode: the options that the manifest records, as of a mode that judges like this.
+        recognised: further condition on a row's fields.
+        unverified: what was not tried on published files; empty where it was.
+    """
+
+    files: str
+    needs: tuple[str, ...]
+    read: Callable[[Sequence[str], OnReject], Iterator[PublishedJudgment]]
+    paper: str
+    mode: Mapping[str, object] = field(default_factory=lambda: {"name": "pair", "order_rule": "tie"})
+    recognised: Callable[[Row], bool] = lambda row: True
+    unverified: str = ""
+
+
+def no_label(row: Row, with_reference: bool) -> Label | None:
+    """None: rows without a label."""
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The shape of the rows of a benchmark's file.
+
+    Attributes:
+        name: of the benchmark, for errors.
+        needs: fields of each row.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One published layout, data set or benchmark: a row of the table in `judgelm.data.sources.registry`.
+
+    Attributes:
+        name: on the command line, in manifests and in errors.
+        needs: fields by which a file's first row is recognised; empty for a source that is read only by its name.
+        fields: source field of each part, for users. As declared, `a / b` names alternatives; `recognise` narrows it
+            to the fields that are there.
+        sample: row -> Sample; None where one row alone is no sample.
+        label: row, whether the label made with a reference is meant -> Label, or None where the row has none. The
+            label's `sample_id` is left empty for the caller to fill in. Fields that `code` names are decoded before.
+        code: meaning of the values of its label fields.
+        soft: meaning of the numbers in its field `preference`.
+        note: an error to raise instead of a sample, where such rows alone cannot be judged.
+        protocol: how its metric is taken; of benchmarks.
+        shape: of the published rows, where they have more fields than `needs`.
+        entry: row, its number from 1 -> entry, where that is more than `sample` with `label`.
+        load: files -> entries, where entries are made of several rows or files.
+        runs: how judges' outputs on it are published.
+    """
+
+    name: str
+    needs: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    sample: Callable[[Row], Sample] | None = None
+    label: Callable[[Row, bool], Label | None] = no_label
+    code: tuple[FieldCode, ...] = ()
+    soft: Soft | None = None
+    note: str = ""
+    protocol: Protocol | None = None
+    shape: Shape | None = None
+    entry: Callable[[Row, int], Entry] | None = None
+    load: Load | None = None
+    runs: PublishedRuns | None = None
+
+    def decoder(self, stated: Values | None = None) -> LabelDecoder:
+        """A decoder of the label fields of one file.
+
+        Args:
+            stated: the user's code, which replaces the source's.
+        """
+        return LabelDecoder(codes=self.code, stated=stated, soft=self.soft)
+
+    def entries(self, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+        """The entries of published files: by `load`, else each row with its label.
+
+        Raises:
+            InputError: a file cannot be read or has another shape, or a label contradicts the code.
+        """
+        if self.load is not None:
+            yield from self.load(files, on_reject)
+            return
+        shape = self.shape or Shape(name=self.name, needs=self.needs)
+        for path in files:
+            decoder = self.decoder()
+            yield from convert_file(path, shape, partial(self._entry, decoder), on_reject)
+            decoder.finish()
+
+    def _entry(self, decoder: LabelDecoder, row: Row, row_number: int) -> Entry:
+        decoded = decoder.decode(row)
+        if self.entry is not None:
+            return self.entry(decoded, row_number)
+        assert self.sample is not None
+        return Entry(plain_row(self.sample(row), self.label(decoded, False)))
+
+    def narrowed(self, row: Row) -> "Source":
+        """The source with `fields` narrowed to those of a row."""
+        fields = {}
+        for part, alternatives in self.fields.items():
+            for names in alternatives.split(" / "):
+                if all(name in row.data for name in names.split(", ")):
+                    fields[part] = names
+                    break
+        fields.setdefault("id", "a hash of the content")
+        return replace(self, fields=fields)
+
+
+def protocol_of(source: Source) -> Protocol:
+    """The protocol of a benchmark."""
+    assert source.protocol is not None
+    return source.protocol
+
+
+def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
+    """Convert each row of a file, with its number from 1; a row that cannot be used is a reject.
+
+    Raises:
+        InputError: the file cannot be read, its first good row lacks a field, or none of its rows can be used.
+    """
+    numbers = count(1)
+    return convert_rows(
+        _rows_of(path, shape),
+        lambda row: make(row, next(numbers)),
+        path=path,
+        expected=", ".join(shape.needs),
+        on_reject=on_reject,
+    )
+
+
+def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
+    """The rows of a file that have all fields; later rows without one are rejects."""
+    known = False
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            yield row
+            continue
+        missing = [need for need in shape.needs if need not in row.data]
+        if not missing:
+            known = True
+            yield row
+            continue
+        fields = ", ".join(row.data) or "none"
+        error = row_error(row, f"no row of {shape.name}: it lacks {', '.join(missing)} and has the fields {fields}")
+        if not known:
+            raise InputError(f"{error}; give the published file, or name the benchmark that this is")
+        yield reject_row(row, error)
+
+
+def single_file(files: Sequence[str], benchmark: str) -> str:
+    """The one file that was given.
+
+    Raises:
+        InputError: more than one.
+    """
+    if len(files) != 1:
+        raise InputError(f"{benchmark}: expected one file, got {len(files)}: {', '.join(files)}; import one at a time")
+    return files[0]
+
+
+def json_scores(scores: tuple[float, ...]) -> list[float]:
+    """Scores as files hold them: 8, not 8.0, where they are whole."""
+    return [int(score) if score.is_integer() else score for score in scores]
+
+
+def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
+    """A sample and its label as a plain row, without the fields that have nothing in them."""
+    row: dict[str, object] = {"id": sample.id, "question": sample.question}
+    if len(sample.answers) == 2:
+        row |= {"answer_1": sample.answers[0], "answer_2": sample.answers[1]}
+    elif len(sample.answers) == 1:
+        row["answer"] = sample.answers[0]
+    elif sample.answers:
+        row["answers"] = list(sample.answers)
+    if label is not None and label.winner is not None:
+        row["winner"] = label.winner
+    if label is not None and label.scores is not None:
+        row["scores"] = json_scores(label.scores)
+    if label is not None and label.preference is not None:
+        row["preference"] = label.preference
+    more = {
+        "votes": list(label.votes) if label is not None else None,
+        "reason": None if label is None else label.reason,
+        "answer_models": list(sample.answer_models),
+        "reference": sample.reference,
+        "category": sample.category,
+        "metadata": {name: _in_json(value) for name, value in sample.metadata.items()},
+    }
+    return row | {name: value for name, value in more.items() if value}
+
+
+def _in_json(value: object) -> object:
+    """The value for JSON: NaN (an empty cell of a table) becomes null, a date its text."""
+    if isinstance(value, Mapping):
+        return {str(name): _in_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
+    """The meaning of a field's value.
+
+    Raises:
+        InputError: it is none of the known values.
+    """
+    value = row.data.get(name)
+    known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
+    if not known:
+        expected = ", ".join(str(key) for key in values)
+        raise row_error(row, f'field "{name}": expected one of {expected}, got {describe(value)}; correct the row')
+    return values[value]
+
+
+def model_from_filename(path: str) -> str:
+    """The model of a file of answers: the file's name without its endings."""
+    name = Path(path).name
+    for ending in (".gz", ".jsonl", ".json"):
+        name = name.removesuffix(ending)
+    return name

@@ -1,0 +1,100 @@
+"""What every import writes, and what it refuses."""
+
+import json
+
+import pytest
+
+from judgelm.data.sources.importer import import_benchmark
+from judgelm.data.sources.registry import BENCHMARKS
+from judgelm.errors import ConfigError, InputError, RunError
+
+ROW = {"scenario": "chitchat", "label": 0, "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}
+
+
+@pytest.fixture
+def auto_j(tmp_path):
+    path = tmp_path / "testdata_pairwise.jsonl"
+    path.write_text(json.dumps(ROW) + "\n")
+    return str(path)
+
+
+def test_the_protocol_stands_beside_the_rows(auto_j, tmp_path):
+    done = import_benchmark("auto-j", [auto_j], tmp_path / "out.jsonl")
+    assert [path.name for path in done.paths] == ["out.jsonl", "out.protocol.json"]
+    protocol = json.loads((tmp_path / "out.protocol.json").read_text())
+    assert protocol["protocol"] == BENCHMARKS["auto-j"].protocol.metric
+    assert (protocol["rows"], protocol["labels"], protocol["rejected"]) == (1, {"1": 1}, 0)
+    assert protocol["files"][0]["name"] == "testdata_pairwise.jsonl"
+    assert len(protocol["files"][0]["sha256"]) == 64
+    assert str(tmp_path) not in json.dumps(protocol)
+
+
+def test_every_protocol_is_one_sentence():
+    for benchmark in BENCHMARKS.values():
+        assert benchmark.protocol.metric.endswith(".")
+        assert ". " not in benchmark.protocol.metric
+        assert benchmark.protocol.paper
+
+
+def test_an_output_that_exists_is_kept_unless_it_is_to_be_replaced(auto_j, tmp_path):
+    out = tmp_path / "out.jsonl"
+    import_benchmark("auto-j", [auto_j], out)
+    with pytest.raises(RunError, match="exists already; add --overwrite"):
+        import_benchmark("auto-j", [auto_j], out)
+    assert import_benchmark("auto-j", [auto_j], out, overwrite=True).rows == 1
+
+
+def test_a_failed_import_leaves_an_earlier_one_as_it_was(auto_j, tmp_path):
+    out = tmp_path / "out.jsonl"
+    import_benchmark("auto-j", [auto_j], out)
+    before = out.read_bytes()
+    (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
+    with pytest.raises(InputError):
+        import_benchmark("auto-j", [str(tmp_path / "other.jsonl")], out, overwrite=True)
+    assert out.read_bytes() == before
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_file_given_twice_is_refused(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    row = {
+        "pair_id": "p",
+        "source": "livecodebench",
+        "question": "q",
+        "response_A": "a",
+        "response_B": "b",
+        "label": "A>B",
+    }
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match="id 'p' comes twice"):
+        import_benchmark("judgebench", [str(path), str(path)], tmp_path / "out.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "error", "finding"),
+    [
+        ("pandaml", "out.jsonl", ConfigError, "did you mean pandalm"),
+        ("auto-j", "out.json", ConfigError, "give it the ending .jsonl"),
+        ("auto-j", "testdata_pairwise.jsonl", ConfigError, "overwrite its own input"),
+        ("auto-j", "nowhere/out.jsonl", RunError, "no such folder"),
+    ],
+)
+def test_what_cannot_be_is_refused(auto_j, tmp_path, name, out, error, finding):
+    with pytest.raises(error, match=finding):
+        import_benchmark(name, [auto_j], tmp_path / out)
+
+
+def test_standard_input_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="save it as a file first"):
+        import_benchmark("auto-j", ["-"], tmp_path / "out.jsonl")
+
+
+def test_no_file_and_no_usable_row_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"it takes testdata_pairwise\.jsonl"):
+        import_benchmark("auto-j", [], tmp_path / "out.jsonl")
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps(ROW | {"label": 7}) + "\n")
+    with pytest.raises(
+        InputError, match=r"in\.jsonl: no row can be used \(1 read\); the first: .*:1: .*got the number 7"
+    ):
+        import_benchmark("auto-j", [str(path)], tmp_path / "out.jsonl")

@@ -1,0 +1,501 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from judgelm.data.labelled_set import groups_of, read_labels
+from judgelm.data.readers.rows import Row
+from judgelm.data.samples import SampleStream, join_outputs
+from judgelm.data.sources.registry import recognise
+from judgelm.data.sources.reviews import read_results
+from judgelm.errors import ConfigError, InputError
+from judgelm.parsing.scores import parse_pair_original
+from judgelm.records import Label, Sample
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write_rows(*rows, name="pairs.jsonl"):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return name
+
+    return write_rows
+
+
+PLAIN = {"id": "7", "question": "q", "answer_1": "a", "answer_2": "b"}
+JUDGELM = {"question_id": 7, "question_body": "\nq\n", "answer1_body": "a", "answer2_body": "b"}
+PANDALM = {"idx": 7, "instruction": "i", "input": "", "response1": "a", "response2": "b", "cmp_key": "m-1_m-2"}
+
+
+def sample_of(write, *rows, **options):
+    [sample] = SampleStream([write(*rows)], **options)
+    return sample
+
+
+def stream_with_rejects(paths, **options):
+    messages = []
+    stream = SampleStream(paths, on_reject=lambda reject: messages.append(reject.message), **options)
+    return stream, list(stream), messages
+
+
+def test_judgelm_rows_keep_the_line_ends_of_the_question(write):
+    row = JUDGELM | {"answer1_model_id": "m", "answer2_model_id": "n", "reference": {"text": "r", "model": "t"}}
+    assert sample_of(write, row) == Sample(
+        id="7", question="\nq\n", answers=("a", "b"), reference="r", answer_models=("m", "n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "scores", "winner", "reason"),
+    [
+        ({"score": [8, 6], "text": "8 6\nwhy\nmore"}, (8, 6), 1, "why\nmore"),
+        ({"score": [8, 8.5], "text": "8 8.5\n\nwhy"}, (8, 8.5), 2, "why"),
+        ({"score": [0, 0], "text": "0 0"}, (0, 0), "tie", None),
+        ({"text": "8 6\nwhy"}, (8, 6), 1, "why"),
+        ({"score": [8, 6]}, (8, 6), 1, None),
+        # A review that first solves the problem: its score was repaired by hand, the text is all reason.
+        ({"score": [1, 7], "text": "First, I solve.\n\n8"}, (1, 7), 2, "First, I solve.\n\n8"),
+    ],
+)
+def test_judgelm_labels(write, fields, scores, winner, reason):
+    [label] = read_labels(write(JUDGELM | fields)).labels.values()
+    assert label == Label(sample_id="7", winner=winner, scores=scores, reason=reason)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"text": "error"}, {"text": "error", "score": [-1, -1]}, {"score": [-1, -1], "text": "?"}]
+)
+def test_rows_without_a_readable_label_are_counted(write, fields):
+    labelled = read_labels(write(JUDGELM | fields, JUDGELM | {"question_id": 8, "score": [1, 2]}))
+    assert (list(labelled.labels), list(labelled.samples), labelled.unlabelled) == (["8"], ["7", "8"], 1)
+
+
+def test_the_label_made_with_a_reference_is_another_one(write):
+    fields = {"score": [8, 6], "text": "8 6\nx", "score_w_reference": [2, 9], "text_w_reference": "2 9\n\ny"}
+    bad = {"question_id": 8, "score": [8, 6], "text_w_reference": "error"}
+    labelled = read_labels(write(JUDGELM | fields, JUDGELM | bad), with_reference=True)
+    assert labelled.labels == {"7": Label(sample_id="7", winner=2, scores=(2, 9), reason="y")}
+    assert labelled.unlabelled == 1
+
+
+def test_a_file_without_any_label_is_an_error(write):
+    with pytest.raises(InputError, match=r"pairs\.jsonl: none of its 1 rows has a label .* read as judgelm"):
+        read_labels(write(JUDGELM))
+    with pytest.raises(InputError, match="has score_w_reference or text_w_reference"):
+        read_labels(write(JUDGELM | {"score": [1, 2]}), with_reference=True)
+
+
+def test_labels_alone_need_no_answers_but_cannot_be_judged(write):
+    path = write({"question_id": 1, "score": [8, 6], "text": "8 6\nwhy"}, {"question_id": 2, "winner": "tie"})
+    labelled = read_labels(path)
+    assert {name: label.winner for name, label in labelled.labels.items()} == {"1": 1, "2": "tie"}
+    assert labelled.samples == {}
+    with pytest.raises(InputError, match=r"pairs\.jsonl:1: rows hold labels but no answers to judge"):
+        SampleStream([path])
+
+
+SCORED = {
+    "one": ({"answer": "a", "score": 7}, (7,)),
+    "one, in a table": ({"answer": "a", "score": "7.5"}, (7.5,)),
+    "one, in a list": ({"answers": ["a"], "scores": [7]}, (7,)),
+    "three": ({"answers": ["a", "b", "c"], "scores": [8, 6.5, 1]}, (8, 6.5, 1)),
+    "three, in a table": ({"answers": ["a", "b", "c"], "score": "8, 6.5 1"}, (8, 6.5, 1)),
+    "three, numbered": (
+        {"answer_1": "a", "answer_2": "b", "answer_3": "c", "score_1": 8, "score_2": "6.5", "score_3": 1},
+        (8, 6.5, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "scores"), SCORED.values(), ids=SCORED)
+def test_one_answer_and_more_have_scores_and_no_winner(write, fields, scores):
+    labelled = read_labels(write({"id": "7", "question": "q", "reference": "r", "reason": "y"} | fields))
+    assert labelled.labels == {"7": Label(sample_id="7", winner=None, scores=scores, reason="y")}
+    assert (len(labelled.samples["7"].answers), labelled.samples["7"].metadata) == (len(scores), {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "finding"),
+    [
+        ({"answer": "a", "score": [8, 6]}, 'field "score": expected 1 finite number, got [8, 6]'),
+        ({"answer": "a", "score": None}, None),
+        ({"answer": "a", "score": float("inf")}, 'field "score": expected a finite number, got'),
+        ({"answers": ["a", "b", "c"], "scores": [8, 6]}, 'field "scores": expected 3 finite numbers, got [8, 6]'),
+        ({"answers": ["a", "b", "c"], "scores": "8 6 x"}, 'field "scores": expected 3 finite numbers, got "8 6 x"'),
+        ({"answers": ["a", "b", "c"], "scores": 8}, 'field "scores": expected 3 finite numbers, got the number 8'),
+        ({"answer_1": "a", "answer_2": "b", "answer_3": "c", "score_1": 1}, 'field "score_2": expected a finite'),
+        (
+            {"answers": ["a", "b", "c"], "winner": 1},
+            'field "winner": names one of two answers, and this row has 3; w',
+        ),
+    ],
+)
+def test_scores_that_do_not_fit_the_answers_are_rejects_and_none_is_no_label(write, fields, finding):
+    good = {"question": "q", "answer": "a", "score": 1}
+    messages = []
+    read = read_labels(
+        write(good, {"question": "q"} | fields), on_reject=lambda reject: messages.append(reject.message)
+    )
+    assert (len(read.labels), read.unlabelled, read.rejected) == (1, int(finding is None), int(finding is not None))
+    assert all(message.startswith(f"pairs.jsonl:2: {finding}") for message in messages)
+
+
+def test_a_stream_can_ask_for_a_number_of_answers(write):
+    path = write({"question": "q", "answer": "a"}, {"question": "q", "answers": ["a", "b", "c"]})
+    wanted = {(1, 1): "expected 1 answer, got 3", (3, 3): "expected 3 answers, got 1", (2, None): "2 answers or more"}
+    for (fewest, most), message in wanted.items():
+        _, samples, messages = stream_with_rejects([path], answers=(fewest, most))
+        assert [len(sample.answers) for sample in samples] == [max(fewest, most or 3)]
+        assert message in messages[0]
+
+
+def test_pandalm_joins_instruction_and_input(write):
+    sample = sample_of(write, PANDALM | {"input": "ctx", "motivation_app": "Gmail"})
+    assert (sample.id, sample.question, sample.answers) == ("7", "i\n\nctx", ("a", "b"))
+    assert (sample.answer_models, sample.category) == (("m-1", "m-2"), "Gmail")
+
+
+def test_a_cmp_key_that_splits_in_two_ways_is_not_guessed(write):
+    sample = sample_of(write, PANDALM | {"cmp_key": "a_b_c"})
+    assert (sample.answer_models, sample.metadata) == ((), {"cmp_key": "a_b_c"})
+
+
+def test_only_pandalm_coerces_booleans_and_counts_them(write):
+    stream, [sample], _ = stream_with_rejects([write(PANDALM | {"response1": True, "response2": 4})])
+    assert (sample.answers, stream.coerced, sample.metadata["coerced"]) == (
+        ("True", "4"),
+        2,
+        ["response1", "response2"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("votes", "winner"),
+    [((1, 1, 2), 1), ((0, 2, 0), "tie"), ((2, 2, 2), 2), ((0, 1, 2), None), ((1,), 1), ((), None)],
+)
+def test_pandalm_votes_need_a_majority(write, votes, winner):
+    row = PANDALM | {f"annotator{place}": vote for place, vote in enumerate(votes, 1)}
+    other = PANDALM | {"idx": 8, "annotator1": 1}
+    label = read_labels(write(row, other)).labels.get("7")
+    assert (label.winner if label else None) == winner
+
+
+def test_pandalm_training_rows(write):
+    row = {
+        "inputs": {"instruction": "i", "input": "c", "response1": "a", "response2": "b"},
+        "outputs": {"evaluation_result": "Tie", "evaluation_reason": "why", "reference_response": "r"},
+    }
+    labelled = read_labels(write(row, row))
+    assert [sample.reference for sample in labelled.samples.values()] == ["r", "r"]
+    first, second = labelled.labels.values()
+    assert (first.winner, first.reason) == ("tie", "why")
+    assert second.sample_id == f"{first.sample_id}-2"
+    assert first.sample_id.startswith("c-")
+
+
+@pytest.mark.parametrize(
+    ("row", "answers"),
+    [
+        (PLAIN, ("a", "b")),
+        ({"question": "q", "answers": ["a", "b", "c"]}, ("a", "b", "c")),
+        (PLAIN | {"answer_3": "c", "answer_4": None}, ("a", "b", "c")),
+        ({"question": "q", "answer": "a"}, ("a",)),
+        (PLAIN | {"answer_1": "", "answer_2": ""}, ("", "")),
+    ],
+)
+def test_plain_rows(write, row, answers):
+    assert sample_of(write, row).answers == answers
+
+
+def test_unknown_fields_of_plain_rows_are_metadata(write):
+    row = PLAIN | {"metadata": {"kind": "k"}, "site": "x", "category": "c", "winner": 1, "answer_models": ["m", "n"]}
+    sample = sample_of(write, row)
+    assert sample.metadata == {"kind": "k", "site": "x"}
+    assert (sample.category, sample.answer_models) == ("c", ("m", "n"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "label"),
+    [
+        ({"winner": 2}, Label(sample_id="7", winner=2)),
+        ({"winner": "tie", "score": [3, 3]}, Label(sample_id="7", winner="tie", scores=(3, 3))),
+        ({"scores": [0.5, 99], "reason": "y"}, Label(sample_id="7", winner=2, scores=(0.5, 99), reason="y")),
+        ({"score_1": "8", "score_2": "6.5", "winner": ""}, Label(sample_id="7", winner=1, scores=(8, 6.5))),
+        ({"score": "8 6"}, Label(sample_id="7", winner=1, scores=(8, 6))),
+    ],
+)
+def test_plain_labels(write, fields, label):
+    assert read_labels(write(PLAIN | fields)).labels == {"7": label}
+
+
+def test_llmbar_and_alpaca_eval_annotations(write):
+    rows = [{"input": "i", "output_1": "a", "output_2": "b", "label": 2}]
+    assert [label.winner for label in read_labels(write(*rows)).labels.values()] == [2]
+    rows = [
+        {"instruction": name, "output_1": "a", "output_2": "b", "preference": p} for name, p in [("x", 1.9), ("y", 1.5)]
+    ]
+    assert [label.winner for label in read_labels(write(*rows)).labels.values()] == [2, "tie"]
+
+
+def outputs(model, *pairs):
+    return [{"instruction": name, "output": text, "generator": model} for name, text in pairs]
+
+
+def test_alpaca_eval_outputs_are_joined_by_instruction(write):
+    first = write(*outputs("m", ("x", "a"), ("y", "b")), name="m.jsonl")
+    second = write(*outputs("n", ("y", "c"), ("x", "d")), name="n.jsonl")
+    stream, samples, messages = stream_with_rejects([first, second])
+    assert [(s.question, s.answers, s.answer_models) for s in samples] == [
+        ("x", ("a", "d"), ("m", "n")),
+        ("y", ("b", "c"), ("m", "n")),
+    ]
+    assert (stream.source.name, messages) == ("alpaca-eval", [])
+
+
+def test_outputs_without_partner_or_doubly_present_are_rejects(write):
+    first = write(*outputs("m", ("x", "a"), ("x", "b"), ("only 1", "c")), name="m.jsonl")
+    second = write(*outputs("n", ("x", "d"), ("only 2", "e"), ("x", "f")), name="n.jsonl")
+    rows = list(join_outputs(first, second))
+    assert [row.data["output_2"] for row in rows if isinstance(row, Row)] == ["d"]
+    assert sorted(row.message for row in rows if not isinstance(row, Row)) == [
+        "m.jsonl:2: this instruction appeared before in this file; keep one output",
+        "m.jsonl:3: no row of n.jsonl has this instruction",
+        "n.jsonl:2: no row of m.jsonl has this instruction",
+        "n.jsonl:3: this instruction appeared before in this file; keep one output",
+    ]
+
+
+def test_two_files_that_are_no_outputs_and_one_that_is(write):
+    with pytest.raises(InputError, match="joined only where both hold AlpacaEval outputs"):
+        SampleStream([write(PLAIN, name="a.jsonl"), write(PLAIN, name="b.jsonl")])
+    with pytest.raises(InputError, match="give two such files"):
+        SampleStream([write(*outputs("m", ("x", "a")))])
+    with pytest.raises(ConfigError, match="expected one input file"):
+        SampleStream([])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "q", "answer_1": "a"}, '"answer_2" is missing; each row needs question, answer_1, answer_2'),
+        (PLAIN | {"answer_1": 42}, '"answer_1": expected text, got the number 42; write it as "42"'),
+        (PLAIN | {"answer_1": True}, '"answer_1": expected text, got true; write it as "true"'),
+        (PLAIN | {"answer_1": None}, '"answer_1": expected text, got null; write an empty text as ""'),
+        (PLAIN | {"answer_1": ["x"]}, '"answer_1": expected text, got ["x"]; write it as one text'),
+        (PLAIN | {"answer_1": "\ud800"}, '"answer_1": holds half a surrogate pair, which UTF-8 cannot say; remove it'),
+        (PLAIN | {"answers": []}, '"answers": expected a list of texts, got 0'),
+        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of texts, got null among them'),
+        (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 texts, got 1'),
+        (PLAIN | {"id": [1]}, '"id": expected text or a whole number as the id, got [1]'),
+        (PLAIN | {"id": True}, '"id": expected text or a whole number as the id, got true'),
+        (PLAIN | {"reference": 3}, '"reference": expected text, got the number 3; write it as "3"'),
+    ],
+)
+def test_a_bad_field_is_a_reject_with_place_finding_and_way_out(write, row, message):
+    path = write(PLAIN | {"id": 1}, row, PLAIN | {"id": 3})
+    stream, samples, messages = stream_with_rejects([path])
+    assert messages == [f"pairs.jsonl:2: field {message}"]
+    assert ([sample.id for sample in samples], stream.read, stream.rejected) == (["1", "3"], 3, 1)
+
+
+def test_without_on_reject_the_first_one_is_raised(write):
+    with pytest.raises(InputError, match=r'pairs\.jsonl:2: field "question" is missing'):
+        list(SampleStream([write(PLAIN, {"id": 2})]))
+
+
+def test_a_reject_holds_the_whole_row(write):
+    kept = []
+    row = PLAIN | {"answer_1": 42, "x": float("nan")}
+    list(SampleStream([write(PLAIN, row)], on_reject=kept.append))
+    assert kept[0].raw == json.dumps(row)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"score": [float("nan"), 3]}, 'field "score": expected 2 finite numbers, got [NaN, 3]'),
+        ({"score": [1, float("inf")]}, 'field "score": expected 2 finite numbers, got [1, Infinity]'),
+        ({"score": [10**400, 1]}, f'field "score": expected 2 finite numbers, got [1{"0" * 58}...'),
+        ({"score": [1]}, 'field "score": expected 2 finite numbers, got [1]'),
+        ({"score": [True, 1]}, 'field "score": expected 2 finite numbers, got [true, 1]'),
+        ({"score": 8}, 'field "score": expected 2 finite numbers, got the number 8'),
+        ({"score_1": 8}, 'field "score_2": expected a finite number, got null'),
+        ({"winner": "C"}, 'field "winner": expected 1=first, 2=second, a side such as model_a, or tie, got "C"'),
+        ({"winner": [1]}, 'field "winner": expected 1, 2 or "tie", got [1]'),
+        ({"winner": 1, "score": [1, 2]}, "winner 1 contradicts the scores 1 and 2; correct one"),
+    ],
+)
+def test_a_bad_label_is_a_reject(write, fields, message):
+    messages = []
+    path = write(PLAIN | {"id": 1, "winner": 1}, PLAIN | fields)
+    labelled = read_labels(path, on_reject=lambda reject: messages.append(reject.message))
+    assert messages == [f"pairs.jsonl:2: {message}"]
+    assert (list(labelled.labels), labelled.rejected) == (["1"], 1)
+
+
+def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
+    with pytest.raises(InputError) as caught:
+        SampleStream([write({"qestion": "q", "answer_1": "a", "answer_2": "b"})])
+    message = str(caught.value)
+    assert message.startswith(
+        'pairs.jsonl:1: fields not recognised: qestion, answer_1, answer_2; "qestion" looks like "question". '
+        "Nearest is plain, without question. Name the columns with --column"
+    )
+    assert "judgelm (question_body, answer1_body, answer2_body)" in message
+
+
+def test_the_mapping_says_what_was_taken_from_where():
+    found = recognise(Row("f", 1, {"question": "q", "answers": ["a"], "winner": 1}))
+    assert found.name == "plain"
+    assert found.fields == {
+        "id": "a hash of the content",
+        "question": "question",
+        "answers": "answers",
+        "label": "winner",
+    }
+
+
+@pytest.mark.parametrize("field", ["id", "question_id", "idx", "review_id"])
+@pytest.mark.parametrize(("value", "expected"), [(7, "7"), ("x7", "x7"), (7.0, "7")])
+def test_ids_are_text(write, field, value, expected):
+    assert sample_of(write, {"question": "q", "answers": ["a"], field: value}).id == expected
+
+
+def test_content_ids_depend_on_content_alone_and_repeats_are_kept(write):
+    bare = {name: value for name, value in PLAIN.items() if name != "id"}
+    first, second, third, other = SampleStream([write(bare, bare, bare | {"id": ""}, bare | {"answer_1": "z"})])
+    assert len(first.id) == len("c-") + 16
+    assert (second.id, third.id) == (f"{first.id}-2", f"{first.id}-3")
+    assert other.id not in (first.id, second.id, third.id)
+    assert sample_of(write, bare).id == first.id
+
+
+def test_a_repeated_id_names_the_later_line(write):
+    stream, samples, messages = stream_with_rejects([write(PLAIN, PLAIN | {"id": 8}, PLAIN | {"id": 7})])
+    assert messages == ['pairs.jsonl:3: id "7" appeared before in this input; ids must be unique, joins are by id']
+    assert (len(samples), stream.rejected) == (2, 1)
+
+
+def test_reference_policies(write):
+    path = write(PLAIN | {"reference": "r"}, PLAIN | {"id": 8, "reference": " "})
+    assert [sample.reference for sample in SampleStream([path])] == ["r", None]
+    assert [sample.reference for sample in SampleStream([path], reference="ignore")] == [None, None]
+    _, samples, messages = stream_with_rejects([path], reference="use")
+    assert [sample.reference for sample in samples] == ["r"]
+    assert messages[0].startswith("pairs.jsonl:2: no reference; give one in each row or with --references")
+
+
+def test_ignoring_references_leaves_content_ids_alone(write):
+    path = write({"question": "q", "answers": ["a"], "reference": "r"})
+    [kept], [ignored] = SampleStream([path]), SampleStream([path], reference="ignore")
+    assert replace(kept, reference=None) == ignored
+
+
+def test_references_from_a_file_of_their_own(write):
+    path = write(PLAIN, PLAIN | {"id": 8})
+    references = write({"question_id": 7, "reference": {"text": "r"}}, {"id": "9", "reference": "s"}, name="r.jsonl")
+    stream, samples, messages = stream_with_rejects([path], references=references, reference="use")
+    assert ([sample.reference for sample in samples], stream.references_used, len(messages)) == (["r"], 1, 1)
+    with pytest.raises(ConfigError, match=r"references r\.jsonl contradict reference ignore"):
+        SampleStream([path], references=references, reference="ignore")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": 1, "text": "r"}], "a row of references needs question_id (or id) and reference"),
+        ([{"id": 1, "reference": "r"}] * 2, 'id "1" appeared before in this file'),
+    ],
+)
+def test_a_bad_file_of_references_is_an_error(write, rows, message):
+    with pytest.raises(InputError) as caught:
+        SampleStream([write(PLAIN)], references=write(*rows, name="r.jsonl"))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("limit", "read"), [(0, 0), (2, 2), (9, 3)])
+def test_limit_counts_samples(write, limit, read):
+    stream = SampleStream([write(*(PLAIN | {"id": number} for number in range(3)))], limit=limit)
+    assert len(list(stream)) == read
+    assert stream.read == read
+
+
+def test_bad_lines_before_the_first_good_row_are_reported(write, tmp_path):
+    (tmp_path / "a.jsonl").write_text("oops\n" + json.dumps(PLAIN))
+    stream, samples, messages = stream_with_rejects(["a.jsonl"])
+    assert (len(samples), stream.read, [message[:16] for message in messages]) == (1, 2, ["a.jsonl:1: not J"])
+
+
+def test_a_file_without_a_good_row_reports_each_line_and_then_fails(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text("oops\n[]\n")
+    messages = []
+    with pytest.raises(InputError, match=r"a\.jsonl: none of its 2 rows can be used; the first: a\.jsonl:1: not JSON"):
+        SampleStream(["a.jsonl"], on_reject=lambda reject: messages.append(reject.message))
+    assert len(messages) == 2
+
+
+def test_groups_of_the_synthetic_world():
+    rows = [("1", "math", ["wordy", "blunt"]), ("2", "math", [None, "wordy"]), ("3", "code", [])]
+    samples = [
+        Sample(id=name, question="q", answers=("a", "b"), category="c", metadata={"kind": kind, "vices": vices})
+        for name, kind, vices in rows
+    ]
+    assert groups_of(samples) == {
+        "category": {"1": "c", "2": "c", "3": "c"},
+        "kind": {"1": "math", "2": "math", "3": "code"},
+        "vice": {"1": "blunt / wordy", "2": "none / wordy"},
+    }
+
+
+def test_judgelm_outputs_become_judgments(write):
+    path = write(
+        {"question_id": 1, "pred_text": "8 6\nwhy", "score": [1, 9]},
+        {"question_id": 2, "pred_text": "no idea"},
+    )
+    good, bad = read_results(path, parse_pair_original)
+    assert (good.sample_id, good.scores, good.verdict.winner, good.reason) == ("1", (8, 6), 1, "why")
+    assert (bad.verdict, bad.failure.code, bad.shown[0].text) == (None, "off_grammar", "no idea")
+
+
+@pytest.mark.parametrize(
+    ("result", "winner"), [("1", 1), ("2", 2), ("Tie", "tie"), (0, "tie"), (2, 2), ("garbage", None), (3, None)]
+)
+def test_pandalm_outputs_become_judgments(write, result, winner):
+    [judgment] = read_results(write({"idx": 1, "gpt_result": result, "gpt_reason": "why"}), parse_pair_original)
+    assert (judgment.verdict.winner if judgment.verdict else None) == winner
+    assert (judgment.failure.code if judgment.failure else None) == (None if winner else "off_grammar")
+
+
+def test_bad_results_are_rejects(write):
+    path = write({"idx": 1, "gpt_result": "1"}, {"idx": 1, "gpt_result": "2"}, {"idx": 2}, {"gpt_result": "1"})
+    messages = []
+    judgments = read_results(path, parse_pair_original, on_reject=lambda reject: messages.append(reject.message))
+    assert len(judgments) == 1
+    assert [message.split(";")[0] for message in messages] == [
+        'pairs.jsonl:2: id "1" appeared before in this file',
+        "pairs.jsonl:3: no result",
+        "pairs.jsonl:4: no id",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "label"),
+    [
+        ({"text": "8 6\nShort."}, (1, (8.0, 6.0), "Short.")),
+        ({"score_a": 3, "score_b": 4}, (2, (3.0, 4.0), None)),
+        ({"annotator1": 1, "annotator2": 1, "annotator3": 0}, (1, None, None)),
+        ({"preference": 1.5}, ("tie", None, None)),
+        ({"label": 2}, (2, None, None)),
+    ],
+)
+def test_rows_of_an_id_and_any_documented_label_are_labels(tmp_path, fields, label):
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"id": "1", **fields}) + "\n")
+    [found] = read_labels(str(path)).labels.values()
+    assert (found.winner, found.scores, found.reason) == label
+    if "score_a" not in fields:
+        with pytest.raises(InputError, match="fields not recognised"):  # these may be anything in a file of samples
+            SampleStream([str(path)])

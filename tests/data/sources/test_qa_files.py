@@ -1,0 +1,172 @@
+"""QA question files in their makers' shapes."""
+
+import gzip
+import json
+
+import pytest
+
+from judgelm.data.samples import SampleStream
+from judgelm.data.sources.qa import qa_row, read_qa, with_prediction
+from judgelm.errors import ConfigError, InputError
+from judgelm.parsing.short_answers import golds_of
+
+HOTPOT = {
+    "_id": "h1",
+    "question": "Which city hosts the festival?",
+    "answer": "Lyon",
+    "type": "bridge",
+    "supporting_facts": [["Festival", 0]],
+    "context": [["Festival", ["It is held yearly.", " Lyon hosts it."]], ["Lyon", ["A city."]]],
+}
+DROP = {
+    "nfl_1": {
+        "passage": "The Bears won 20-13.",
+        "qa_pairs": [
+            {
+                "query_id": "d1",
+                "question": "How many points did the Bears score?",
+                "answer": {"number": "20", "date": {"day": "", "month": "", "year": ""}, "spans": []},
+                "validated_answers": [{"number": "", "spans": ["20 points"]}, {"number": "20", "spans": []}],
+            },
+            {
+                "query_id": "d2",
+                "question": "Which teams played?",
+                "answer": {"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": ["Bears", "Lions"]},
+            },
+            {
+                "query_id": "d3",
+                "question": "When was the game?",
+                "answer": {"number": "", "date": {"day": "", "month": "May", "year": "1990"}, "spans": []},
+            },
+        ],
+    }
+}
+QUOREF = {
+    "data": [
+        {
+            "title": "A tale",
+            "paragraphs": [
+                {
+                    "context": "Ann and Bob met.",
+                    "qas": [
+                        {"id": "q1", "question": "Who met?", "answers": [{"text": "Ann"}, {"text": "Bob"}]},
+                        {"id": "q2", "question": "Who left first?", "answers": [{"text": "Ann", "answer_start": 0}]},
+                    ],
+                }
+            ],
+        }
+    ]
+}
+
+
+def written(tmp_path, value, name="set.json", indent=None):
+    path = tmp_path / name
+    path.write_text(json.dumps(value, indent=indent), encoding="utf-8")
+    return str(path)
+
+
+def test_hotpots_paragraphs_become_one_context(tmp_path):
+    [sample] = read_qa(written(tmp_path, [HOTPOT]))
+    assert (sample.id, sample.question, sample.reference, sample.answers) == ("h1", HOTPOT["question"], "Lyon", ())
+    assert sample.metadata == {
+        "data_set": "hotpotqa",
+        "answer_type": "place",
+        "context": "Festival: It is held yearly. Lyon hosts it.\n\nLyon: A city.",
+    }
+
+
+def test_two_wiki_is_known_by_its_evidences_and_columns_are_read_too(tmp_path):
+    columns = HOTPOT | {"context": {"title": ["Lyon"], "sentences": [["A city."]]}, "evidences": []}
+    [sample] = read_qa(written(tmp_path, [columns]))
+    assert (sample.metadata["data_set"], sample.metadata["context"]) == ("2wiki", "Lyon: A city.")
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_drops_passages_are_flattened(tmp_path, indent):
+    points, teams, day = read_qa(written(tmp_path, DROP, indent=indent))
+    assert points.metadata == {
+        "data_set": "drop",
+        "answer_type": "number",
+        "context": "The Bears won 20-13.",
+        "references": ["20", "20 points"],
+    }
+    assert golds_of(points) == [("20",), ("20 points",)]
+    assert (teams.reference, golds_of(teams)) == ("Bears, Lions", [("Bears", "Lions")])
+    assert (day.id, day.reference, day.metadata["answer_type"]) == ("d3", "May 1990", "date")
+
+
+def test_quorefs_answers_are_the_spans_of_one(tmp_path):
+    both, one = read_qa(written(tmp_path, QUOREF))
+    assert (both.metadata["data_set"], both.metadata["context"]) == ("quoref", "Ann and Bob met.")
+    assert golds_of(both) == [("Ann", "Bob")]
+    assert golds_of(one) == [("Ann",)]
+
+
+def test_rows_of_lines_and_gzipped_files_are_read(tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_text("".join(json.dumps(HOTPOT | {"_id": f"h{i}"}) + "\n" for i in range(3)))
+    assert [sample.id for sample in read_qa(str(path))] == ["h0", "h1", "h2"]
+    zipped = tmp_path / "drop.json.gz"
+    zipped.write_bytes(gzip.compress(json.dumps(DROP).encode()))
+    assert [sample.id for sample in read_qa(str(zipped))] == ["d1", "d2", "d3"]
+
+
+def test_a_flat_row_may_hold_a_prediction_and_its_type(tmp_path):
+    row = {
+        "_id": 7,
+        "question": "Why?",
+        "gold_ans": 12.5,
+        "pred_answer": "12.5 km",
+        "model": "m",
+        "answer_type": "Number",
+    }
+    [sample] = read_qa(written(tmp_path, [row]), "drop")
+    assert (sample.id, sample.reference, sample.answers, sample.answer_models) == ("7", "12.5", ("12.5 km",), ("m",))
+    assert (sample.metadata["answer_type"], sample.metadata["data_set"]) == ("number", "drop")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"answer": ""}, "no gold answer"),
+        ({"answer": None}, 'field "answer": expected text or DROP'),
+        ({"question": 3}, 'field "question": expected text'),
+        ({"_id": None}, "no _id or id"),
+        ({"context": [["Lyon"]]}, 'field "context": expected text, or'),
+        ({"answer_type": "colour"}, 'field "answer_type": expected one of string'),
+        ({"data_set": "squad"}, 'field "data_set": expected one of hotpotqa'),
+        ({"answers": [3]}, 'field "answers": expected a list of objects'),
+        ({"answers_spans": {}}, "DROP's own JSON"),
+        ({"validated_answers": "x"}, 'field "validated_answers": expected a list'),
+    ],
+)
+def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(tmp_path, change, finding):
+    path = written(tmp_path, [HOTPOT | change, HOTPOT | {"_id": "good"}])
+    with pytest.raises(InputError, match=finding):
+        list(read_qa(path))
+    rejects = []
+    assert [sample.id for sample in read_qa(path, on_reject=rejects.append)] == ["good"]
+    assert finding.split("(")[0] in rejects[0].reason
+    assert f"{path}:1" in rejects[0].message
+
+
+def test_ids_are_unique(tmp_path):
+    with pytest.raises(InputError, match='"h1" appeared before'):
+        list(read_qa(written(tmp_path, [HOTPOT, HOTPOT])))
+
+
+def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="data set 'squad' not found"):
+        list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
+    with pytest.raises(InputError, match="neither Quoref's nor DROP's shape"):
+        list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))
+
+
+def test_a_prediction_is_a_plain_row_that_batch_runs_read(tmp_path):
+    [question, *_] = read_qa(written(tmp_path, DROP))
+    path = tmp_path / "predictions.jsonl"
+    path.write_text(json.dumps(qa_row(with_prediction(question, "llama", "20 points"))) + "\n")
+    [sample] = SampleStream([str(path)])
+    assert (sample.id, sample.answers, sample.answer_models) == ("d1#llama", ("20 points",), ("llama",))
+    assert (sample.category, sample.metadata["source_id"]) == ("number", "d1")
+    assert golds_of(sample) == [("20",), ("20 points",)]
