@@ -7,10 +7,11 @@ import typer
 
 from judgelm.cli.console import console
 from judgelm.cli.eval import ControlOption, LabelsOption
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 
 if TYPE_CHECKING:
+    from judgelm.data.samples import Reading
     from judgelm.records import Sample
 
 EPILOG = """
@@ -22,7 +23,7 @@ Examples:
 
   judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
 
-Exit codes: 0 done, 1 usage or input error.
+Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
 """
 
 
@@ -45,6 +46,8 @@ def estimate_command(
         typer.Option(min=0.001, max=1.0, help="Also say how many labels an interval this wide (0.1: 10 points) needs."),
     ] = None,
     control: ControlOption = None,
+    *,
+    rows: LabelOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
@@ -58,16 +61,17 @@ def estimate_command(
     from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
-    labelled = load_labels(labels, "auto", load_manifest(judgments))
-    pairs = {**labelled.samples, **({} if samples is None else read_samples(samples))}
+    labelled = load_labels(labels, "auto", load_manifest(judgments), rows.reading)
+    pairs = {**labelled.samples, **({} if samples is None else read_samples(samples, rows.reading))}
     options = ClaimOptions(model=model, against=against, control=control, width=width)
     claim = claim_win_rate(run, labelled.labels, pairs, options)
     write_json(json_out, claim.to_json())
     if not (quiet or is_stdout(json_out)):
         print_claim(claim)
+    rows.check_rejected(labels, labelled.rejected, labelled.read)
 
 
-def read_samples(path: Path) -> "dict[str, Sample]":
+def read_samples(path: Path, reading: "Reading") -> "dict[str, Sample]":
     """The samples of a file by id; rows that cannot be used are shown by reason.
 
     Raises:
@@ -77,7 +81,7 @@ def read_samples(path: Path) -> "dict[str, Sample]":
     from judgelm.data.samples import SampleStream
 
     rejects = RejectCounts()
-    pairs = {sample.id: sample for sample in SampleStream([str(path)], on_reject=rejects)}
+    pairs = {sample.id: sample for sample in SampleStream([str(path)], on_reject=rejects, reading=reading)}
     for line in rejects.lines():
         console.print(f"row left out: {line}", markup=False, highlight=False, soft_wrap=True)
     return pairs

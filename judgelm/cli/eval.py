@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from judgelm.cli.console import console
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
 from judgelm.parsing.distribution import LabelRule
 
@@ -20,7 +20,7 @@ Examples:
 
   judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
 
-Exit codes: 0 done, 1 usage or input error.
+Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
 """
 REPORT_EPILOG = """
 Examples:
@@ -29,7 +29,7 @@ Examples:
 
   judgelm report judgments.jsonl -l labelled.jsonl --title "My judge"
 
-Exit codes: 0 done, 1 usage or input error.
+Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
 """
 
 LabelChoice = Literal["auto", "with", "without"]
@@ -58,7 +58,7 @@ ControlOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringOptions:
+class ScoringOptions(LabelOptions):
     """The options of both commands."""
 
     judgments: Annotated[
@@ -107,6 +107,7 @@ def eval_command(scoring: ScoringOptions, json_out: JsonOut = None, quiet: Quiet
     write_json(json_out, scored.to_json())
     if not (quiet or is_stdout(json_out)):
         print_evaluation(scored)
+    scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)
 
 
 @expand_options
@@ -137,3 +138,4 @@ def report_command(
     write_json(json_out, scored.to_json())
     if not quiet:
         console.print(f"report in {out}", markup=False, highlight=False)
+    scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)

@@ -12,6 +12,7 @@ from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import RejectCounts
 from judgelm.data.readers.rows import Row
+from judgelm.data.samples import AS_WRITTEN, Reading
 from judgelm.data.sources.reviews import read_results
 from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_questions
 from judgelm.errors import ConfigError, InputError
@@ -65,7 +66,7 @@ def score(options: ScoringOptions) -> Scored:
     judgments = load_judgments(options.judgments, options)
     reverse = load_judgments(options.reversed_, options) if options.reversed_ else None
     manifest = load_manifest(options.judgments)
-    labelled = load_labels(options.labels, options.label_reference, manifest)
+    labelled = load_labels(options.labels, options.label_reference, manifest, options.reading)
     pandalm = options.protocol == "pandalm"
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}
     protocol = EvaluationOptions(
@@ -201,7 +202,9 @@ def is_run_file(path: Path) -> bool:
     return isinstance(first, Row) and is_judgment_row(first.data)
 
 
-def load_labels(path: Path, choice: LabelChoice, manifest: dict[str, Any]) -> LabelledSet:
+def load_labels(
+    path: Path, choice: LabelChoice, manifest: dict[str, Any], reading: Reading = AS_WRITTEN
+) -> LabelledSet:
     """The labels made with or without reference, as the judge was; `auto` reads the run's manifest.
 
     Rows that cannot be used are shown by reason.
@@ -213,13 +216,13 @@ def load_labels(path: Path, choice: LabelChoice, manifest: dict[str, Any]) -> La
         shown = _mode(manifest).get("reference", "ignore")
         if shown != "ignore":
             with suppress(InputError):
-                return _shown_labels(path, with_reference=True)
-    return _shown_labels(path, with_reference=choice == "with")
+                return _shown_labels(path, reading, with_reference=True)
+    return _shown_labels(path, reading, with_reference=choice == "with")
 
 
-def _shown_labels(path: Path, *, with_reference: bool) -> LabelledSet:
+def _shown_labels(path: Path, reading: Reading, *, with_reference: bool) -> LabelledSet:
     rejects = RejectCounts()
-    labels = read_labels(str(path), with_reference=with_reference, on_reject=rejects)
+    labels = read_labels(str(path), with_reference=with_reference, on_reject=rejects, reading=reading)
     for line in rejects.lines():
         console.print(f"label left out: {line}", markup=False, highlight=False, soft_wrap=True)
     return labels

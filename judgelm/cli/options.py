@@ -5,18 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from judgelm.cli import completion
-from judgelm.cli.console import load_config
+from judgelm.cli.console import EXIT_FAILURES, console, load_config
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_name
 from judgelm.yaml_files import parse_yaml
+
+if TYPE_CHECKING:
+    from judgelm.data.samples import Reading
 
 JUDGING, _MODEL, _CLUSTER = "How to judge", "Model and engine", "Several GPUs or machines"
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -184,6 +187,92 @@ class ClusterOptions:
                 raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
             return None
         return Cluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOptions:
+    """The option of every command that reads rows."""
+
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="NAME=COLUMN",
+            help="The file's own name of a column, such as question=prompt. Repeatable.",
+        ),
+    ] = None
+
+    @property
+    def reading(self) -> "Reading":
+        """How rows are to be read.
+
+        Raises:
+            ConfigError: an option has another form, or names a column twice.
+        """
+        from judgelm.data.samples import Reading
+
+        return Reading(columns=parse_columns(self.column or ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelOptions(ColumnOptions):
+    """The options of every command that reads labelled rows."""
+
+    label_code: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="Meaning of the label values, such as 0=first,1=tie,2=second."),
+    ] = None
+    max_reject_rate: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of labelled rows that cannot be read."),
+    ] = 0.05
+
+    @property
+    def reading(self) -> "Reading":
+        """How rows are to be read.
+
+        Raises:
+            ConfigError: an option has another form, or names a column twice.
+        """
+        from judgelm.data.samples import Reading
+        from judgelm.data.sources.codes import parse_label_code
+
+        code = None if self.label_code is None else parse_label_code(self.label_code)
+        return Reading(columns=parse_columns(self.column or ()), label_code=code)
+
+    def check_rejected(self, path: Path, rejected: int, read: int) -> None:
+        """End the command with exit code 2 where too many rows of labels could not be read.
+
+        Raises:
+            Exit: the share is above `max_reject_rate`.
+        """
+        if rejected <= self.max_reject_rate * read:
+            return
+        console.print(
+            f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) could not be read (limit "
+            f"{self.max_reject_rate:.1%}, --max-reject-rate); the figures rest on the others alone",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(EXIT_FAILURES)
+
+
+def parse_columns(options: Sequence[str]) -> dict[str, str]:
+    """`["question=prompt"]` as the layout's name -> the file's own name.
+
+    Raises:
+        ConfigError: an option has another form, or two name one column.
+    """
+    columns: dict[str, str] = {}
+    for option in options:
+        known, equals, own = (part.strip() for part in option.partition("="))
+        if not equals or not known or not own:
+            raise ConfigError(f"--column {option}: expected NAME=COLUMN, such as question=prompt")
+        if known in columns or own in columns.values():
+            raise ConfigError(f"--column {option}: {known} or {own} is named twice; name each once")
+        columns[known] = own
+    return columns
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,6 +1,7 @@
 """`judgelm show`: the verdicts of a run over pairs, in a terminal and as a page."""
 
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from judgelm.cli.console import console
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
 from judgelm.data.readers.rejects import FileUse, RejectCounts
-from judgelm.data.samples import SampleStream, labelled
+from judgelm.data.samples import Reading, SampleStream, labelled
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
 from judgelm.runs.run_files import read_judgments, read_manifest
@@ -25,12 +27,13 @@ Examples:
 
   judgelm show judgments.jsonl --samples pairs.jsonl -o verdicts.html
 
-Exit codes: 0 done, 1 usage or input error.
+Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
 """
 _WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
 _CONSISTENT = {True: "agree", False: "differ", None: "-"}
 
 
+@expand_options
 def show(
     judgments: Annotated[Path, typer.Argument(help="A run file of judgelm-batch over pairs.")],
     samples: Annotated[
@@ -40,12 +43,15 @@ def show(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Also write an HTML file with the replies.")
     ] = None,
+    *,
+    rows_as: LabelOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
     """Print the verdicts of a run over pairs, with probabilities; needs no labels."""
     run = read_judgments(judgments)
-    pairs, labels = ({}, {}) if samples is None else _read_samples(samples)
+    labelled_rows = LabelledRows() if samples is None else _read_samples(samples, rows_as.reading)
+    pairs, labels = labelled_rows.samples, labelled_rows.labels
     rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]
     write_json(json_out, rows)
     if not (quiet or is_stdout(json_out)):
@@ -60,17 +66,31 @@ def show(
         write_text(out, page)
         if not quiet:
             console.print(f"page in {out}", markup=False, highlight=False, soft_wrap=True)
+    if samples is not None:
+        rows_as.check_rejected(samples, labelled_rows.rejected, labelled_rows.read)
 
 
-def _read_samples(path: Path) -> tuple[dict[str, Sample], dict[str, Label]]:
-    """The samples of a file by id, and the labels of those that have one; unusable rows are printed by reason."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledRows:
+    """The samples of a file by id, the labels of those that have one, and how many of its rows could not be read."""
+
+    samples: dict[str, Sample] = field(default_factory=dict)
+    labels: dict[str, Label] = field(default_factory=dict)
+    rejected: int = 0
+    read: int = 0
+
+
+def _read_samples(path: Path, reading: Reading) -> LabelledRows:
+    """The samples and labels of a file; unusable rows are printed by reason."""
     rejects = RejectCounts()
     use = FileUse(path=str(path), expected="a question and two answers", on_reject=rejects)
-    rows = list(labelled(SampleStream([str(path)], on_reject=use.reject), use, False))
+    stream = SampleStream([str(path)], on_reject=use.reject, reading=reading)
+    rows = list(labelled(stream, use, False))
     for line in rejects.lines():
         console.print(f"row left out: {line}", markup=False, highlight=False, soft_wrap=True)
     labels = {sample.id: label for sample, (label,) in rows if label is not None}
-    return {sample.id: sample for sample, _ in rows}, labels
+    samples = {sample.id: sample for sample, _ in rows}
+    return LabelledRows(samples=samples, labels=labels, rejected=use.rejected, read=stream.read)
 
 
 def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:

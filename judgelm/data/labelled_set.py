@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject
-from judgelm.data.samples import SampleStream, labelled
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -20,6 +20,7 @@ class LabelledSet:
         groups: group name (`category`, `kind`, `vice`) -> id -> value; a name is there when some row has it.
         unlabelled: rows that carry no label.
         rejected: rows that could not be used.
+        read: all rows.
     """
 
     samples: Mapping[str, Sample]
@@ -27,21 +28,25 @@ class LabelledSet:
     groups: Mapping[str, Mapping[str, str]]
     unlabelled: int = 0
     rejected: int = 0
+    read: int = 0
 
 
-def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject) -> LabelledSet:
+def read_labels(
+    path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
+) -> LabelledSet:
     """Read the labels of a file, and its samples where it has them.
 
     Args:
         path: a file of any known format, or of rows with an id and a label.
         with_reference: read the label made with a reference (`score_w_reference`, `text_w_reference`).
         on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+        reading: the user's column names and label code.
 
     Raises:
-        InputError: the file cannot be read, or none of its rows carries a label.
+        InputError: the file cannot be read, none of its rows carries a label, or a label contradicts the code.
     """
     use = FileUse(path=path, expected="an id and a label", on_reject=on_reject)
-    stream = SampleStream([path], on_reject=use.reject, label_rows=True)
+    stream = SampleStream([path], on_reject=use.reject, label_rows=True, reading=reading)
     samples: dict[str, Sample] = {}
     labels: dict[str, Label] = {}
     unlabelled = 0
@@ -59,6 +64,7 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
         groups=groups_of(samples.values()),
         unlabelled=unlabelled,
         rejected=use.rejected,
+        read=stream.read,
     )
 
 
@@ -70,19 +76,22 @@ def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> In
     return InputError(f"{path}: {finding}; it was read as {stream.source.name}, {read_as}")
 
 
-def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject) -> Iterator[LabelledPair]:
+def read_labelled(
+    path: str, *, source: str, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
+) -> Iterator[LabelledPair]:
     """Every pair of a labelled file, in any format that judgelm recognises.
 
     Args:
         path: the file.
         source: its name in what is built.
         on_reject: gets the rows that hold no pair, or a label that cannot be read.
+        reading: the user's column names and label code.
 
     Raises:
         InputError: the file cannot be read, its format is not recognised, or none of its rows can be used.
     """
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
-    stream = SampleStream([path], on_reject=use.reject, answers=(2, 2))
+    stream = SampleStream([path], on_reject=use.reject, answers=(2, 2), reading=reading)
     for sample, (plain, referenced) in labelled(stream, use, False, True):
         if sample.reference is None:
             referenced = None

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import ReferencePolicy, SampleStream
+from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
@@ -50,6 +50,7 @@ class BatchJob:
         self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.self_answers`.
         retry: earlier failures to judge again: those of the engine, or all.
         overwrite: start over.
+        reading: the user's column names.
         parts: the samples to judge for a sample of the input: itself, several with ids of their own, or none.
         fingerprint: further entries, besides model, mode and input.
     """
@@ -61,6 +62,7 @@ class BatchJob:
     self_answers: str | None = None
     retry: Retry = "engine"
     overwrite: bool = False
+    reading: Reading = AS_WRITTEN
     parts: Callable[[Sample], Iterable[Sample]] = lambda sample: (sample,)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
@@ -163,7 +165,12 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
 def input_samples(job: BatchJob) -> SampleStream:
     """A job's pairs; rejected input rows are left out, since the run records them."""
     return SampleStream(
-        job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=(2, 2)
+        job.inputs,
+        on_reject=lambda reject: None,
+        limit=job.limit,
+        references=job.references,
+        answers=(2, 2),
+        reading=job.reading,
     )
 
 
@@ -201,6 +208,7 @@ def _open_stream(
         references=job.references,
         answers=mode.answers,
         check=mode.check if isinstance(mode, ChecksSamples) else lambda sample: None,
+        reading=job.reading,
     )
     hooks.on_input(stream)
     return stream

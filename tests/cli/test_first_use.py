@@ -49,7 +49,7 @@ def test_tables_of_spreadsheets_are_judged(cli, tmp_path, content):
         (
             "a.csv",
             b"frage,eins,zwei\nq,a,b\n",
-            "The simplest: name them question, answer_1, answer_2 (in a table by its",
+            "call them question, answer_1, answer_2 (in a table by its first line)",
         ),
         ("a.csv", b"question,answer\nq,a\n", "expected 2 answers, got 1; judgelm modes shows which --mode judges"),
         ("a.csv", b"question,answer_1,answer_2\n", "no rows below the header"),

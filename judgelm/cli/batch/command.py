@@ -8,7 +8,15 @@ import typer
 from judgelm.cli.batch import options
 from judgelm.cli.batch.options import ModeFlags
 from judgelm.cli.console import EXIT_FAILURES, console, run_app
-from judgelm.cli.options import CanaryOptions, ClusterOptions, Command, Config, JudgeOptions, expand_options
+from judgelm.cli.options import (
+    CanaryOptions,
+    ClusterOptions,
+    ColumnOptions,
+    Command,
+    Config,
+    JudgeOptions,
+    expand_options,
+)
 from judgelm.cli.output import JsonOut, Quiet, write_json
 
 if TYPE_CHECKING:
@@ -50,6 +58,7 @@ def batch(
     cascade: options.Cascade = None,
     cascade_band: options.CascadeBand = None,
     *,
+    columns: ColumnOptions,
     flags: ModeFlags,
     judge_options: JudgeOptions,
     limit: options.Limit = None,
@@ -82,6 +91,7 @@ def batch(
         self_answers=self_answers,
         retry=retry,
         overwrite=overwrite,
+        reading=columns.reading,
     )
     chosen = options.mode_options(context, mode_arg or ())
     mode = running.checked_mode(

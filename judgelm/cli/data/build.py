@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from judgelm.cli.console import console
+from judgelm.cli.console import EXIT_FAILURES, console
 from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import parse_yaml, read_yaml
@@ -19,7 +19,7 @@ Examples:
 
   judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
 
-Exit codes: 0 done, 1 usage or input error.
+Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (max_reject_rate).
 """
 
 
@@ -38,13 +38,18 @@ def build_command(
     from judgelm.reports.data_set.page import build_data_set
 
     if quiet:
-        build_data_set(options)
+        built = build_data_set(options)
     else:
         with console.status("reading") as status:  # shows nothing where there is no terminal
             built = build_data_set(options, progress=lambda stage, pairs: status.update(f"{stage}: {pairs:,} pairs"))
         console.print(_summary(built, options.out))
     if json_out is not None:
         write_json(json_out, json.loads((Path(options.out) / "build.json").read_text(encoding="utf-8")))
+    rejected, read = sum(built.counts.rejected.values()), sum(built.counts.read.values())
+    if rejected > options.max_reject_rate * read:
+        finding = f"{rejected:,} of {read:,} rows ({rejected / read:.1%}) could not be read"
+        console.print(f"{finding} (limit max_reject_rate={options.max_reject_rate}); see the rejects in {options.out}")
+        raise typer.Exit(EXIT_FAILURES)
 
 
 def _values(config: Path, changes: list[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgelm.cli.console import console
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError, InputError
 
@@ -26,6 +27,7 @@ Exit codes: 0 done, 1 usage or input error.
 """
 
 
+@expand_options
 def derive_command(
     judged: Annotated[Path, typer.Argument(metavar="JUDGED", help="Labelled pairs, in any format of samples.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Derived pairs, as rows for training.")],
@@ -45,6 +47,8 @@ def derive_command(
     max_characters: Annotated[int | None, typer.Option(min=1, help="Of question and both answers.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other pairs.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier file.")] = False,
+    *,
+    rows_as: LabelOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
@@ -66,7 +70,7 @@ def derive_command(
     if out.exists() and not overwrite:
         raise ConfigError(f"{out}: exists already; add --overwrite to replace it, or choose another -o")
     excluded = ExcludedQuestions(map(str, exclude or ()))
-    pairs = read_labelled(str(judged), source=judged.stem)
+    pairs = read_labelled(str(judged), source=judged.stem, reading=rows_as.reading)
     counts: Counter[str] = Counter()
     unused: Counter[str] = Counter()
     usable = _usable(pairs, excluded, unused)

@@ -7,6 +7,7 @@ import typer
 
 from judgelm.cli import completion
 from judgelm.cli.console import console
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.data.readers.rejects import RejectCounts
 from judgelm.errors import ConfigError
@@ -25,6 +26,7 @@ The first lists all benchmarks and the files that each takes. Exit codes: 0 done
 """
 
 
+@expand_options
 def import_command(
     name: Annotated[
         str | None,
@@ -35,6 +37,8 @@ def import_command(
         Path | None, typer.Option("--out", "-o", help="Rows as JSONL; the protocol is written beside it.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier import.")] = False,
+    *,
+    rows_as: LabelOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
@@ -61,7 +65,7 @@ def import_command(
         raise ConfigError(f"-o is missing; name the file for the rows, such as -o {name}.jsonl")
     from judgelm.data.sources.importer import import_benchmark
 
-    result = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite)
+    result = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite, reading=rows_as.reading)
     write_json(json_out, _row(result))
     if not quiet:
         _show(result)

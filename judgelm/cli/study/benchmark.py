@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import InputError
 
@@ -21,6 +21,7 @@ def benchmark_command(
         str | None, typer.Option(metavar="NAME", help="The benchmark, where its .protocol.json is not beside the rows.")
     ] = None,
     *,
+    rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
     """A run by its benchmark's own metric, beside published scores: RewardBench, RMB, RM-Bench, JudgeBench and more.
@@ -34,7 +35,9 @@ def benchmark_command(
     from judgelm.studies.benchmark.study import benchmark_study
 
     benchmark = name or _benchmark_of(rows)
-    output.write(benchmark_study(benchmark, read_run(judgments), read_labels(str(rows)), output.resampling))
+    labelled = read_labels(str(rows), reading=rows_as.reading)
+    output.write(benchmark_study(benchmark, read_run(judgments), labelled, output.resampling))
+    rows_as.check_rejected(rows, labelled.rejected, labelled.read)
 
 
 def _benchmark_of(rows: Path) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from judgelm.cli.eval import LabelReferenceOption, LabelsOption
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.study.options import StudyOutput
 
 
@@ -25,6 +25,7 @@ def calibration_command(
     ] = 0.5,
     label_reference: LabelReferenceOption = "auto",
     *,
+    rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
     """Reliability of the judge's probabilities, and the effect of a temperature or a Platt scaling.
@@ -36,5 +37,6 @@ def calibration_command(
     from judgelm.studies.calibration.study import calibration_study
 
     options = CalibrationOptions(bins=bins, binning=binning, fit_share=fit_share, resampling=output.resampling)
-    labelled = read_fitting_labels(labels, judgments, label_reference)
+    labelled = read_fitting_labels(labels, judgments, label_reference, rows_as.reading)
     output.write(calibration_study(read_run(judgments), labelled, options))
+    rows_as.check_rejected(labels, labelled.rejected, labelled.read)

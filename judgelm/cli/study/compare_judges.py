@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from judgelm.cli.eval import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.study.options import StudyOutput
 from judgelm.parsing.distribution import LabelRule
 
@@ -35,6 +35,7 @@ def compare_judges_command(
     parser: ParserOption = "judgelm",
     scale: ScaleOption = "1-10",
     *,
+    rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
     """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, by category.
@@ -49,4 +50,6 @@ def compare_judges_command(
         failures=failures, order_rule=order_rule, tie_threshold=tie_threshold, resampling=output.resampling
     )
     judges = read_judges(judgments, name or [], parser=parser, scale=scale)
-    output.write(compare_judges(judges, read_fitting_labels(labels, judgments[0], label_reference), options))
+    labelled = read_fitting_labels(labels, judgments[0], label_reference, rows_as.reading)
+    output.write(compare_judges(judges, labelled, options))
+    rows_as.check_rejected(labels, labelled.rejected, labelled.read)

@@ -6,6 +6,7 @@ from pathlib import Path
 from judgelm.cli.eval import LabelChoice, ParserName, ScoringOptions
 from judgelm.cli.evaluation import load_judgments, load_labels, load_manifest
 from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.samples import Reading
 from judgelm.errors import ConfigError
 from judgelm.records import Judgment
 
@@ -41,10 +42,10 @@ def read_run(path: Path) -> dict[str, Judgment]:
     return load_judgments(path, ScoringOptions(judgments=path, labels=path, scale="any"))
 
 
-def read_fitting_labels(path: Path, judgments: Path, choice: LabelChoice) -> LabelledSet:
+def read_fitting_labels(path: Path, judgments: Path, choice: LabelChoice, reading: Reading) -> LabelledSet:
     """Read the labels made as the run was, with or without reference; `auto` asks its manifest.
 
     Raises:
         InputError: the file cannot be read, or has no label.
     """
-    return load_labels(path, choice, load_manifest(judgments))
+    return load_labels(path, choice, load_manifest(judgments), reading)

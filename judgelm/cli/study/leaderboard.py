@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import ColumnOptions, expand_options
 from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.samples import Reading
     from judgelm.studies.leaderboard.matches import JudgeMatches
 
 
@@ -25,6 +26,7 @@ def leaderboard_command(
         typer.Option("--rows", "-r", metavar="FILE", help="The pairs that runs judged, with the models' names."),
     ] = None,
     *,
+    rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
     """Elo ratings of many models by Bradley-Terry: soft verdicts, ties, order effects, intervals, ranks.
@@ -35,12 +37,12 @@ def leaderboard_command(
     from judgelm.studies.leaderboard.study import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
-    judges = _judges(files, rows or [], rejects)
+    judges = _judges(files, rows or [], rejects, rows_as.reading)
     notes = [f"left out: {line}" for line in rejects.lines()]
     output.write(leaderboard_study(judges, output.resampling, notes=notes))
 
 
-def _judges(files: list[str], rows: list[Path], rejects: "RejectCounts") -> "list[JudgeMatches]":
+def _judges(files: list[str], rows: list[Path], rejects: "RejectCounts", reading: "Reading") -> "list[JudgeMatches]":
     """The matches of each judge: of a run file, or of an annotator in all files of annotations.
 
     Raises:
@@ -62,7 +64,7 @@ def _judges(files: list[str], rows: list[Path], rejects: "RejectCounts") -> "lis
         raise ConfigError(f"{next(iter(runs))}: a run file; also give the pairs that it judged, with --rows")
     if len(set(runs.values())) < len(runs):
         raise ConfigError(f"runs named alike ({', '.join(runs.values())}); give each a name: NAME=FILE")
-    stream = SampleStream([str(path) for path in rows], on_reject=rejects) if runs else ()
+    stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs else ()
     samples = {sample.id: sample for sample in stream}
     judges = [matches_of_run(name, read_judgments(path), samples) for path, name in runs.items()]
     annotations = [path for _, path in named if path not in runs]

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import ColumnOptions, expand_options
 from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from judgelm.data.samples import Reading
     from judgelm.records import Sample
     from judgelm.studies.qa.answers import QaRun
 
@@ -61,6 +62,7 @@ def qa_command(
         ),
     ] = True,
     *,
+    rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
     """Exact match and F1 against judges and people, by data set, prompt and answer type; self-preference.
@@ -80,7 +82,7 @@ def qa_command(
     )
     runs = [_run(text) for text in judgments]
     labels = {} if human is None else _human(human)
-    scored = qa_answers(_samples(answers), labels, rules=rules, validated=validated)
+    scored = qa_answers(_samples(answers, rows_as.reading), labels, rules=rules, validated=validated)
     output.write(qa_study(scored, runs, options))
 
 
@@ -115,12 +117,12 @@ def _run(text: str) -> "QaRun":
     return QaRun(judge=judge, judgments=read_judgments(file), variant=variant or "initial")
 
 
-def _samples(path: Path) -> "Iterable[Sample]":
+def _samples(path: Path, reading: "Reading") -> "Iterable[Sample]":
     """Rows of QA sets with predictions in them, else rows as batch runs read them."""
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.qa import has_predictions, read_qa
 
-    return read_qa(str(path)) if has_predictions(str(path)) else SampleStream([str(path)])
+    return read_qa(str(path)) if has_predictions(str(path)) else SampleStream([str(path)], reading=reading)
 
 
 def _human(path: Path) -> dict[str, bool]:

@@ -1,6 +1,6 @@
 """`judgelm study self-bias`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,13 +8,15 @@ import typer
 
 from judgelm.cli.console import console
 from judgelm.cli.doctor.output import escaped
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import ColumnOptions, expand_options
 from judgelm.cli.study.options import StudyOutput, print_plain
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.readers.rows import Row
+    from judgelm.data.samples import Reading
+    from judgelm.records import Sample
 
 
 @expand_options
@@ -91,6 +93,7 @@ def self_bias_command(
         Path | None, typer.Option(metavar="FILE", help="Also write all scores without the bias, as JSON lines.")
     ] = None,
     *,
+    rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
     """Self- and family-bias of judges against human scores, with robustness checks (Play Favorites).
@@ -134,7 +137,8 @@ def self_bias_command(
         resampling=output.resampling,
     )
     with console.status("reading ratings") as status:  # shows nothing where there is no terminal
-        more = _of_runs(run or [], rows, columns.item, length_tokenizer)
+        samples = {} if rows is None else _samples_of(rows, rows_as.reading)
+        more = _of_runs(run or [], samples, columns.item, length_tokenizer)
         table = read_ratings(ratings or [], columns, more=more)
         result = study_self_bias(table, options, progress=lambda step: status.update(escaped(step)))
     output.write(result)
@@ -143,7 +147,18 @@ def self_bias_command(
         print_plain(f"scores without the bias in {debiased}")
 
 
-def _of_runs(runs: list[str], rows: Path | None, item: str, tokenizer: str | None) -> "Iterator[Row]":
+def _samples_of(rows: Path, reading: "Reading") -> "dict[str, Sample]":
+    """The rows that runs judged, by id.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    from judgelm.data.samples import SampleStream
+
+    return {sample.id: sample for sample in SampleStream([str(rows)], reading=reading)}
+
+
+def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokenizer: str | None) -> "Iterator[Row]":
     """The ratings that run files hold.
 
     Raises:
@@ -151,7 +166,6 @@ def _of_runs(runs: list[str], rows: Path | None, item: str, tokenizer: str | Non
         ModelError: there is no such tokenizer.
         InputError: a file cannot be read, or a run is not of these rows.
     """
-    from judgelm.data.samples import SampleStream
     from judgelm.data.sources.rating_tables import count_words, run_ratings
     from judgelm.runs.run_files import read_judgments
 
@@ -159,9 +173,8 @@ def _of_runs(runs: list[str], rows: Path | None, item: str, tokenizer: str | Non
         if tokenizer is not None:
             raise ConfigError("--length-tokenizer counts the answers of --run; files of ratings bring their lengths")
         return
-    if rows is None:
+    if not samples:
         raise ConfigError("--run: also give the rows that were judged, with --rows: they name the model of each answer")
-    samples = {sample.id: sample for _, sample in SampleStream([str(rows)]).pairs()}
     length = count_words if tokenizer is None else _token_counter(tokenizer)
     for text in runs:
         judge, equals, path = text.partition("=")

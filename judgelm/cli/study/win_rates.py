@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.options import expand_options
+from judgelm.cli.options import ColumnOptions, expand_options
 from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.samples import Reading
     from judgelm.data.sources.alpaca_eval import Comparison
 
 
@@ -32,6 +33,7 @@ def win_rates_command(
         ),
     ] = None,
     *,
+    rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
     """Win rates against a baseline as AlpacaEval computes them: weighted, discrete, length-controlled.
@@ -43,13 +45,15 @@ def win_rates_command(
     from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
-    comparisons = list(_comparisons(files, rows, rejects))
+    comparisons = list(_comparisons(files, rows, rejects, rows_as.reading))
     difficulties = None if difficulty is None else read_difficulties(str(difficulty))
     notes = [f"left out: {line}" for line in rejects.lines()]
     output.write(win_rate_study(comparisons, output.resampling, difficulties=difficulties, notes=notes))
 
 
-def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") -> "Iterator[Comparison]":
+def _comparisons(
+    files: list[Path], rows: Path | None, rejects: "RejectCounts", reading: "Reading"
+) -> "Iterator[Comparison]":
     """Read the comparisons of all files.
 
     Raises:
@@ -70,5 +74,6 @@ def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") 
             continue
         if rows is None:
             raise ConfigError(f"{path}: a run file; also give the pairs that it judged, with --rows")
-        samples = {sample.id: sample for sample in SampleStream([str(rows)], on_reject=rejects)}
+        stream = SampleStream([str(rows)], on_reject=rejects, reading=reading)
+        samples = {sample.id: sample for sample in stream}
         yield from comparisons_of_run(path.stem, read_judgments(path), samples)

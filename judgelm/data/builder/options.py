@@ -11,6 +11,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from judgelm.data.builder.balance import LENGTH_STRATA, Balance
 from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
+from judgelm.data.samples import Reading
+from judgelm.data.sources.codes import parse_label_code
 from judgelm.data.swap.swap_names import OnAmbiguous
 from judgelm.errors import ConfigError
 
@@ -25,16 +27,30 @@ class InputOptions:
         path: the file, in any format that judgelm recognises.
         name: value of its rows' `source`; empty for the file's name without its endings.
         winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone.
+        columns: name that a layout knows -> the file's own, such as `{question: prompt}`.
+        label_code: meaning of the label values, such as `0=first,1=tie,2=second`.
     """
 
     path: str
     name: str = ""
     winner_scores: tuple[float, float, float] | None = None
+    columns: Mapping[str, str] = Field(default_factory=dict)
+    label_code: str | None = None
 
     @property
     def source(self) -> str:
         """Value of its rows' `source`."""
         return self.name or Path(self.path).name.partition(".")[0]
+
+    @property
+    def reading(self) -> Reading:
+        """The user's column names and label code.
+
+        Raises:
+            ConfigError: the code has another form.
+        """
+        code = None if self.label_code is None else parse_label_code(self.label_code)
+        return Reading(columns=self.columns, label_code=code)
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
@@ -82,6 +98,7 @@ class BuildOptions:
         abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
             judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
             held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.builder.other_tasks`.
+        max_reject_rate: share of the rows read above which those that cannot be used end the command with exit code 2.
         workers: number of processes; it does not change the files.
     """
 
@@ -114,6 +131,7 @@ class BuildOptions:
     max_tokens: int | None = Field(default=None, ge=1)
     subsets: tuple[int, ...] = ()
     abilities: tuple[Literal["single", "multi", "chat"], ...] = ()
+    max_reject_rate: float = Field(default=0.05, ge=0, le=1)
     workers: int = Field(default=1, ge=1)
 
     def cleaning(self, source: InputOptions) -> CleaningOptions:

@@ -170,7 +170,7 @@ class PairReader:
                 self.counts.rejected[name, reject.kind] += 1
                 self._left_out.write({"source": name, "file": reject.file, "line": reject.line, "why": reject.reason})
 
-            for pair in read_labelled(source.path, source=name, on_reject=on_reject):
+            for pair in read_labelled(source.path, source=name, on_reject=on_reject, reading=source.reading):
                 self.counts.read[name] += 1
                 prepared = self._prepared(pair, f"{name}/{pair.sample.id}" if several else pair.sample.id)
                 cleaned = clean(prepared, cleaning)

@@ -33,7 +33,7 @@ _MEANINGS: Mapping[Winner | None, str] = {winner: name for name, winner in _NAME
 _SCORE_FIELDS = ("score", "scores", "score_1", "score_2", "score_a", "score_b", "text")
 _SIDES = (("model_a", "model_b"), ("model_1", "model_2"))
 _SHOWN_VALUES = 12
-_KNOWN = '"0=first,1=second", "0=first,1=tie,2=second", "0=tie,1=first,2=second", "1=first,2=second,3=tie"'
+_KNOWN = '"0=first,1=second", "0=first,1=tie,2=second", "0=tie,1=first,2=second" or "1=first,2=second,3=tie"'
 
 
 WORDS: Mapping[str, Winner] = {
@@ -169,9 +169,8 @@ class LabelDecoder:
         for code in self.codes:
             for name in code.names(row):
                 value = row.data[name]
-                if not is_missing(value):
-                    decoded[name] = self._decoded(row, name, value, code)
-        if "preference" in row.data and not is_missing(row.data["preference"]):
+                decoded[name] = None if is_missing(value) else self._decoded(row, name, value, code)
+        if not is_missing(row.data.get("preference")):
             decoded |= self._soft(row, decoded)
         return Row(row.file, row.line, {**row.data, **decoded}) if decoded else row
 
@@ -251,7 +250,7 @@ class LabelDecoder:
         location = "" if row is None else f"{row.file}:{row.line}: "
         return LabelCodeError(
             f'{location}field "{name}" holds the values {values}{more}, and {stated}; no row is read by guess. State '
-            f"what each value means: --label-code {_KNOWN} (in a configuration label_code)"
+            f"what each value means with --label-code (in a build's configuration label_code), such as {_KNOWN}"
         )
 
     def _code(self, name: str) -> str:

@@ -400,13 +400,17 @@ def _plain_scores(row: Row) -> tuple[float, float] | None:
 
 
 def any_label(row: Row, with_reference: bool) -> Label | None:
-    """The label of a row without answers, from any of the documented fields."""
+    """The label of a row without answers, from any of the documented fields.
+
+    A `preference` between 0 and 1 is P(first answer is better), another is AlpacaEval's.
+    """
     if with_reference or row.data.get("text") is not None:
         return judgelm_label(row, with_reference)
     if row.data.get("annotator1") is not None:
         return pandalm_label(row, with_reference)
     if row.data.get("preference") is not None:
-        return alpaca_eval_label(row, with_reference)
+        soft = number_field(row, "preference")
+        return _with_preference(row, None) if 0 < soft < 1 else alpaca_eval_label(row, with_reference)
     if row.data.get("label") is not None:
         return llmbar_label(row, with_reference)
     label = plain_pair_label(row, with_reference)

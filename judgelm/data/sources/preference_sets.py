@@ -209,8 +209,9 @@ def safe_rlhf_fields(row: Row) -> Fields:
 
     Source: PKU-Alignment/PKU-SafeRLHF (`better_response_id`, `safer_response_id`).
     """
-    names = ("prompt", "response_0", "response_1", "better_response_id", "prompt_source")
+    names = ("id", "prompt", "response_0", "response_1", "better_response_id", "prompt_source")
     return {
+        "id": row.data.get("id"),
         "question": row.data["prompt"],
         "answer_1": row.data["response_0"],
         "answer_2": row.data["response_1"],
@@ -232,6 +233,7 @@ def ultrafeedback_fields(row: Row) -> Fields:
         raise field_error(row, "completions", f"expected a list of completions, got {describe(completions)}")
     rows = [Row(row.file, row.line, each) for each in completions]
     return {
+        "id": row.data.get("id"),
         "question": row.data["instruction"],
         "answers": [each.data.get("response") for each in rows],
         "scores": [number_field(each, "fine-grained_score") for each in rows],
@@ -243,10 +245,11 @@ def ultrafeedback_fields(row: Row) -> Fields:
 def helpsteer2_fields(row: Row) -> Fields:
     """HelpSteer2 row by row: one response, its helpfulness from 0 to 4 as the score, and all five ratings."""
     return {
+        "id": row.data.get("id"),
         "question": row.data["prompt"],
         "answer": row.data["response"],
         "score": row.data["helpfulness"],
-        "metadata": _rest(row, ("prompt", "response")),
+        "metadata": _rest(row, ("id", "prompt", "response")),
     }
 
 

@@ -100,8 +100,8 @@ def _unknown_fields(row: Row) -> InputError:
     return row_error(
         row,
         f"fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns with --column, such as "
-        f"--column question=prompt --column answer_1=first. Layouts known and what each needs: {known}; or an id with "
-        "a winner or score, as labels",
+        "--column question=prompt, or call them question, answer_1, answer_2 (in a table by its first line). Layouts "
+        f"known and what each needs: {known}; or an id with a winner or score, as labels",
     )
 
 
