@@ -1,21 +1,43 @@
 """The stream of samples that a run or a training reads: rows checked, ids unique, references settled."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.formats.catalog import LABELS, Format, detect_format
-from judgelm.data.readers.fields import describe, reference_field, row_error, row_id
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, raise_reject, reject_row
+from judgelm.data.formats.catalog import FORMATS, LABELS, PAIR_LABELS, Format, detect_format
+from judgelm.data.readers.fields import describe, reference_field, refuse_left_over, row_error, row_id
+from judgelm.data.readers.files import first_row, read_rows
+from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, no_usable_row, raise_reject, reject_row
 from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.streams import all_input_files
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Label, Sample
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
+
+_MOST_NUMBERED = 26
+_NUMBERED_NEED = re.compile(r"(\D*)(?:1(\D*)|(?<=_)a)")
+
+
+def _fields(row_format: Format) -> set[str]:
+    """The fields that a format reads: those of its mapping, and the numbered ones among them to 26."""
+    listed = {name for names in row_format.mapping.values() for part in names.split(" / ") for name in part.split(", ")}
+    numbered = (pattern for name in listed if (pattern := _pattern(name)) and "1" in name)
+    return listed | {pattern.format(index) for pattern in numbered for index in range(1, _MOST_NUMBERED + 1)}
+
+
+def _pattern(name: str) -> str | None:
+    """`answer{}_body` for `answer1_body`, `response_{}` for `response_a`; None for a field that is not numbered."""
+    match = _NUMBERED_NEED.fullmatch(name)
+    return None if match is None else f"{match[1]}{{}}{match[2] or ''}"
+
+
+KNOWN_FIELDS = frozenset(name for known in (*FORMATS, LABELS, PAIR_LABELS) for name in _fields(known))
+"""The fields of all formats, which an input may write in capitals or with blanks around."""
 
 
 def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
@@ -35,11 +57,11 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
 
 
 class SampleStream:
-    """Samples of one file (or of two joined AlpacaEval output files), read once and lazily.
+    """Samples of one or several inputs (or of two joined AlpacaEval output files), read once and lazily.
 
-    The format is recognised when the stream is made, which reads up to the first good row. Ids are unique in the
-    stream: a row with a repeated id is a reject. Rows without id are named by a hash of their content; a repeated
-    content gets the suffix `-2`, `-3`, ...
+    Several inputs are read one after the other. The format is recognised when the stream is made, which reads up to the
+    first good row; a later file must be of the same. Ids are unique in the stream: a row with a repeated id is a
+    reject. Rows without id are named by a hash of their content; a repeated content gets the suffix `-2`, `-3`, ...
 
     Attributes:
         format: what was recognised, with the mapping to show.
@@ -62,11 +84,14 @@ class SampleStream:
         label_rows: bool = False,
         answers: tuple[int, int | None] | None = None,
         check: Callable[[Sample], None] = lambda sample: None,
+        columns: Mapping[str, str] | None = None,
+        once: bool = False,
     ) -> None:
         """Open the input and recognise its format.
 
         Args:
-            paths: one path (`-` is standard input), or two files of AlpacaEval outputs.
+            paths: files, folders, patterns, named pipes or standard input (`-`); two files of AlpacaEval outputs are
+                joined.
             on_reject: called with each row that cannot be used. By default the first one is raised as an error.
             limit: stop after this many samples.
             reference: treatment of references.
@@ -74,16 +99,19 @@ class SampleStream:
             label_rows: accept rows that are only labels; their samples have no answers.
             answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
             check: raises an InputError for a sample that cannot be used, whose row is then a reject.
+            columns: field -> its name in the input, where they differ.
+            once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
 
         Raises:
-            InputError: a file cannot be read, or its fields are not recognised.
-            ConfigError: more than two paths, or a `references` file with `reference` set to ignore.
+            InputError: a file cannot be read or is given twice, or its fields are not recognised.
+            ConfigError: no path, or a `references` file with `reference` set to ignore.
         """
-        if len(paths) not in (1, 2):
-            raise ConfigError(f"expected one input file, or two of AlpacaEval outputs, got {len(paths)}")
+        if not paths:
+            raise ConfigError("no input is named; give a file, a folder, or - for standard input")
         if references is not None and reference == "ignore":
             raise ConfigError(f"references {references} contradict reference ignore; leave one of them out")
         self.read = self.rejected = self.coerced = self.references_used = 0
+        self._refused: Reject | None = None
         self._on_reject = on_reject
         self._limit = limit
         self._answers = answers
@@ -92,23 +120,32 @@ class SampleStream:
         self._references = None if references is None else read_references(references)
         self._seen: set[int] = set()
         self._repeats: dict[str, int] = {}
-        self._rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
-        self._first = self._first_row(" and ".join(paths))
+        self._name = ", ".join(paths)
+        self._label_rows = label_rows
+        if are_two_outputs(paths):
+            self._rows = join_outputs(paths[0], paths[1])
+        else:
+            files = all_input_files(paths)
+            self._rows = (
+                row for file in files for row in read_rows(file, columns=columns, known=KNOWN_FIELDS, once=once)
+            )
+        self._first = self._first_row()
+        self._file = self._first.file
         self.format = detect_format(self._first, label_rows=label_rows)
+        self._patterns = [pattern for need in self.format.needs if (pattern := _pattern(need))]
         if self.format.note and not (label_rows and self.format.name == LABELS.name):
             raise row_error(self._first, self.format.note)
 
-    def _first_row(self, name: str) -> Row:
-        first_reject: Reject | None = None
+    def _first_row(self) -> Row:
         for row in self._rows:
             if isinstance(row, Row):
                 return row
-            first_reject = first_reject or row
             self._refuse(row)
         finding = f"none of its {self.read} rows can be used"
-        raise InputError(f"{name}: {finding}; the first: {first_reject.message if first_reject else 'none'}")
+        raise InputError(f"{self._name}: {finding}; the first: {self._refused.message if self._refused else 'none'}")
 
     def _refuse(self, reject: Reject) -> None:
+        self._refused = self._refused or reject
         self.read += 1
         self.rejected += 1
         self._on_reject(reject)
@@ -118,7 +155,11 @@ class SampleStream:
             yield sample
 
     def pairs(self) -> Iterator[tuple[Row, Sample]]:
-        """Each sample with the row that it came from."""
+        """Each sample with the row that it came from.
+
+        Raises:
+            InputError: no row can be used, a reader cannot go on, or a later file is of another format.
+        """
         yielded = 0
         if self._limit is not None and self._limit <= 0:
             return
@@ -126,6 +167,8 @@ class SampleStream:
             if isinstance(row, Reject):
                 self._refuse(row)
                 continue
+            if row.file != self._file:
+                self._next_file(row)
             try:
                 sample = self._sample(row)
             except InputError as error:
@@ -136,9 +179,22 @@ class SampleStream:
             yielded += 1
             if yielded == self._limit:
                 return
+        if not yielded and self._refused is not None:
+            raise no_usable_row(self._name, ", ".join(self.format.needs), self.rejected, self._refused)
+
+    def _next_file(self, row: Row) -> None:
+        """Refuse a further file whose first good row is of another format."""
+        self._file = row.file
+        found = detect_format(row, label_rows=self._label_rows)
+        if found.name != self.format.name:
+            finding = f"its rows are of the format {found.name}, those of {self._first.file} of {self.format.name}"
+            raise row_error(row, f"{finding}; give files of one format at a time")
 
     def _sample(self, row: Row) -> Sample:
         sample = self.format.sample(row)
+        for pattern in self._patterns:
+            if pattern.format(1) in row.data or pattern.format("a") in row.data:
+                refuse_left_over(row, pattern, max(2, len(sample.answers)))
         if self._answers is not None and not allows_count(len(sample.answers), self._answers):
             finding = f"expected {count_range_text(self._answers)}, got {len(sample.answers)}"
             raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")
@@ -211,6 +267,18 @@ def read_references(path: str) -> dict[str, str]:
         if text is not None:
             references[name] = text
     return references
+
+
+def are_two_outputs(paths: Sequence[str]) -> bool:
+    """True for two inputs that are both AlpacaEval outputs, one answer per instruction each.
+
+    Raises:
+        InputError: one of two cannot be read.
+    """
+    if len(paths) != 2:
+        return False
+    rows = [first_row(path) for path in paths]
+    return all(row is not None and {"instruction", "output"} <= row.data.keys() for row in rows)
 
 
 def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
