@@ -12,6 +12,7 @@ from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import RejectCounts
 from judgelm.data.readers.rows import Row
+from judgelm.data.readers.streams import is_stream
 from judgelm.data.samples import AS_WRITTEN, Reading
 from judgelm.data.sources.reviews import read_results
 from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_questions
@@ -197,7 +198,13 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
 
 
 def is_run_file(path: Path) -> bool:
-    """True where the file holds judgments of judgelm-batch."""
+    """True where the file holds judgments of judgelm-batch.
+
+    Raises:
+        InputError: the file cannot be read, or is a pipe.
+    """
+    if is_stream(path):
+        raise InputError(f"{path}: judgments are read several times; save them as a file first")
     first = next(iter(read_rows(str(path))), None)
     return isinstance(first, Row) and is_judgment_row(first.data)
 

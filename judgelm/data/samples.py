@@ -1,24 +1,52 @@
 """The stream of samples that a run or a training reads: rows checked, ids unique, references settled."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, reference_field, row_error, row_id
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, raise_reject, reject_row
+from judgelm.data.readers.fields import describe, reference_field, refuse_left_over, row_error, row_id
+from judgelm.data.readers.files import first_row, read_rows
+from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, no_usable_row, raise_reject, reject_row
 from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.streams import all_input_files
 from judgelm.data.sources.codes import LabelCodeError, Values
 from judgelm.data.sources.registry import recognise
 from judgelm.data.sources.source import Source
-from judgelm.data.sources.table import LABELS
+from judgelm.data.sources.table import LABELS, PAIR_LABELS, TABLE
 from judgelm.errors import ConfigError, FileError, InputError
 from judgelm.records import Label, Sample
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
+
+_MOST_NUMBERED = 26
+_NUMBERED_NEED = re.compile(r"(\D*)(?:1(\D*)|(?<=_)a)")
+
+
+def _fields(source: Source) -> set[str]:
+    """The fields that a layout reads: those that it lists, and the numbered ones among them to 26."""
+    listed = {name for names in source.fields.values() for part in names.split(" / ") for name in part.split(", ")}
+    numbered = (pattern for name in listed if (pattern := _pattern(name)) and "1" in name)
+    return listed | {pattern.format(index) for pattern in numbered for index in range(1, _MOST_NUMBERED + 1)}
+
+
+def _pattern(name: str) -> str | None:
+    """`answer{}_body` for `answer1_body`, `response_{}` for `response_a`; None for a field that is not numbered."""
+    match = _NUMBERED_NEED.fullmatch(name)
+    return None if match is None else f"{match[1]}{{}}{match[2] or ''}"
+
+
+def _numbered(source: Source) -> list[str]:
+    """The patterns of a layout's numbered fields that count from 1 or a."""
+    patterns = [pattern for need in source.needs if (pattern := _pattern(need))]
+    return [pattern for pattern in patterns if pattern.format(0) not in source.needs]
+
+
+KNOWN_FIELDS = frozenset(name for known in (*TABLE, LABELS, PAIR_LABELS) for name in _fields(known))
+"""The fields of all layouts, which an input may write in capitals or with blanks around."""
 
 
 def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
@@ -49,37 +77,16 @@ class Reading:
     columns: Mapping[str, str] = field(default_factory=dict)
     label_code: Values | None = None
 
-    def renamed(self, row: Row) -> Row:
-        """The row with its columns under the names that layouts know.
-
-        Raises:
-            FileError: the file has no such column, or has both names.
-        """
-        if not self.columns:
-            return row
-        data = dict(row.data)
-        for known, own in self.columns.items():
-            if own not in data:
-                fields = ", ".join(row.data) or "none"
-                raise FileError(
-                    f"{row.file}:{row.line}: --column {known}={own}: no such column; its fields are {fields}"
-                )
-            if known in row.data and known not in self.columns.values():
-                finding = f"--column {known}={own}: the rows have a column {known} too"
-                raise FileError(f"{row.file}:{row.line}: {finding}; rename that one, such as --column other={known}")
-        values = {known: data.pop(own) for known, own in self.columns.items()}
-        return Row(row.file, row.line, {**data, **values})
-
 
 AS_WRITTEN = Reading()
 
 
 class SampleStream:
-    """Samples of one file (or of two joined AlpacaEval output files), read once and lazily.
+    """Samples of one or several inputs (or of two joined AlpacaEval output files), read once and lazily.
 
-    The format is recognised when the stream is made, which reads up to the first good row. Ids are unique in the
-    stream: a row with a repeated id is a reject. Rows without id are named by a hash of their content; a repeated
-    content gets the suffix `-2`, `-3`, ...
+    Several inputs are read one after the other. The format is recognised when the stream is made, which reads up to the
+    first good row; a later file must be of the same. Ids are unique in the stream: a row with a repeated id is a
+    reject. Rows without id are named by a hash of their content; a repeated content gets the suffix `-2`, `-3`, ...
 
     Attributes:
         source: the layout that was recognised, with the fields to show.
@@ -103,11 +110,13 @@ class SampleStream:
         answers: tuple[int, int | None] | None = None,
         check: Callable[[Sample], None] = lambda sample: None,
         reading: Reading = AS_WRITTEN,
+        once: bool = False,
     ) -> None:
         """Open the input and recognise its format.
 
         Args:
-            paths: one path (`-` is standard input), or two files of AlpacaEval outputs.
+            paths: files, folders, patterns, named pipes or standard input (`-`); two files of AlpacaEval outputs are
+                joined.
             on_reject: called with each row that cannot be used. By default the first one is raised as an error.
             limit: stop after this many samples.
             reference: treatment of references.
@@ -116,16 +125,18 @@ class SampleStream:
             answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
             check: raises an InputError for a sample that cannot be used, whose row is then a reject.
             reading: the user's column names and label code.
+            once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
 
         Raises:
-            InputError: a file cannot be read, or its fields are not recognised.
-            ConfigError: more than two paths, or a `references` file with `reference` set to ignore.
+            InputError: a file cannot be read or is given twice, or its fields are not recognised.
+            ConfigError: no path, or a `references` file with `reference` set to ignore.
         """
-        if len(paths) not in (1, 2):
-            raise ConfigError(f"expected one input file, or two of AlpacaEval outputs, got {len(paths)}")
+        if not paths:
+            raise ConfigError("no input is named; give a file, a folder, or - for standard input")
         if references is not None and reference == "ignore":
             raise ConfigError(f"references {references} contradict reference ignore; leave one of them out")
         self.read = self.rejected = self.coerced = self.references_used = 0
+        self._refused: Reject | None = None
         self._on_reject = on_reject
         self._limit = limit
         self._answers = answers
@@ -134,25 +145,33 @@ class SampleStream:
         self._references = None if references is None else read_references(references)
         self._seen: set[int] = set()
         self._repeats: dict[str, int] = {}
-        rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
-        self._rows = (reading.renamed(row) if isinstance(row, Row) else row for row in rows)
-        self._first = self._first_row(" and ".join(paths))
+        self._name = ", ".join(paths)
+        self._label_rows = label_rows
+        if are_two_outputs(paths):
+            self._rows = join_outputs(paths[0], paths[1])
+        else:
+            files = all_input_files(paths)
+            self._rows = (
+                row for file in files for row in read_rows(file, columns=reading.columns, known=KNOWN_FIELDS, once=once)
+            )
+        self._first = self._first_row()
+        self._file = self._first.file
         self.source = recognise(self._first, label_rows=label_rows)
+        self._patterns = _numbered(self.source)
         if self.source.note and not (label_rows and self.source.name == LABELS.name):
             raise row_error(self._first, self.source.note)
         self._decoder = self.source.decoder(reading.label_code)
 
-    def _first_row(self, name: str) -> Row:
-        first_reject: Reject | None = None
+    def _first_row(self) -> Row:
         for row in self._rows:
             if isinstance(row, Row):
                 return row
-            first_reject = first_reject or row
             self._refuse(row)
         finding = f"none of its {self.read} rows can be used"
-        raise InputError(f"{name}: {finding}; the first: {first_reject.message if first_reject else 'none'}")
+        raise InputError(f"{self._name}: {finding}; the first: {self._refused.message if self._refused else 'none'}")
 
     def _refuse(self, reject: Reject) -> None:
+        self._refused = self._refused or reject
         self.read += 1
         self.rejected += 1
         self._on_reject(reject)
@@ -162,7 +181,11 @@ class SampleStream:
             yield sample
 
     def pairs(self) -> Iterator[tuple[Row, Sample]]:
-        """Each sample with the row that it came from."""
+        """Each sample with the row that it came from.
+
+        Raises:
+            InputError: no row can be used, a reader cannot go on, or a later file is of another format.
+        """
         yielded = 0
         if self._limit is not None and self._limit <= 0:
             return
@@ -170,6 +193,8 @@ class SampleStream:
             if isinstance(row, Reject):
                 self._refuse(row)
                 continue
+            if row.file != self._file:
+                self._next_file(row)
             try:
                 sample = self._sample(row)
             except FileError:
@@ -182,6 +207,8 @@ class SampleStream:
             yielded += 1
             if yielded == self._limit:
                 return
+        if not yielded and self._refused is not None:
+            raise no_usable_row(self._name, ", ".join(self.source.needs), self.rejected, self._refused)
         self._decoder.finish()
 
     def labels(self, row: Row, *with_reference: bool) -> list[Label | None]:
@@ -200,9 +227,20 @@ class SampleStream:
             raise self._decoder.error() from None
         return [self.source.label(decoded, shown) for shown in with_reference]
 
+    def _next_file(self, row: Row) -> None:
+        """Refuse a further file whose first good row is of another format."""
+        self._file = row.file
+        found = recognise(row, label_rows=self._label_rows)
+        if found.name != self.source.name:
+            finding = f"its rows are of the format {found.name}, those of {self._first.file} of {self.source.name}"
+            raise row_error(row, f"{finding}; give files of one format at a time")
+
     def _sample(self, row: Row) -> Sample:
         assert self.source.sample is not None
         sample = self.source.sample(row)
+        for pattern in self._patterns:
+            if pattern.format(1) in row.data or pattern.format("a") in row.data:
+                refuse_left_over(row, pattern, max(2, len(sample.answers)))
         if self._answers is not None and not allows_count(len(sample.answers), self._answers):
             finding = f"expected {count_range_text(self._answers)}, got {len(sample.answers)}"
             raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")
@@ -277,6 +315,18 @@ def read_references(path: str) -> dict[str, str]:
         if text is not None:
             references[name] = text
     return references
+
+
+def are_two_outputs(paths: Sequence[str]) -> bool:
+    """True for two inputs that are both AlpacaEval outputs, one answer per instruction each.
+
+    Raises:
+        InputError: one of two cannot be read.
+    """
+    if len(paths) != 2:
+        return False
+    rows = [first_row(path) for path in paths]
+    return all(row is not None and {"instruction", "output"} <= row.data.keys() for row in rows)
 
 
 def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:

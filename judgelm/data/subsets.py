@@ -16,6 +16,7 @@ from judgelm.data.readers.fields import row_error, row_id
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
+from judgelm.data.readers.values import bytes_in
 from judgelm.errors import ConfigError, InputError
 
 _NEEDS = "an id"
@@ -41,7 +42,7 @@ def draw_subset(
     """Draw at most `size` rows for each value of a field.
 
     Args:
-        path: rows with ids.
+        path: rows with ids: a file, a folder, a pattern, or `-`.
         field: a field of the row or of its `metadata`, such as `category`; None draws from the whole file.
         size: most rows of each value.
         seed: another seed draws others.
@@ -69,6 +70,8 @@ def _id(row: Row) -> str:
     name = row_id(row, ("id", "question_id", "_id", "idx"))
     if name is None:
         raise row_error(row, "no id; a row is drawn by its id, so give each row one")
+    if problem := bytes_in(row.data):
+        raise row_error(row, problem)
     return name
 
 

@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import Any, BinaryIO
 
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream
+from judgelm.data.readers.streams import all_input_files, is_stream
+from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream, are_two_outputs
 from judgelm.engines.base import MODEL_ENGINES, Engine
+from judgelm.errors import InputError
 from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
@@ -43,7 +45,8 @@ class BatchJob:
     """The input and output of a batch run.
 
     Attributes:
-        inputs: one file of pairs, or two AlpacaEval output files; `-` is standard input.
+        inputs: files, folders and patterns of pairs, read one after the other, or two AlpacaEval output files; `-` is
+            standard input.
         out: path of the judgments, `-` for standard output (no manifest, no resume).
         limit: judge at most this many of the input's samples, counted from its beginning.
         references: a file of references by id.
@@ -90,12 +93,13 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
     """Judge a job's samples; each finished judgment is on disk at once.
 
     Raises:
-        InputError: the input as a whole cannot be read.
+        InputError: the input cannot be read, or not any further; the samples before that place are judged.
         RunError: the output cannot be written, or belongs to another run.
         EngineError: the engine broke.
     """
     stats = RunStats(load_s=load_s)
-    check_output_is_no_input(job.out, input_files(job))
+    files_read = files_of_job(job)
+    check_output_is_no_input(job.out, [*job.inputs, *files_read])
     if job.out == "-":
         _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
         return stats
@@ -104,9 +108,9 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
     stream = _open_stream(job, mode, stats, hooks, rejects)
     with RunFiles(
         Path(job.out),
-        fingerprint=judging_fingerprint(mode, described, input_files(job)) | dict(job.fingerprint),
+        fingerprint=judging_fingerprint(mode, described, files_read) | dict(job.fingerprint),
         provenance=provenance(mode, described),
-        inputs=input_files(job),
+        inputs=files_read,
         retry=job.retry,
         overwrite=job.overwrite,
     ) as files:
@@ -115,14 +119,18 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         rejects.write_to(files)
         files.manifest["input"] = {"format": stream.source.name, "mapping": dict(stream.source.fields)}
         with RunSession(files, stats, engine) as session:
+            broken: list[InputError] = []
             try:
-                for judgment in judge(_pending(job, stream, engine, files.finished, stats, hooks), mode, engine):
+                samples = _until_broken(_pending(job, stream, engine, files.finished, stats, hooks), broken)
+                for judgment in judge(samples, mode, engine):
                     files.write(judgment)
                     stats.add(judgment)
                     session.tick()
                     hooks.on_judgment(stats, judgment)
             finally:
                 stats.coerced = stream.coerced
+            if broken:
+                raise broken[0]
     return stats
 
 
@@ -174,21 +182,34 @@ def input_samples(job: BatchJob) -> SampleStream:
     )
 
 
-def count_rows(path: str) -> int | None:
-    """The number of rows of a file, for the progress bar; None for standard input and where counting takes long."""
-    if path == "-":
+def count_rows(paths: Sequence[str]) -> int | None:
+    """The number of rows of inputs, for the progress bar; None for streams and where counting takes long.
+
+    Of two AlpacaEval output files it is the first one's.
+    """
+    if any(map(is_stream, paths)):
         return None
-    if not Path(path).is_file():
-        return None  # a pipe can be read only once
+    try:
+        counts = [_rows_of(file) for file in all_input_files(paths[:1] if are_two_outputs(paths) else paths)]
+    except InputError:
+        return None  # the run says so itself, after the rows before that place
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _rows_of(path: str) -> int | None:
     if path.endswith(".jsonl"):
         with open(path, "rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
     return sum(1 for _ in read_rows(path)) if Path(path).stat().st_size < _COUNTED_BYTES else None
 
 
-def input_files(job: BatchJob) -> list[str]:
-    """The paths of all files that a job reads."""
-    return [*job.inputs, *(path for path in (job.references, job.self_answers) if path)]
+def files_of_job(job: BatchJob) -> list[str]:
+    """The paths of all files that a job reads.
+
+    Raises:
+        InputError: an input is missing.
+    """
+    return [*all_input_files(job.inputs), *(path for path in (job.references, job.self_answers) if path)]
 
 
 def _open_stream(
@@ -209,6 +230,7 @@ def _open_stream(
         answers=mode.answers,
         check=mode.check if isinstance(mode, ChecksSamples) else lambda sample: None,
         reading=job.reading,
+        once=True,
     )
     hooks.on_input(stream)
     return stream
@@ -218,7 +240,8 @@ def _pending(
     job: BatchJob, stream: SampleStream, engine: Engine, finished: IdSet, stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
     """The unfinished samples of the input, or their parts; those of a pipe as they arrive."""
-    source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if "-" in job.inputs else stream
+    piped = any(map(is_stream, job.inputs))
+    source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if piped else stream
     answers = {} if job.self_answers is None else read_self_answers(job.self_answers)
     parts = (
         part
@@ -226,6 +249,14 @@ def _pending(
         for part in ((None,) if sample is None else job.parts(with_self_answers(sample, answers)))
     )
     return takewhile(lambda part: not hooks.stop(), pending(parts, finished, stats))
+
+
+def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) -> Iterator[Sample | None]:
+    """The samples to where the input cannot be read any further; the error is kept until they are judged."""
+    try:
+        yield from samples
+    except InputError as error:
+        broken.append(error)
 
 
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
@@ -269,13 +300,17 @@ def _to_stdout(
     sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
-    for judgment in judge(_pending(job, stream, engine, IdSet(), stats, hooks), mode, engine):
+    broken: list[InputError] = []
+    samples = _until_broken(_pending(job, stream, engine, IdSet(), stats, hooks), broken)
+    for judgment in judge(samples, mode, engine):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         stats.add(judgment)
         stats.judge_s = time.monotonic() - began
         hooks.on_judgment(stats, judgment)
     stats.coerced = stream.coerced
+    if broken:
+        raise broken[0]
 
 
 class _Rejects:

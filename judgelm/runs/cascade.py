@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from judgelm.data.readers.streams import is_stream
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import read_jsonl
 from judgelm.records import Judgment
-from judgelm.runs.batch import BatchJob, input_files
+from judgelm.runs.batch import BatchJob, files_of_job
 from judgelm.runs.run_files import (
     IdSet,
     RunFiles,
@@ -58,11 +59,11 @@ class Cascade:
             raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
         if self.job.out == "-":
             raise ConfigError("a cascade joins two runs from their files; name one with -o instead of standard output")
-        for path in input_files(self.job):
-            if path == "-" or (Path(path).exists() and not Path(path).is_file()):
+        for path in files_of_job(self.job):
+            if is_stream(path):
                 raise ConfigError(f"input {path}: a cascade reads its input twice; save it as a file first")
         for out in (Path(self.job.out), *self.paths):
-            check_output_is_no_input(out, input_files(self.job))
+            check_output_is_no_input(out, files_of_job(self.job))
 
     @property
     def paths(self) -> tuple[Path, Path]:
@@ -174,7 +175,7 @@ def join_runs(
         Path(cascade.job.out),
         fingerprint=_fingerprint(cascade, manifests),
         provenance=_provenance(cascade, manifests),
-        inputs=input_files(cascade.job),
+        inputs=files_of_job(cascade.job),
         overwrite=cascade.job.overwrite,
     ) as files:
         for _, row in read_jsonl(small_rejects) if small_rejects.is_file() else ():

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from judgelm.data.readers.streams import is_stream
 from judgelm.errors import RunError
 from judgelm.former_names import current_names
 from judgelm.modes import BatchMode
@@ -70,10 +71,10 @@ def short_sha(value: object) -> str:
 
 
 def input_identities(paths: list[str]) -> list[dict[str, Any]]:
-    """Name, size in bytes and sha256 of each input file; standard input has only its name."""
+    """Name, size in bytes and sha256 of each input file; a stream has only the name of standard input."""
     identities = []
     for path in paths:
-        if path == "-":
+        if is_stream(path):
             identities.append({"file": "-", "bytes": 0, "sha": None})
             continue
         size = Path(path).stat().st_size

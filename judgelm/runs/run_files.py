@@ -102,6 +102,10 @@ def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> N
     for path in inputs:
         if str(path) != "-" and Path(path).resolve() in own:
             raise ConfigError(f"-o {out}: this run would write over its own input {path}; choose another -o")
+        if Path(path).is_dir() and Path(path).resolve() == Path(out).resolve().parent:
+            raise ConfigError(
+                f"-o {out}: this run would write into its own input, the folder {path}; choose another -o"
+            )
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:

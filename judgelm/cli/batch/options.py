@@ -18,8 +18,8 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
-        help="A file of pairs (JSONL, JSON list, CSV, TSV, Parquet, .gz), two files of AlpacaEval outputs, or - for "
-        "JSONL on standard input.",
+        help="Files or folders of pairs (JSONL, JSON list, CSV, TSV, Parquet; also compressed), two files of "
+        "AlpacaEval outputs, or - for standard input.",
     ),
 ]
 Out = Annotated[str | None, typer.Option("--out", "-o", help="Judgments as JSONL; - is standard output (no resume).")]

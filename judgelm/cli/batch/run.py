@@ -13,6 +13,7 @@ from judgelm.cli.loading import heap_frozen, show_notes
 from judgelm.cli.options import JudgeOptions
 from judgelm.cli.output import is_stdout
 from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.streams import all_input_files
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
@@ -77,9 +78,7 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
 
 def check_paths(job: BatchJob) -> None:
     """Refuse mistyped paths before the model is loaded."""
-    for path in job.inputs:
-        if path != "-" and not Path(path).exists():
-            SampleStream([path])  # raises with a hint at similar names
+    all_input_files(job.inputs)  # raises with a hint at similar names
     if job.out != "-" and Path(job.out).is_dir():
         raise InputError(f"{job.out}: is a folder; name a file in it")
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
@@ -141,7 +140,7 @@ def run(
 
 
 def _total(job: BatchJob) -> int | None:
-    rows = count_rows(job.inputs[0])
+    rows = count_rows(job.inputs)
     return rows if job.limit is None or rows is None else min(rows, job.limit)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.streams import input_files
 from judgelm.data.subsets import Subset, draw_subset
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import parse_json, whole_file
@@ -26,7 +27,7 @@ The same command again finds its file finished and draws nothing. Exit codes: 0 
 
 
 def sample_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows with ids.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Rows with ids: a file, a folder, or a pattern.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="The rows drawn, unchanged.")],
     per: Annotated[
         tuple[str, int] | None,
@@ -44,17 +45,18 @@ def sample_command(
     """
     if (per is None) == (size is None):
         raise ConfigError("give --per FIELD N, or --size N for the whole file")
-    check_output_is_no_input(out, [file])
+    files = input_files(file)
+    check_output_is_no_input(out, [file, *files])
     field, most = (None, size) if per is None else per
     assert most is not None
-    record = {"per": field, "size": most, "seed": seed, "input": input_identities([str(_existing(file))])}
+    record = {"per": field, "size": most, "seed": seed, "input": input_identities(files)}
     path = out.with_name(f"{out.name.removesuffix('.jsonl')}.sample.json")
     if not overwrite and _is_finished(out, path, record):
         if not quiet:
             typer.echo(f"{out}: holds this sample already")
         return
     rejects = RejectCounts()
-    subset = draw_subset(str(file), field=field, size=most, seed=seed, on_reject=rejects)
+    subset = draw_subset(file, field=field, size=most, seed=seed, on_reject=rejects)
     with whole_file(out) as target:
         for row in subset.rows:
             target.write(row)
@@ -63,12 +65,6 @@ def sample_command(
     write_json(json_out, {"rows": len(subset.rows), "counts": counts})
     if not (quiet or is_stdout(json_out)):
         _show(subset, most, rejects, out)
-
-
-def _existing(file: Path) -> Path:
-    if not file.is_file():
-        raise ConfigError(f"{file}: no such file; check the path")
-    return file
 
 
 def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:

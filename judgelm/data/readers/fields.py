@@ -5,15 +5,22 @@ import json
 import math
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from string import ascii_lowercase
 
 from judgelm.data.readers.rows import Row
+from judgelm.data.readers.streams import row_suffix
+from judgelm.data.readers.values import raw_text
 from judgelm.errors import InputError
+from judgelm.jsonl import parse_json
 
 ID_FIELDS = ("id", "question_id", "idx", "review_id")
 
 _SHOWN = 60
 _URLS = ("data:", "http://", "https://")
+_WHOLE = re.compile(r"(-?[1-9]\d*|0)\.0+")
 _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
 
 
@@ -31,7 +38,7 @@ def describe(value: object) -> str:
     """A value as errors show it: `the number 42`, `null`, `[NaN, 3]`."""
     if value is None:
         return "null"
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = raw_text(value)
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return f"the number {text}" if isinstance(value, int | float) and not isinstance(value, bool) else text
 
@@ -58,7 +65,10 @@ def text_error(row: Row, name: str, needs: str) -> InputError:
     if isinstance(value, str):
         return field_error(row, name, "holds half a surrogate pair, which UTF-8 cannot say; remove it")
     if value is None:
-        return field_error(row, name, 'expected text, got null; write an empty text as ""')
+        return field_error(row, name, 'expected text, got null or NaN; write an empty text as ""')
+    if isinstance(value, list | dict) and row_suffix(row.file) in (".csv", ".tsv"):
+        finding = f"expected text, got a list in Python's notation, {describe(value)}"
+        return field_error(row, name, f"{finding}; write the text alone, or save the table as JSON lines")
     if isinstance(value, int | float):
         quoted = json.dumps(json.dumps(value))
         return field_error(row, name, f"expected text, got {describe(value)}; write it as {quoted}")
@@ -75,7 +85,7 @@ def encodable(text: str) -> bool:
 
 
 def optional_text(row: Row, name: str) -> str | None:
-    """Text, or None where the field is missing or null."""
+    """Text, or None where the field is missing, null or NaN."""
     return None if row.data.get(name) is None else text_field(row, name, name)
 
 
@@ -92,8 +102,8 @@ def reference_field(row: Row, name: str = "reference") -> str | None:
 
 
 def texts_field(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
-    """A list of texts, at least one of them; exactly `count` where given."""
-    value = row.data[name]
+    """A list of texts, also as the JSON that a table's cell holds: at least one; exactly `count` where given."""
+    value = list_value(row.data[name])
     expected = f"{count} texts" if count else "a list of texts"
     if not isinstance(value, list):
         raise field_error(row, name, f'expected {expected}, got {describe(value)}; write it as ["...", "..."]')
@@ -105,13 +115,21 @@ def texts_field(row: Row, name: str, count: int | None = None) -> tuple[str, ...
     return tuple(value)
 
 
+def list_value(value: object) -> object:
+    """The JSON list that a text holds, as a table's cell does; else the value itself."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(ValueError):
+            return parse_json(value)
+    return value
+
+
 def images_field(row: Row) -> tuple[str, ...]:
     """Paths or URLs of the row's images, from `images` (a list of texts) or `image` (one text); empty without both.
 
     A path is taken from the file's own folder; URLs (`data:`, `http:`, `https:`) stay as they are.
     """
     name = "images" if row.data.get("images") else "image"
-    value = row.data.get(name)
+    value = list_value(row.data.get(name))
     if not value:
         return ()
     return tuple(_image(row, name, image) for image in (value if isinstance(value, list) else [value]))
@@ -124,31 +142,73 @@ def _image(row: Row, name: str, image: object) -> str:
 
 
 def numbered_fields(row: Row, pattern: str, needs: str) -> tuple[str, ...]:
-    """The texts of `pattern` with 1, 2, 3, ... for `{}`: at least two."""
-    first = text_field(row, pattern.format(1), needs)
-    second = text_field(row, pattern.format(2), needs)
-    if row.data.get(pattern.format(3)) is None:
-        return first, second
-    texts = [first, second]
+    """The texts of `pattern` with 1, 2, 3, ... for `{}`: at least two.
+
+    Raises:
+        InputError: a text is missing, or a field of the pattern with another number would be left over.
+    """
+    texts = [text_field(row, pattern.format(1), needs), text_field(row, pattern.format(2), needs)]
     while row.data.get(name := pattern.format(len(texts) + 1)) is not None:
         texts.append(text_field(row, name, needs))
+    refuse_left_over(row, pattern, len(texts))
     return tuple(texts)
 
 
+def refuse_left_over(row: Row, pattern: str, count: int) -> None:
+    """Refuse a row with a numbered field that is not read: `answer_0` beside `answer_1`, `answer_4` without `answer_3`.
+
+    Args:
+        row: the row.
+        pattern: the field's name, with `{}` for its number (or letter, where the fields read end in a and b).
+        count: the fields read, from the first on.
+
+    Raises:
+        InputError: such a field holds something.
+    """
+    for name in _left_over(tuple(row.data), pattern, count):
+        if (value := row.data[name]) not in (None, ""):
+            first, last = (1, count) if pattern.format(1) in row.data else ("a", ascii_lowercase[count - 1])
+            read = f"only {pattern.format(first)} to {pattern.format(last)} are"
+            finding = f"holds {describe(value)} and is not read, {read}"
+            raise field_error(row, name, f"{finding}; number the fields from the first without a gap, or leave it out")
+
+
+@lru_cache
+def _left_over(names: tuple[str, ...], pattern: str, count: int) -> tuple[str, ...]:
+    """The names that are a pattern's, without case and blanks around, beyond the first `count` of them."""
+    numbers = pattern.format(1) in names
+    prefix, _, suffix = pattern.partition("{}")
+    index = "[0-9]+" if numbers else "[a-z]"
+    similar = re.compile(rf"\s*{re.escape(prefix)}{index}{re.escape(suffix)}\s*", re.IGNORECASE)
+    read = {pattern.format(index) for index in (range(1, count + 1) if numbers else ascii_lowercase[:count])}
+    return tuple(name for name in names if name not in read and similar.fullmatch(name))
+
+
 def row_id(row: Row, names: Sequence[str] = ID_FIELDS) -> str | None:
-    """The id in the first of these fields that holds one, always as text; None where none does."""
+    """The id in the first of these fields that holds one, always as text; None where none does.
+
+    Blanks around it do not count, and `1.0` is `1`: tables write whole numbers so where one of the column is missing.
+    """
     for name in names:
         value = row.data.get(name)
         if value is None or value == "":
             continue
         if isinstance(value, str) and encodable(value):
-            return value
+            if text := value.strip():
+                return whole_number(text)
+            continue
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
         if isinstance(value, float) and value.is_integer():
             return str(int(value))
         raise field_error(row, name, f"expected text or a whole number as the id, got {describe(value)}")
     return None
+
+
+def whole_number(text: str) -> str:
+    """The text, `1` for `1.0`."""
+    match = _WHOLE.fullmatch(text)
+    return text if match is None else match[1]
 
 
 def required_id(row: Row, name: str, use: str) -> str:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, truncate_raw
+from judgelm.data.readers.values import RowDecoder, is_json
+from judgelm.errors import InputError
 
 _CHUNK = 1 << 18
 _WHITESPACE = " \t\r\n"
@@ -20,8 +22,6 @@ _ROWS = re.compile(r"\[[ \t\r\n]*\{")
 _RAW_DECODE = json.JSONDecoder().raw_decode
 _CUT_TOKEN = 16
 """An error this near the buffer's end may only mean that a literal or an escape is cut in two."""
-
-_KEEP_OF_REST = 1_000_000
 
 WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "records")
 """Names under which an object holds the rows of a file."""
@@ -43,6 +43,7 @@ class _Source:
         self.dropped = 0
         self.ended = False
         self.dirty = False
+        self.decoder = RowDecoder()
 
     def more(self) -> None:
         """Drop what was consumed and read on; at least doubles what is left, so re-reading a row stays linear."""
@@ -69,29 +70,21 @@ class _Source:
                 return ""
             self.more()
 
-    def rest(self) -> str:
-        """Everything from here to the end of the file, as a reject keeps it."""
-        raw, length = self.text[self.position :], len(self.text) - self.position
-        while not self.ended:
-            self.position = len(self.text)
-            self.more()
-            length += len(self.text)
-            if len(raw) < _KEEP_OF_REST:
-                raw += self.text
-        return truncate_raw(escape_bad_bytes(raw).rstrip(), length)
-
 
 class _BrokenListError(Exception):
     """The list cannot be followed any further from the source's position."""
 
 
 def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
-    """Rows of a JSON list of objects; where the list breaks, one reject holds the rest of the file.
+    """Rows of a JSON list of objects.
 
     Args:
         stream: the file's bytes, without a byte-order mark, opening with `[`.
         file: the name that rows and rejects carry.
         chunk: bytes read at a time.
+
+    Raises:
+        InputError: the list breaks, after the rows before that place.
     """
     yield from _until_broken(_Source(stream, chunk), file, _elements)
 
@@ -103,6 +96,9 @@ def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> I
         stream: the file's bytes, without a byte-order mark, for which `is_wrapped` holds.
         file: the name that rows and rejects carry.
         chunk: bytes read at a time.
+
+    Raises:
+        InputError: as `read_list`.
     """
     yield from _until_broken(_Source(stream, chunk), file, _fields)
 
@@ -113,7 +109,7 @@ def is_wrapped(head: str) -> bool:
     JSON lines are what goes on behind a first line that is an object by itself.
     """
     line, _, more = head.lstrip(_WHITESPACE).partition("\n")
-    if not line.startswith("{") or (more.strip(_WHITESPACE) and _is_json(line)):
+    if not line.startswith("{") or (more.strip(_WHITESPACE) and is_json(line)):
         return False
     position = head.index("{") + 1
     try:
@@ -133,14 +129,6 @@ def is_wrapped(head: str) -> bool:
         return False
 
 
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _until_broken(
     source: _Source, file: str, read: Callable[[_Source, str], Iterator[Row | Reject]]
 ) -> Iterator[Row | Reject]:
@@ -149,8 +137,8 @@ def _until_broken(
         if source.next_character():
             raise _BrokenListError("text after the end of the JSON list")
     except _BrokenListError as broken:
-        line = source.line
-        yield Reject(file, line, f"{broken}; the rest of the file could not be read", source.rest())
+        way_out = "the rows from here cannot be read; correct the file here, or write one JSON object per line"
+        raise InputError(f"{file}:{source.line}: {broken}; {way_out}") from broken
 
 
 def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:
@@ -202,19 +190,21 @@ def _elements(source: _Source, file: str) -> Iterator[Row | Reject]:
 def _element(source: _Source, file: str) -> Row | Reject:
     value, end = _decode(source)
     line = source.line
-    raw = source.text[source.position : end] if source.dirty or type(value) is not dict else ""
+    problem = source.decoder.problem_of(value)
+    raw = source.text[source.position : end] if source.dirty or problem or type(value) is not dict else ""
     source.advance(end)
     if source.dirty and has_bad_bytes(raw):
-        return Reject(file, line, "not UTF-8; save the file as UTF-8", truncate_raw(escape_bad_bytes(raw)))
-    if type(value) is not dict:
-        return Reject(file, line, "expected a JSON object in the list; write one object per row", truncate_raw(raw))
-    return Row(file, line, value)
+        problem = "not UTF-8; save the file as UTF-8"
+    if type(value) is dict and not problem:
+        return Row(file, line, value)
+    reason = problem or "expected a JSON object in the list; write one object per row"
+    return Reject(file, line, reason, truncate_raw(escape_bad_bytes(raw)))
 
 
 def _decode(source: _Source) -> tuple[object, int]:
     while True:
         try:
-            value, end = _RAW_DECODE(source.text, source.position)
+            value, end = source.decoder.raw_decode(source.text, source.position)
             # A number that ends with the buffer may go on in the next chunk.
             if end < len(source.text) or source.ended:
                 return value, end

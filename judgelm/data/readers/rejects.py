@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from judgelm.data.readers.fields import row_error
 from judgelm.data.readers.rows import Reject, Row, truncate_raw
+from judgelm.data.readers.values import raw_text
 from judgelm.errors import FileError, InputError
 
 OnReject = Callable[[Reject], None]
@@ -23,7 +24,7 @@ _SHOWN_FIELDS = 20
 def reject_row(row: Row, error: InputError) -> Reject:
     """The reject of a row that was read well but says something unusable; its raw text is written anew."""
     reason = str(error).removeprefix(f"{row.file}:{row.line}: ")
-    return Reject(row.file, row.line, reason, truncate_raw(json.dumps(row.data, ensure_ascii=False, default=str)))
+    return Reject(row.file, row.line, reason, truncate_raw(raw_text(row.data)))
 
 
 def raise_reject(reject: Reject) -> None:

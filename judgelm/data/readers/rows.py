@@ -38,15 +38,9 @@ class Reject:
         return re.sub(r"\d+(\.\d+)?", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
-def truncate_raw(raw: str, length: int | None = None) -> str:
-    """The text to keep of a rejected row: whole up to a million characters, else its start and full length.
-
-    Args:
-        raw: the text, or only its start.
-        length: characters in the whole text, where `raw` is only its start.
-    """
-    total = len(raw) if length is None else length
-    return raw if total <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {total} characters in all]"
+def truncate_raw(raw: str) -> str:
+    """The text to keep of a rejected row: whole up to a million characters, else its start and full length."""
+    return raw if len(raw) <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {len(raw)} characters in all]"
 
 
 def escape_bad_bytes(text: str) -> str:

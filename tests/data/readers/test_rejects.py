@@ -61,6 +61,14 @@ def test_a_file_of_another_shape_is_an_error_that_names_file_and_fields(tmp_path
     assert "colour, weight" in str(caught.value)
 
 
+@pytest.mark.parametrize("read", [read for read, _ in READERS.values()], ids=READERS)
+def test_a_file_that_cannot_be_read_any_further_is_an_error_in_every_reader(tmp_path, read):
+    path = tmp_path / "broken.json"
+    path.write_text('[{"colour": "red",,}, {"colour": "blue"}]')
+    with pytest.raises(InputError, match=r"broken\.json: ?(1: broken JSON list|cannot read): Expecting property name"):
+        read(str(path))
+
+
 def test_rows_of_the_right_fields_and_wrong_values_are_no_use_either(tmp_path):
     path = tmp_path / "chosen.jsonl"
     path.write_text('{"prompt": "q", "chosen": 7, "rejected": "b"}\n' * 3)

@@ -1,0 +1,202 @@
+"""Values of raw rows, whatever the file: the JSON that rows are made of, and lists in the cells of tables.
+
+A row holds what JSON can say: NaN is null, a date is its text, a whole decimal an integer. Bytes stay bytes until
+somebody wants them as text or writes them, which is an error with the field's name.
+"""
+
+import ast
+import io
+import json
+import math
+import re
+import tokenize
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import pairwise
+
+_LONGEST_LITERAL = 1_000_000
+_DEEPEST_LITERAL = 30
+_OPENING = ("[", "(", "{")
+_LIKE_PYTHON = re.compile(r"[\[{][\[({\s]*(?:(?:None|nan|True|False|[-\d.]+)[,\s]+)*'.*[\]}]", re.DOTALL)
+_QUOTED_TUPLE = re.compile(r"\(\s*[\[{]*\s*['\"]")
+_OTHER_FILE = "save the table as JSON lines or Parquet"
+_NAN_CELLS = frozenset({"NaN", "nan"})
+
+
+class RowDecoder:
+    """Decodes JSON and says why a value cannot be a row's: a key that comes twice, a number that is not finite.
+
+    NaN is decoded as null: it is how tables write a missing value.
+    """
+
+    def __init__(self) -> None:
+        self._problem = ""
+        self._infinite = False
+        self._decoder = json.JSONDecoder(
+            object_pairs_hook=self._object, parse_constant=self._constant, parse_float=self._number
+        )
+
+    def decode(self, text: str) -> object:
+        """The value of a text.
+
+        Raises:
+            ValueError, RecursionError: it is no JSON, or nested too deeply.
+        """
+        self._problem, self._infinite = "", False
+        return self._decoder.decode(text)
+
+    def raw_decode(self, text: str, position: int) -> tuple[object, int]:
+        """The value that begins at a position, and its end; raises as `decode`."""
+        self._problem, self._infinite = "", False
+        return self._decoder.raw_decode(text, position)
+
+    def problem_of(self, value: object) -> str:
+        """The problem of the value that was decoded last, empty where there is none."""
+        return self._problem or (infinite_number(value) if self._infinite else "")
+
+    def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        data = dict(pairs)
+        if len(data) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            self._problem = f"key {json.dumps(twice, ensure_ascii=False)} appears twice in one object; keep one of them"
+        return data
+
+    def _constant(self, name: str) -> float | None:
+        return None if name == "NaN" else self._number(name)
+
+    def _number(self, text: str) -> float:
+        number = float(text)
+        self._infinite = self._infinite or math.isinf(number)
+        return number
+
+
+def infinite_number(value: object) -> str:
+    """The problem of a row with an infinite number; empty without any."""
+    found = _found(value, lambda leaf: isinstance(leaf, float) and math.isinf(leaf))
+    if found is None:
+        return ""
+    return f'field "{found[0]}": expected a finite number, got {raw_text(found[1])}; write null where there is none'
+
+
+def bytes_in(value: object) -> str:
+    """The problem of a row with bytes, which no JSON file can hold; empty without any."""
+    found = _found(value, lambda leaf: isinstance(leaf, bytes))
+    return "" if found is None else f'field "{found[0]}": holds bytes, which JSON cannot hold; leave the column out'
+
+
+def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, object] | None:
+    """An unwanted value and its place, such as `scores[1]` or `image.bytes`; None where there is none."""
+    pending = [("", value)]
+    while pending:
+        path, item = pending.pop()
+        if isinstance(item, dict):
+            pending += [(f"{path}.{name}" if path else str(name), part) for name, part in reversed(item.items())]
+        elif isinstance(item, list):
+            pending += [(f"{path}[{index}]", part) for index, part in reversed(list(enumerate(item)))]
+        elif unwanted(item):
+            return path, item
+    return None
+
+
+def plain_value(value: object) -> object:
+    """A value of a Parquet file as JSON has it: null for NaN, text for dates and times; bytes stay bytes."""
+    if value is None or isinstance(value, str | bool | int | bytes):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, dict):
+        return {str(name): plain_value(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(part) for part in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
+
+
+def raw_text(value: object) -> str:
+    """A raw row, or a value of one, as JSON text for errors and rejects; bytes as their number."""
+    return json.dumps(value, ensure_ascii=False, default=_shown)
+
+
+def _shown(value: object) -> str:
+    return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)
+
+
+def cell_value(cell: str) -> object:
+    """The value of a table's cell: None for NaN, a list or object for Python's notation of one, else the text itself.
+
+    pandas writes columns of lists in Python's notation (`['a', "it's"]`). JSON stays text, since an answer may be JSON;
+    fields that hold lists read it.
+
+    Raises:
+        ValueError: the cell looks like Python's notation, and cannot be read as literals alone.
+    """
+    if cell in _NAN_CELLS:
+        return None
+    if cell.lstrip()[:1] not in _OPENING or is_json(text := cell.strip()):
+        return cell
+    if text[0] == "(" and not _QUOTED_TUPLE.match(text):
+        return cell
+    try:
+        value = _literal(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        if not _LIKE_PYTHON.fullmatch(text):
+            return cell
+        finding = f"looks like a list in Python's notation, which cannot be read: {_reason(error)}"
+        raise ValueError(f"{finding}; {_OTHER_FILE}") from error
+    if _strings_in_a_row(text):
+        finding = f"a list without commas between its texts, as numpy writes it, got {text[:40]!r}"
+        raise ValueError(f"{finding}; {_OTHER_FILE}")
+    return value
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return "no list of literals"
+    return re.sub(r" on line 1|: <ast.*", "", str(error)) or type(error).__name__
+
+
+def is_json(text: str) -> bool:
+    """True if the text is JSON."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _literal(text: str) -> list[object] | dict[str, object]:
+    """A list, tuple or dict of literals, as JSON has it; nothing is evaluated.
+
+    Raises:
+        ValueError, SyntaxError, MemoryError, RecursionError: it is something else, or too long or too deep.
+    """
+    if len(text) > _LONGEST_LITERAL:
+        raise ValueError(f"it is longer than {_LONGEST_LITERAL:,} characters")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes that Python does not know
+        value = _of_literal(ast.literal_eval(text), depth=0)
+    if not isinstance(value, list | dict):
+        raise ValueError("no list")
+    return value
+
+
+def _of_literal(value: object, depth: int) -> object:
+    if depth > _DEEPEST_LITERAL:
+        raise ValueError(f"nested more than {_DEEPEST_LITERAL} deep")
+    if isinstance(value, list | tuple):
+        return [_of_literal(part, depth + 1) for part in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _of_literal(part, depth + 1) for name, part in value.items()}
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError(f"JSON has no {type(value).__name__} like {str(value)[:40]}")
+
+
+def _strings_in_a_row(text: str) -> bool:
+    """True where two string literals follow each other, which Python takes for one."""
+    tokens = (token.type for token in tokenize.generate_tokens(io.StringIO(text).readline))
+    real = [token for token in tokens if token not in (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)]
+    return any(pair == (tokenize.STRING, tokenize.STRING) for pair in pairwise(real))

@@ -1,0 +1,71 @@
+"""Samples of several files, and rows of which a part would be dropped."""
+
+import json
+
+import pytest
+
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError
+
+
+def write(folder, name, *rows):
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(folder / name)
+
+
+def pair(name, **more):
+    return {"id": name, "question": "q", "answer_1": "a", "answer_2": "b"} | more
+
+
+def test_shards_are_read_one_after_the_other_and_ids_are_unique_over_them(tmp_path):
+    rejects = []
+    first = write(tmp_path, "part-0.jsonl", pair(1), pair(2))
+    second = write(tmp_path, "part-1.jsonl", pair(2), pair(3), {"question": "q"})
+    for paths in ([first, second], [str(tmp_path)], [f"{tmp_path}/part-?.jsonl"]):
+        rejects.clear()
+        stream = SampleStream(paths, on_reject=rejects.append)
+        assert [sample.id for sample in stream] == ["1", "2", "3"]
+        assert [(reject.file, reject.line) for reject in rejects] == [(second, 1), (second, 3)]
+
+
+def test_a_later_file_of_another_format_is_refused_after_the_samples_before_it(tmp_path):
+    first = write(tmp_path, "a.jsonl", pair(1))
+    second = write(tmp_path, "b.jsonl", {"prompt": "q", "chosen": "a", "rejected": "b"})
+    stream = iter(SampleStream([first, second]))
+    assert next(stream).id == "1"
+    with pytest.raises(
+        InputError, match=r"b\.jsonl:1: its rows are of the format preference, those of .*a\.jsonl of plain"
+    ):
+        next(stream)
+
+
+def test_an_empty_shard_is_refused(tmp_path):
+    write(tmp_path, "a.jsonl", pair(1))
+    write(tmp_path, "b.jsonl")
+    with pytest.raises(InputError, match=r"b\.jsonl: no rows; the file is empty"):
+        list(SampleStream([str(tmp_path)]))
+
+
+def test_an_input_without_a_usable_row_is_an_error(tmp_path):
+    path = write(tmp_path, "a.jsonl", pair(1, answer_2=7), pair(2, answer_2=8))
+    with pytest.raises(InputError, match=r"a\.jsonl: no row can be used \(2 read\); the first: .*a\.jsonl:1: field"):
+        list(SampleStream([path], on_reject=lambda reject: None))
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        (pair(1, answer_0="z"), "answer_0"),
+        (pair(1, answer_4="z"), "answer_4"),
+        (pair(1, answers=["a", "b"], answer_3="z"), "answer_3"),
+        ({"instruction": "q", "output_1": "a", "output_2": "b", "output_3": "z"}, "output_3"),
+        ({"instruction": "q", "response1": "a", "response2": "b", "response0": "z"}, "response0"),
+        ({"question_body": "q", "answer1_body": "a", "answer2_body": "b", "answer4_body": "z"}, "answer4_body"),
+        ({"prompt": "q", "response_a": "a", "response_b": "b", "response_c": "z"}, "response_c"),
+    ],
+)
+def test_an_answer_that_would_be_dropped_is_refused(tmp_path, row, field):
+    rejects = []
+    stream = SampleStream([write(tmp_path, "a.jsonl", row, row | {field: None})], on_reject=rejects.append)
+    assert len(list(stream)) == 1
+    assert [reject.reason.split(" and ")[0] for reject in rejects] == [f'field "{field}": holds "z"']
