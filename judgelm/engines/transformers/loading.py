@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from judgelm.engines.base import INT8, EngineOptions, require, thinking_policy
+from judgelm.engines.base import INT8, EngineOptions, thinking_policy
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import (
@@ -89,7 +89,6 @@ def load(options: EngineOptions) -> LoadedModel:
     choice = _dtype(base, options, device)
     model = _load_model(base, options, device, dtype=choice.dtype, vision=vision)
     if adapter is not None:
-        require("peft", extra="train")
         from judgelm.engines.transformers.adapters import load_adapter
 
         model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))

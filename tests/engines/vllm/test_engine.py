@@ -23,7 +23,7 @@ COUNT = 120
 LINES = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))
 
 
-def requests_of(count=COUNT, *, candidates=(), adapter=None, **sampling):
+def requests_of(count=COUNT, *, first=0, candidates=(), adapter=None, **sampling):
     settings = {"max_tokens": 24} | sampling
     return [
         Request(
@@ -33,7 +33,7 @@ def requests_of(count=COUNT, *, candidates=(), adapter=None, **sampling):
             candidates=candidates,
             adapter=None if adapter is None else str(adapter),
         )
-        for i in range(count // 2)
+        for i in range(first, first + count // 2)
         for order in ((0, 1), (1, 0))
     ]
 
@@ -251,3 +251,19 @@ def test_heads_that_the_cpu_build_cannot_run_are_refused_at_once(vllm_engine, tm
     make_base(["a b"] * 20, tmp_path, hidden_size=64, layers=1, heads=4, vocab_size=400, max_positions=64, seed=0)
     with pytest.raises(ModelError, match=r"heads have 16 dimensions.*takes only 32, 64.*--engine transformers"):
         load_engine("vllm", EngineOptions(model=str(tmp_path)))
+
+
+@pytest.mark.slow
+def test_sampled_replies_do_not_depend_on_how_prompts_are_split_over_steps(vllm_engine):
+    # 160 new prompts of some 31 tokens exceed the 4,096 of a step, so that at least one is computed in two parts
+    requests = requests_of(160, first=1000, temperature=1.0, seed=7)
+    before = vllm_engine.stats()
+    together = run(vllm_engine, requests)
+    after = vllm_engine.stats()
+    computed = {name: after[name] - before[name] for name in ("prompt_tokens", "cached_prompt_tokens")}
+    assert computed["prompt_tokens"] - computed["cached_prompt_tokens"] > 4096
+    alone = {}
+    for request in requests:
+        alone |= run(vllm_engine, [request])
+    assert together == alone
+    assert len({completion.texts for completion in together.values()}) > 64
