@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -16,6 +15,8 @@ from judgelm.engines.base import INT8, EngineOptions, thinking_policy
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import (
+    LOAD_ERRORS,
+    check_config,
     eos_ids,
     identity_of,
     load_config,
@@ -23,6 +24,7 @@ from judgelm.engines.model_files import (
     split_adapter,
     window_of,
 )
+from judgelm.engines.parameters import first_not_finite
 from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.progress_bars import without_progress_bars
 from judgelm.engines.transformers.int8_calibration import check_int8, quantise
@@ -162,13 +164,18 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
                 quantization_config=quantization,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError, SafetensorError) as error:
+    except LOAD_ERRORS as error:
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{_load_hint(source)}") from error
     model, info = loaded
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])
         raise ModelError(
             f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
+        )
+    check_config(source, model.config)
+    if name := first_not_finite(model.named_parameters()):
+        raise ModelError(
+            f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
         )
     return model if quantization else model.to(device)
 

@@ -83,6 +83,7 @@ def engine_args(
         "enable_prefix_caching": True,
         "use_tqdm_on_load": False,
         "disable_log_stats": True,
+        "worker_extension_cls": "judgelm.engines.vllm.worker_extension.WeightsCheck",
         "seed": 0,
     }
     if current_platform.is_cpu():

@@ -266,4 +266,4 @@ def test_sampled_replies_do_not_depend_on_how_prompts_are_split_over_steps(vllm_
     for request in requests:
         alone |= run(vllm_engine, [request])
     assert together == alone
-    assert len({completion.texts for completion in together.values()}) > 64
+    assert len({completion.texts for completion in together.values()}) > 10
