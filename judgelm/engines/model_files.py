@@ -141,6 +141,20 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
     return tokenizer
 
 
+def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
+    """Refuse a tokenizer whose own tokens a model has no embeddings for; added ones are kept out of prompts.
+
+    Raises:
+        ModelError: it is one.
+    """
+    rows, tokens = int(model.get_input_embeddings().weight.shape[0]), int(tokenizer.vocab_size)
+    if tokens > rows:
+        raise ModelError(
+            f"{source}: its tokenizer has {tokens:,} tokens, and the model embeddings of {rows:,}; use the "
+            "tokenizer that the model was trained with"
+        )
+
+
 def load_config(base: str, options: EngineOptions) -> Any:
     """The model's config.
 

@@ -115,9 +115,7 @@ def test_where_all_are_damaged_nothing_is_removed(tmp_path):
     paths = [checkpoint(tmp_path, step) for step in (2, 4)]
     for path in paths:
         damage(path)
-    with pytest.raises(
-        RunError, match=r"checkpoint-4: is damaged: model\.safetensors has .*; no earlier one is whole"
-    ):
+    with pytest.raises(RunError, match=r"checkpoint-4: is damaged: model\.safetensors has .*; no earlier one is whole"):
         start(tmp_path)
     assert all(path.exists() for path in paths)
 

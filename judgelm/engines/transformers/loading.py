@@ -17,6 +17,7 @@ from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import (
     LOAD_ERRORS,
     check_config,
+    check_vocabulary,
     eos_ids,
     identity_of,
     load_config,
@@ -94,6 +95,7 @@ def load(options: EngineOptions) -> LoadedModel:
         from judgelm.engines.transformers.adapters import load_adapter
 
         model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))
+    check_vocabulary(adapter or base, tokenizer, model)
     model.eval()
     _check_attention(model, base)
     int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""

@@ -12,7 +12,7 @@ import numpy as np
 from vllm.v1.worker.cpu_worker import CPUWorker
 
 
-class SeededCPUWorker(CPUWorker):
+class SeededCPUWorker(CPUWorker):  # type: ignore[misc]  # vLLM leaves it untyped
     """The worker, with the generators of unfinished prompts set aside while a step samples."""
 
     def sample_tokens(self, grammar_output: Any) -> Any:
