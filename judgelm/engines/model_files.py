@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+import re
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf
 
 LOAD_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError,
-    ImportError, StrictDataclassError, SafetensorError,
+    ImportError, StrictDataclassError, SafetensorError, re.error, struct.error,
 )  # fmt: skip
 """What transformers raises where a model's files are damaged or contradict each other."""
 
@@ -182,18 +184,18 @@ def check_config(base: str, config: Any) -> None:
             value = getattr(part, name, None)
             if isinstance(value, int) and value < 1:
                 raise ModelError(f"{base}: config.json: {name} is {value}; copy or download the model again")
-    if name := _nan_in(config.to_dict().items()):
-        raise ModelError(f"{base}: config.json: {name} is NaN; copy or download the model again")
+    if (place := nan_in(config.to_dict().items())) is not None:
+        raise ModelError(f"{base}: config.json: {place} is NaN; copy or download the model again")
 
 
-def _nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
+def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
     """Path of the first value that is NaN."""
     for key, value in items:
         if isinstance(value, float) and math.isnan(value):
             return str(key)
         nested = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        if name := _nan_in(nested):
-            return f"{key}.{name}"
+        if (place := nan_in(nested)) is not None:
+            return f"{key}.{place}"
     return None
 
 

@@ -32,7 +32,7 @@ def prefill_parameters(config: Any) -> int:
 def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
     """Name of the first weight that holds NaN or infinity; None where there is none. Formats of 8 bits are left out."""
     for name, weight in weights:
-        if weight.numel() and weight.dtype in _FINITE_FORMATS:
+        if weight.numel() and not weight.is_meta and weight.dtype in _FINITE_FORMATS:
             low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN goes into both
             if not bool(torch.isfinite(low) & torch.isfinite(high)):
                 return name

@@ -8,6 +8,7 @@ path that an index of shards names, in the folder or not.
 import os
 import pickle
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
@@ -63,7 +64,9 @@ def check_pickled(source: str, revision: str | None = None) -> None:
             torch.load(path, map_location="meta", weights_only=True)
         except pickle.UnpicklingError as error:
             raise ModelError(f"{path}: {_finding(path, error)}") from error
-        except (OSError, EOFError, RuntimeError, ValueError) as error:
+        except (
+            OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, struct.error,
+        ) as error:  # fmt: skip
             raise ModelError(f"{path}: damaged or incomplete; download it again") from error
 
 

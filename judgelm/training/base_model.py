@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from peft import PeftModel
 from transformers import AutoTokenizer, GenerationConfig, set_seed
 from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
     ModelConfig,
@@ -11,12 +10,11 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 )
 from trl.trainer.utils import create_model_from_path
 
-from judgelm.engines.adapter_files import check_weights
 from judgelm.engines.gguf import gguf_record
 from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
 from judgelm.engines.parameters import first_not_finite
 from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.engines.transformers.adapters import fit_vocabulary
+from judgelm.engines.transformers.adapters import attach_adapter
 from judgelm.errors import CardError, ConfigError, ModelError, first_line
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.attention import Attention, requested_attention
@@ -109,13 +107,7 @@ def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[
     """
     if judge.adapter is None:
         return model, get_peft_config(base)
-    check_weights(judge.adapter)
-    fit_vocabulary(model, judge.adapter)
-    try:
-        return PeftModel.from_pretrained(model, judge.adapter, is_trainable=True), None
-    except LOAD_ERRORS as error:
-        finding = f"not an adapter of {base_name(base)}: {first_line(error)}"
-        raise ModelError(f"{judge.adapter}: {finding}") from error
+    return attach_adapter(model, judge.adapter, trainable=True), None
 
 
 def drop_sampling(model: Any) -> None:

@@ -1,6 +1,7 @@
 """PEFT adapters on a loaded model."""
 
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from peft import LoraConfig, PeftConfig, PeftModel, load_peft_weights
 from peft.utils.other import get_pattern_key
 
 from judgelm.engines.adapter_files import adapter_vocabulary, check_weights
-from judgelm.engines.model_files import LOAD_ERRORS
+from judgelm.engines.model_files import LOAD_ERRORS, nan_in
 from judgelm.errors import ModelError, first_line
 
 
@@ -18,13 +19,27 @@ def load_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
     Raises:
         ModelError: the folder is no PEFT adapter, or does not fit the model.
     """
+    peft_model = attach_adapter(model, adapter)
+    return peft_model.merge_and_unload() if merge else peft_model
+
+
+def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
+    """The model with the adapter beside its weights.
+
+    Raises:
+        ModelError: the folder is no PEFT adapter, or does not fit the model.
+    """
     check_weights(adapter)
     fit_vocabulary(model, adapter)
     try:
-        peft_model = PeftModel.from_pretrained(model, adapter)
-    except LOAD_ERRORS as error:
-        raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)}") from error
-    return peft_model.merge_and_unload() if merge else peft_model
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Found missing adapter keys")  # PEFT would leave them at random
+            peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
+    except (*LOAD_ERRORS, UserWarning) as error:
+        raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
+    if (place := nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
+        raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter's folder")
+    return peft_model
 
 
 def fit_vocabulary(model: Any, adapter: str) -> None:
@@ -33,7 +48,8 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
     Raises:
         ModelError: the adapter was trained with another vocabulary, and does not hold its embeddings.
     """
-    vocabulary, base = adapter_vocabulary(adapter), int(model.get_input_embeddings().weight.shape[0])
+    vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
+    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 keeps a part of it here
     if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):
         return
     rows = max(others.values())

@@ -175,11 +175,12 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
             f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
         )
     check_config(source, model.config)
+    model = model if quantization else model.to(device)
     if name := first_not_finite(model.named_parameters()):
         raise ModelError(
             f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
         )
-    return model if quantization else model.to(device)
+    return model
 
 
 def _refuse_quantised(source: str, options: EngineOptions) -> None:

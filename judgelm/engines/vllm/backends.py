@@ -98,7 +98,8 @@ class InProcessBackend:
 
     def call_workers(self, method: str) -> list[Any]:
         """The result of a method of each worker."""
-        return self._engine.collective_rpc(method)
+        results: list[Any] = self._engine.collective_rpc(method)
+        return results
 
     def close(self) -> None:
         """Free the model, so that another engine can be made in this process."""

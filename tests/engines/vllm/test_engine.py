@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -267,3 +268,26 @@ def test_sampled_replies_do_not_depend_on_how_prompts_are_split_over_steps(vllm_
         alone |= run(vllm_engine, [request])
     assert together == alone
     assert len({completion.texts for completion in together.values()}) > 10
+
+
+def test_adapters_with_another_vocabulary_or_weights_that_are_no_numbers_are_refused(
+    vllm_engine, tiny_adapters, tmp_path
+):
+    weights = load_file(tiny_adapters[0] / "adapter_model.safetensors")
+    name = next(iter(weights))
+    changes = {
+        "nan": weights | {name: torch.full_like(weights[name], float("nan"))},
+        "resized": weights | {"base_model.model.model.embed_tokens.weight": torch.zeros(408, 64)},
+    }
+    for kind, finding in (
+        ("nan", f"{name} holds NaN or infinity"),
+        ("resized", "embed_tokens has 408 tokens, the base "),
+    ):
+        folder = shutil.copytree(tiny_adapters[0], tmp_path / kind)
+        save_file(changes[kind], folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        with pytest.raises((EngineError, ModelError), match=finding):
+            vllm_engine.load_adapter(str(folder))
+
+
+def test_the_weights_are_looked_at_in_vllms_workers(vllm_engine):
+    assert vllm_engine._live_backend.call_workers("first_weight_not_finite") == [None]
