@@ -136,7 +136,7 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
         tokenizer = AutoTokenizer.from_pretrained(
             source, revision=options.revision, trust_remote_code=options.trust_remote_code
         )
-    except LOAD_ERRORS as error:
+    except Exception as error:  # the tokenizers library raises Exception itself
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast:
         raise ModelError(f"{source}: has only a slow tokenizer; save it once with tokenizer.json (a fast tokenizer)")

@@ -32,7 +32,7 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(
             source, revision=model.model_revision, trust_remote_code=trust_remote_code
         )
-    except LOAD_ERRORS as error:
+    except Exception as error:  # the tokenizers library raises Exception itself
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast or tokenizer.eos_token_id is None:
         raise ModelError(f"{source}: needs a fast tokenizer with an end-of-sequence token")

@@ -40,7 +40,7 @@ def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:
     try:
         architecture, parts, named = get_gguf_tokenizer(str(file.path))
         backend, _ = convert_gguf_tokenizer(architecture, parts)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except Exception as error:  # the tokenizers library raises Exception itself
         raise ModelError(
             f"{file.path}: cannot convert its tokenizer: {error or type(error).__name__}; use another file of the model"
         ) from error

@@ -253,6 +253,7 @@ def edit(folder, name="config.json", **values):
         (lambda f: (f / "config.json").write_text("[" * 100_000), "nested|cannot"),
         (lambda f: (f / "generation_config.json").write_text("[]"), "cannot load the model: 'list' object"),
         (lambda f: (f / "tokenizer.json").write_text("{}"), "cannot load the tokenizer: 'added_tokens'"),
+        (lambda f: edit(f, "tokenizer.json", model={"type": "BPE", "vocab": {}, "merges": ["a b"]}), "the tokenizer: "),
         (lambda f: edit(f, hidden_size="64"), "Validation error for field 'hidden_size': .* expected int, got str"),
         (lambda f: edit(f, num_attention_heads=0), "cannot load the tokenizer: integer modulo by zero"),
         (lambda f: edit(f, num_hidden_layers=-1), "num_hidden_layers is -1; copy or download"),
