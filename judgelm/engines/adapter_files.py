@@ -65,7 +65,7 @@ def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
     rows, saved = dict[str, int](), set[str]()
     try:
         for name, tensor in _tensors(_weights(adapter)):
-            if (match := _VOCABULARY.search(name)) is not None:
+            if tensor.ndim == 2 and (match := _VOCABULARY.search(name)) is not None:
                 rows[match["layer"]] = tensor.shape[1 if match["part"] == "lora_embedding_A" else 0]
                 if "lora" not in match["part"]:
                     saved.add(match["layer"])
@@ -83,7 +83,10 @@ def _weights(adapter: str) -> Path:
 
 def _tensors(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     if path.name == _PICKLED:
-        yield from torch.load(path, map_location="cpu", weights_only=True).items()
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        for name, value in weights.items() if isinstance(weights, dict) else ():
+            if isinstance(value, torch.Tensor):  # loading them says what else is there
+                yield str(name), value
         return
     with safe_open(path, "pt") as file:
         for name in file.keys():  # noqa: SIM118  # no mapping
