@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(VENV)/.judging: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
-	$(INSTALL) -e . peft
+	$(INSTALL) -e .
 	touch $@
 
 # what training needs besides
@@ -107,7 +107,7 @@ image-torch:
 	$(INSTALL) torch
 
 image: image-torch
-	$(INSTALL) ".[$(EXTRAS)]" peft $(if $(MORE_PACKAGES),"$(MORE_PACKAGES)")
+	$(INSTALL) ".[$(EXTRAS)]" $(if $(MORE_PACKAGES),"$(MORE_PACKAGES)")
 	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib
 
 # sdist and wheel in dist/, checked, and each installed into an empty environment, by pip and by uv

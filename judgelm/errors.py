@@ -73,6 +73,10 @@ class RunError(JudgelmError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, without its full stop; of an empty one its type."""
-    text = str(error).strip()
-    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+    """The first line of an error's text without its full stop, with the second where it only announces that.
+
+    An error without text is named by its type.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    shown = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
+    return shown.rstrip(".")

@@ -18,7 +18,7 @@ from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
 from judgelm.engines.adapter_view import AdapterView
 from judgelm.engines.base import Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
-from judgelm.errors import ConfigError, ModelError
+from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.former_names import current_names
 from judgelm.judges.installed import InstalledJudge, named_judge
 from judgelm.judges.judge_format import judge_format
@@ -96,6 +96,23 @@ class Judge:
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
         self._load(engine_options)
+        if own is not None and name not in _NAMED_ONLY:
+            self._check_window(own, location)
+
+    def _check_window(self, card: Card, location: str) -> None:
+        """Refuse a card whose window the model does not have, unless the user stated a smaller one.
+
+        Raises:
+            CardError: it is one; the engine is closed.
+        """
+        window = self.engine.describe().get("window")
+        if card.window is None or self._options.max_model_len != card.window or not window or window >= card.window:
+            return
+        self.close()
+        raise CardError(
+            f"{location}: {CARD_NAME} states a window of {card.window:,} tokens, and the model has {window:,}; correct "
+            f"the card, or pass --max-model-len {window}"
+        )
 
     def _load(self, options: EngineOptions) -> None:
         began = time.monotonic()

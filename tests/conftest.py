@@ -101,11 +101,9 @@ def judge_cache(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def small_judge(tiny_model, judge_cache, tmp_path, monkeypatch) -> Path:
-    """The small judge as if installed, with tiny weights: base in the cache, adapter on `sys.path`; its folder."""
-    from tests.support.named_judges import cached_base, package
+def small_judge(tiny_model, judge_cache) -> Path:
+    """The small judge as if installed, with tiny weights; the folder of its adapter."""
+    from tests.support.named_judges import cached_adapter, cached_base
 
-    folder = package(tmp_path / "site", tiny_model)
-    monkeypatch.syspath_prepend(tmp_path / "site")
     cached_base(judge_cache, tiny_model)
-    return folder
+    return cached_adapter(judge_cache, tiny_model)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -133,6 +134,17 @@ def test_the_card_gives_template_and_scale(tiny_model, tmp_path):
     write_card(tmp_path, COMPACT)
     with Judge(str(tmp_path)) as judge:
         assert (judge.format.template, judge.format.scale, judge.format.source) == ("judgelm-compact", (0, 5), "card")
+
+
+def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_is_asked_for(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "judge")
+    write_card(folder, replace(COMPACT, window=4096))
+    with pytest.raises(
+        CardError, match=r"states a window of 4,096 tokens, and the model has 512; correct the card, or"
+    ):
+        Judge(str(folder), engine="transformers")
+    with Judge(str(folder), engine="transformers", max_model_len=256) as judge:
+        assert judge.engine.describe()["window"] == 256
 
 
 def test_without_a_card_the_default_is_said_to_be_one(tiny_model):

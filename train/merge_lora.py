@@ -3,7 +3,8 @@
     python train/merge_lora.py runs/judge-lora -o runs/judge
     python train/merge_lora.py runs/judge-lora -o runs/judge --base lmsys/vicuna-7b-v1.3 --dtype float32
 
-The base is the one the adapter names, or `--base`. It is loaded unquantised, in `--dtype`, on the CPU, even if the
+The base is the one the adapter names, or `--base`; it is resized to the vocabulary of an adapter that holds its own
+embeddings. It is loaded unquantised, in `--dtype`, on the CPU, even if the
 adapter was trained on a 4-bit base; such a judge is not bit for bit the trained one, whose base was rounded. The output
 folder holds safetensors, the tokenizer, `judge.json` (with the merged adapter and base) and `README.md`.
 """
@@ -23,10 +24,10 @@ from judgelm.data.training_questions import read_hashes, write_hashes
 from judgelm.engines.adapter_files import weights_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import gguf_checkpoint, gguf_record
-from judgelm.engines.model_files import cached_base, load_tokenizer
+from judgelm.engines.model_files import LOAD_ERRORS, cached_base, check_vocabulary, load_tokenizer
 from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.transformers.adapters import load_adapter
-from judgelm.errors import JudgelmError, ModelError, RunError
+from judgelm.errors import JudgelmError, ModelError, RunError, first_line
 from judgelm.prompts.judge_card import find_card, is_gguf, write_card
 from judgelm.training.base_model import drop_sampling
 from judgelm.training.model_card import write_model_card
@@ -52,6 +53,7 @@ def main() -> None:
         print(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
     model = merge(load_base(base, options), adapter)
     tokenizer = load_tokenizer(base, str(adapter), EngineOptions(model=base, revision=options.revision))
+    check_vocabulary(str(adapter), tokenizer, model)
     drop_sampling(model)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -105,8 +107,8 @@ def load_base(base: str, options: argparse.Namespace) -> Any:
             return AutoModelForCausalLM.from_pretrained(
                 base, revision=options.revision, dtype=getattr(torch, options.dtype)
             )
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{base}: cannot load the base: {str(error).splitlines()[0]}; check --base") from error
+    except LOAD_ERRORS as error:
+        raise ModelError(f"{base}: cannot load the base: {first_line(error)}; check --base") from error
 
 
 def merge(model: Any, adapter: Path) -> Any:
@@ -115,7 +117,7 @@ def merge(model: Any, adapter: Path) -> Any:
     try:
         return adapted.merge_and_unload(safe_merge=True)
     except ValueError as error:
-        raise ModelError(f"{adapter}: cannot be merged: {str(error).splitlines()[0]}") from error
+        raise ModelError(f"{adapter}: cannot be merged: {first_line(error)}") from error
 
 
 def sha_of(adapter: Path) -> str:

@@ -6,6 +6,7 @@ RUN_FOLDER is the output of `train/preference.py` or `train/sft.py` on the base 
 """
 
 import argparse
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,9 @@ def main() -> None:
     if megabytes > judge.adapter.megabytes:
         raise ModelError(f"{path}: {megabytes:.1f} MB, and the card allows {judge.adapter.megabytes:g}; lower the rank")
     print(f"{path}: {megabytes:.1f} MB, {sum(weight.numel() for weight in packed.values()):,} parameters")
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    if sha256 != judge.adapter.weights_sha256:
+        print(f"write weights_sha256: {sha256} into the card of {NAME}")
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from judgelm.cli.options import Command
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
-from judgelm.judges.adapter_package import install_package, package_source
+from judgelm.judges.adapter_package import find_source, install_adapter
 from judgelm.judges.base_weights import install_base
 from judgelm.judges.cards import JudgeCard, card_names, judge_card
-from judgelm.judges.installed import find_package, installed_judge
+from judgelm.judges.installed import find_adapter, installed_judge
 
 if TYPE_CHECKING:  # loads the modes, for which help does not wait
     from judgelm.judges.released import Checkpoint, ReleasedJudge
@@ -217,34 +217,32 @@ def install_command(
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Folder (installed in editable mode) or wheel of the adapter's distribution; default: the folder in "
+            help="Folder or wheel of the adapter's distribution, which is read and never run; default: the folder in "
             "judgelm's checkout, else the package index.",
         ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Install a judge: its adapter by pip, and its base, downloaded and dequantised into the cache."""
+    """Install a judge: its adapter, copied into the cache, and its base, downloaded and dequantised into it."""
     card = judge_card(name)
-    needs_package = source is not None or find_package(card) is None
+    needs_adapter = source is not None or find_adapter(card) is None
     needs_base = not gguf_folder(card.base.gguf_sha256).is_dir()
-    if needs_package:
-        pip_source = package_source(card, source)
+    if needs_adapter:
+        origin = find_source(card, source)
         if not quiet:
-            _announce_package(card, pip_source)
-    if needs_base and not quiet:
-        _announce_base(card)
-    if needs_package:
-        with console.status(f"installing {card.adapter.distribution}"):
-            install_package(card, pip_source)
+            _announce_adapter(card, origin)
+        install_adapter(card, origin)
     if needs_base:
+        if not quiet:
+            _announce_base(card)
         with console.status(f"downloading and dequantising {card.base.name}"):
             install_base(card.base)
     if not quiet:
-        done = "is installed" if needs_package or needs_base else "was installed before"
+        done = "is installed" if needs_adapter or needs_base else "was installed before"
         console.print(f"{name} {done}; {_use(card)}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _announce_package(card: JudgeCard, source: str) -> None:
+def _announce_adapter(card: JudgeCard, source: Path | str) -> None:
     adapter = card.adapter
     line = (
         f"adapter: {adapter.distribution}, at most {adapter.megabytes:g} MB, {adapter.licence} ({adapter.terms}), "

@@ -1,10 +1,16 @@
 """Model files for the engines that load them: tokenizer, config, window, adapter, and the model's identity."""
 
 import hashlib
+import math
+import re
+import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
@@ -14,6 +20,12 @@ from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError, first_line
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf
+
+LOAD_ERRORS = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError,
+    ImportError, StrictDataclassError, SafetensorError, re.error, struct.error,
+)  # fmt: skip
+"""What transformers raises where a model's files are damaged or contradict each other."""
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20
@@ -124,23 +136,67 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
         tokenizer = AutoTokenizer.from_pretrained(
             source, revision=options.revision, trust_remote_code=options.trust_remote_code
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the tokenizers library raises Exception itself
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast:
         raise ModelError(f"{source}: has only a slow tokenizer; save it once with tokenizer.json (a fast tokenizer)")
     return tokenizer
 
 
+def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
+    """Refuse a tokenizer whose own tokens a model has no embeddings for; added ones are kept out of prompts.
+
+    Raises:
+        ModelError: it is one.
+    """
+    rows, tokens = int(model.get_input_embeddings().weight.shape[0]), int(tokenizer.vocab_size)
+    if tokens > rows:
+        raise ModelError(
+            f"{source}: its tokenizer has {tokens:,} tokens, and the model embeddings of {rows:,}; use the "
+            "tokenizer that the model was trained with"
+        )
+
+
 def load_config(base: str, options: EngineOptions) -> Any:
     """The model's config.
 
     Raises:
-        ModelError: it cannot be read.
+        ModelError: it cannot be read, or holds sizes that no model has.
     """
     try:
-        return AutoConfig.from_pretrained(base, revision=options.revision, trust_remote_code=options.trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
+        config = AutoConfig.from_pretrained(
+            base, revision=options.revision, trust_remote_code=options.trust_remote_code
+        )
+    except LOAD_ERRORS as error:
         raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
+    check_config(base, config)
+    return config
+
+
+def check_config(base: str, config: Any) -> None:
+    """Refuse a config with values that no model has; libraries compute with them.
+
+    Raises:
+        ModelError: a size below 1, or NaN.
+    """
+    for part in (config, config.get_text_config()):
+        for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"):
+            value = getattr(part, name, None)
+            if isinstance(value, int) and value < 1:
+                raise ModelError(f"{base}: config.json: {name} is {value}; copy or download the model again")
+    if (place := nan_in(config.to_dict().items())) is not None:
+        raise ModelError(f"{base}: config.json: {place} is NaN; copy or download the model again")
+
+
+def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
+    """Path of the first value that is NaN."""
+    for key, value in items:
+        if isinstance(value, float) and math.isnan(value):
+            return str(key)
+        nested = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        if (place := nan_in(nested)) is not None:
+            return f"{key}.{place}"
+    return None
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
@@ -163,14 +219,17 @@ def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
     """The smallest window that the model's config, its tokenizer and the user state, in tokens.
 
     Raises:
-        ModelError: none of them states one.
+        ModelError: none of them states one, or one states what is no number of tokens.
     """
-    stated = (
-        getattr(config.get_text_config(), "max_position_embeddings", None),
-        tokenizer.model_max_length,
-        options.max_model_len,
-    )
-    known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
+    stated = {
+        "config.json: max_position_embeddings": getattr(config.get_text_config(), "max_position_embeddings", None),
+        "tokenizer_config.json: model_max_length": tokenizer.model_max_length,
+        "--max-model-len": options.max_model_len,
+    }
+    for place, tokens in stated.items():
+        if tokens is not None and not (isinstance(tokens, int | float) and tokens >= 0):  # nor NaN
+            raise ModelError(f"{options.model}: {place} is {tokens!r}, no number of tokens; correct it")
+    known = [int(tokens) for tokens in stated.values() if tokens and tokens < 10**9]
     if not known:
         raise ModelError(f"{options.model}: neither config nor tokenizer states the window; pass --max-model-len")
     return min(known)

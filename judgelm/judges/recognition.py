@@ -1,10 +1,10 @@
 """Recognises a released judge by its hub id, or a local folder of it by what the folder says of itself."""
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from judgelm.jsonl import parse_json
 from judgelm.judges.released import ReleasedJudge, released_judge, released_judges
 from judgelm.prompts.judge_card import CARD_NAME
 
@@ -65,7 +65,7 @@ def _ids_of(folder: Path) -> list[str]:
     if match := _REMOTE.search(_text(folder / ".git" / "config")):
         ids.append(match[1])
     try:
-        config = json.loads(_text(folder / "config.json") or "{}")
+        config = parse_json(_text(folder / "config.json") or "{}")
     except ValueError:  # loading the model says so
         config = {}
     if isinstance(config, dict) and isinstance(config.get("_name_or_path"), str):

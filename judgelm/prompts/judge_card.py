@@ -5,6 +5,7 @@ the template's id and sha256 here, and loading the model compares them with the 
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,9 @@ from judgelm.errors import CardError, ModelError, RunError
 from judgelm.records import ThinkingMode
 
 CARD_NAME = "judge.json"
+_LENGTHS = ("max_completion_length",)
+"""Facts of a training that judging reads as a number of tokens."""
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,25 @@ class Card:
     window: int | None = None
     training: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse what no judge has.
+
+        Raises:
+            CardError: a scale, a step, a window or a length that is impossible, or an unknown name.
+        """
+        low, high = self.scale
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise CardError(f"scale: {low:g} to {high:g}; it is the lowest and the highest score, such as 1 and 10")
+        if not 0 < self.step <= high - low:  # nor NaN
+            raise CardError(f"step: {self.step:g}; it is the spacing of scores on the scale {low:g} to {high:g}")
+        lengths = {"window": self.window, **{name: self.training.get(name) for name in _LENGTHS}}
+        for name, tokens in lengths.items():
+            if tokens is not None and (not isinstance(tokens, int) or tokens < 1):
+                raise CardError(f"{name}: {tokens!r}; it is a number of tokens, 1 or more")
+        for name, known in (("prompt_format", ("text", "chat")), ("reference", ("without", "with", "both"))):
+            if (value := getattr(self, name)) not in known:
+                raise CardError(f"{name}: {value!r}; it is {', '.join(known)}")
+
 
 _FILE = TypeAdapter(Card)
 
@@ -110,7 +133,13 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
 
 def _read(path: Path) -> Card:
     try:
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            raise CardError(f"{size:,} bytes are no card")
         return _FILE.validate_json(path.read_bytes())
+    except CardError as error:
+        raise CardError(f"{path}: {error}; correct the card or delete it to use the defaults") from error
+    except OSError as error:
+        raise CardError(f"{path}: cannot read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         field_name = ".".join(str(part) for part in first["loc"]) or "file"

@@ -12,6 +12,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from judgelm.prompts.chat_templates import render_chat
 from judgelm.prompts.sanitization import Sanitizer
 
 _SENTINELS = ("zq0qz", "zq1qz", "zq2qz", "zq3qz")
@@ -65,7 +66,7 @@ def role_markers(tokenizer: Any) -> set[str]:
     for roles in (("system", "user", "assistant", "user"), ("user", "assistant", "user")):
         messages = [{"role": role, "content": text} for role, text in zip(roles, _SENTINELS, strict=False)]
         try:
-            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            text = render_chat(tokenizer, messages, add_generation_prompt=True)
         except (ValueError, TemplateError):
             continue
         return {marker.strip() for piece in re.split("|".join(_SENTINELS), text) for marker in _markers(piece)}

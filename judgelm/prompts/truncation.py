@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.thinking import OPEN
+from judgelm.prompts.chat_templates import render_chat
 from judgelm.prompts.special_tokens import SpecialTokenSanitizer
 from judgelm.prompts.thinking import NO_THINKING, opening_of, template_arguments
 from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
@@ -265,8 +266,8 @@ class Truncator:
 
     def _templated(self, messages: list[dict[str, Any]]) -> str:
         try:
-            return self.tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, **template_arguments(self._thinking)
+            return render_chat(
+                self.tokenizer, messages, add_generation_prompt=True, **template_arguments(self._thinking)
             )
         except (ValueError, TemplateError) as error:
             raise ConfigError(

@@ -1,5 +1,6 @@
 """Reading and checking the arguments of a recipe: TRL's parser, and options that training on ready rows rules out."""
 
+import math
 import os
 from typing import Any
 
@@ -65,7 +66,7 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     """
     if judge.loss_on not in ("completion", "all"):
         raise ConfigError(f"loss_on {judge.loss_on!r} does not exist; available: completion, all")
-    if len(judge.scale) != 2 or judge.scale[0] >= judge.scale[1]:
+    if len(judge.scale) != 2 or not all(map(math.isfinite, judge.scale)) or judge.scale[0] >= judge.scale[1]:
         raise ConfigError(f"scale is {judge.scale}; it is the lowest and the highest score, such as [1, 10]")
     for name, reason in UNSUPPORTED_ARGUMENTS.items():
         if getattr(args, name, None):

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from peft import PeftModel
-from safetensors import SafetensorError
 from transformers import AutoTokenizer, GenerationConfig, set_seed
 from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
     ModelConfig,
@@ -13,8 +11,10 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from trl.trainer.utils import create_model_from_path
 
 from judgelm.engines.gguf import gguf_record
-from judgelm.engines.model_files import tokenizer_finding
+from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
+from judgelm.engines.parameters import first_not_finite
 from judgelm.engines.pickled_weights import safe_unpickling
+from judgelm.engines.transformers.adapters import attach_adapter
 from judgelm.errors import CardError, ConfigError, ModelError, first_line
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.attention import Attention, requested_attention
@@ -32,7 +32,7 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(
             source, revision=model.model_revision, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the tokenizers library raises Exception itself
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast or tokenizer.eos_token_id is None:
         raise ModelError(f"{source}: needs a fast tokenizer with an end-of-sequence token")
@@ -51,7 +51,7 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
 
     Raises:
         ConfigError: pickled weights would be read as more than tensors.
-        ModelError: the model cannot be loaded.
+        ModelError: the model cannot be loaded, or holds weights that are no numbers.
     """
     own = args.model_init_kwargs if isinstance(args.model_init_kwargs, dict) else {}
     if own.get("weights_only", True) is not True:
@@ -67,8 +67,13 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
     try:
         with safe_unpickling(name, base.model_revision):
             model = create_model_from_path(name, **options)
-    except OSError as error:
+    except LOAD_ERRORS as error:
         raise ModelError(f"{name}: cannot load the base model: {first_line(error)}") from error
+    check_config(name, model.config)
+    if weight := first_not_finite(model.named_parameters()):
+        raise ModelError(
+            f"{name}: {weight} holds NaN or infinity; take another copy, or an earlier state of the training"
+        )
     drop_sampling(model)
     return model
 
@@ -102,11 +107,7 @@ def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[
     """
     if judge.adapter is None:
         return model, get_peft_config(base)
-    try:
-        return PeftModel.from_pretrained(model, judge.adapter, is_trainable=True), None
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        finding = f"not an adapter of {base_name(base)}: {first_line(error)}"
-        raise ModelError(f"{judge.adapter}: {finding}") from error
+    return attach_adapter(model, judge.adapter, trainable=True), None
 
 
 def drop_sampling(model: Any) -> None:

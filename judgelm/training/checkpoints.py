@@ -2,14 +2,17 @@
 
 A process that is killed while it writes leaves truncated or missing files without any sign of it. Here a checkpoint
 counts only if it holds `judgelm_state.json`, which is written once everything else is on the disk, and if every file
-that it lists has the listed size. Older checkpoints are removed only then.
+that it lists has the listed size. Older checkpoints are removed only then. Bytes that changed later are found by the
+listed sha256 of each file, which is compared before a run resumes.
 """
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +46,14 @@ class CheckpointState:
         versions: of the packages that wrote it.
         resumable: whether it holds optimiser states; `save_only_model` leaves them out.
         files: bytes by path within the checkpoint.
+        sha256: hex by path; empty where an older judgelm wrote it.
     """
 
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
     resumable: bool
     files: Mapping[str, int]
+    sha256: Mapping[str, str] = field(default_factory=dict)
 
 
 class CheckpointCallback(TrainerCallback):
@@ -92,8 +97,14 @@ class CheckpointCallback(TrainerCallback):
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
     """Write the marker of a checkpoint whose other files are on the disk."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(STATE_NAME)]
-    files = {str(path.relative_to(folder)): path.stat().st_size for path in paths}
-    state = {"settings": settings, "versions": VERSIONS, "resumable": resumable, "files": files}
+    names = [str(path.relative_to(folder)) for path in paths]
+    state = {
+        "settings": settings,
+        "versions": VERSIONS,
+        "resumable": resumable,
+        "files": {name: path.stat().st_size for name, path in zip(names, paths, strict=True)},
+        "sha256": _sha256_of(folder, names),
+    }
     partial = folder / f"{STATE_NAME}.partial"
     partial.write_text(json.dumps(state, indent=1), encoding="utf-8")
     _fsync(partial)
@@ -111,7 +122,7 @@ def read_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """The reason why a checkpoint is not whole; empty where it is."""
+    """The reason why a checkpoint is not whole, by the sizes of its files; empty where it is."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"
@@ -121,6 +132,16 @@ def flaw_of(checkpoint: Path) -> str:
             return f"{name} is missing"
         if path.stat().st_size != size:
             return f"{name} has {path.stat().st_size} of {size} bytes"
+    return ""
+
+
+def damage_of(checkpoint: Path) -> str:
+    """The first file of a whole checkpoint that changed after it was written; empty where none did. Reads all of it."""
+    state = read_state(checkpoint)
+    stated = state.sha256 if state else {}
+    for name, sha256 in _sha256_of(checkpoint, stated).items():
+        if sha256 != stated[name]:
+            return f"{name} has sha256 {sha256[:12]}..., and {stated[name][:12]}... was written"
     return ""
 
 
@@ -140,6 +161,18 @@ def step_of(checkpoint: Path) -> int:
     """Optimiser steps before a checkpoint, from its name."""
     match = _NAME.fullmatch(checkpoint.name)
     return int(match[1]) if match else 0
+
+
+def _sha256_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """The sha256 of each file, as many at once as there are cores: hashing releases Python's lock."""
+
+    def hash_file(name: str) -> str:
+        with (folder / name).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    names = list(names)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(names, pool.map(hash_file, names), strict=True))
 
 
 def _fsync(path: Path) -> None:

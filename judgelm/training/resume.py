@@ -13,7 +13,7 @@ from accelerate import PartialState
 from judgelm.errors import ConfigError, RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME
-from judgelm.training.checkpoints import VERSIONS, checkpoints_in, flaw_of, read_state, step_of
+from judgelm.training.checkpoints import VERSIONS, checkpoints_in, damage_of, flaw_of, read_state, step_of
 from judgelm.training.config import processes, rows_per_step
 from judgelm.training.distributed import broadcast_from_rank0, require_shared_disk
 from judgelm.training.rows.dataset import EpochRows, file_sha
@@ -171,7 +171,7 @@ def refuse_finished(judge: Any, args: Any) -> None:
 def choose_start(
     folder: Path, settings: Mapping[str, Any], checkpoint: str | None = None, *, overwrite: bool = False
 ) -> StartingPoint:
-    """Choose the starting point; remove torn checkpoints, or all of them with `overwrite`.
+    """Choose the starting point; remove torn and damaged checkpoints, or all of them with `overwrite`.
 
     Args:
         folder: the output folder; may not exist yet.
@@ -181,7 +181,7 @@ def choose_start(
 
     Raises:
         ConfigError: `checkpoint` is not one.
-        RunError: the folder holds another run's checkpoints.
+        RunError: the folder holds another run's checkpoints, or only damaged ones.
     """
     if overwrite and checkpoint is not None:
         raise ConfigError(f"resume_from_checkpoint {checkpoint} and overwrite_output_dir exclude each other; give one")
@@ -231,25 +231,37 @@ def _check_given(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint
         raise RunError(f"{checkpoint}: is torn: {flaw}; leave resume_from_checkpoint out to resume from a whole one")
     if not state.resumable:
         raise RunError(f"{checkpoint}: holds only weights (save_only_model), from which no run can resume")
-    return _same_run(checkpoint, settings)
+    start = _same_run(checkpoint, settings)
+    if damage := damage_of(checkpoint):
+        raise RunError(f"{checkpoint}: is damaged: {damage}; leave resume_from_checkpoint out to resume from another")
+    return start
 
 
 def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint:
     flaws = {checkpoint: flaw_of(checkpoint) for checkpoint in checkpoints_in(folder)}
     whole = [checkpoint for checkpoint, flaw in flaws.items() if not flaw]
-    start = StartingPoint()
-    if whole:
-        last = next((path for path in whole if (state := read_state(path)) and state.resumable), None)
-        if last is None:
-            raise RunError(
-                f"{whole[0]}: holds only weights (save_only_model), from which no run can resume; choose another "
-                f"output_dir, or {_OVERWRITE}"
-            )
-        start = _same_run(last, settings)
-    torn = [(checkpoint, flaw) for checkpoint, flaw in flaws.items() if flaw]
-    for checkpoint, _ in torn:
-        shutil.rmtree(checkpoint)
-    notes = tuple(f"{checkpoint}: is torn and was removed: {flaw}" for checkpoint, flaw in torn)
+    resumable = [path for path in whole if (state := read_state(path)) and state.resumable]
+    if whole and not resumable:
+        raise RunError(
+            f"{whole[0]}: holds only weights (save_only_model), from which no run can resume; choose another "
+            f"output_dir, or {_OVERWRITE}"
+        )
+    start, damages = StartingPoint(), dict[Path, str]()
+    for checkpoint in resumable:
+        start = _same_run(checkpoint, settings)
+        if not (damage := damage_of(checkpoint)):
+            break
+        damages[checkpoint] = damage
+    if resumable and len(damages) == len(resumable):
+        raise RunError(
+            f"{resumable[0]}: is damaged: {damages[resumable[0]]}; no earlier one is whole; restore its files, or "
+            f"{_OVERWRITE} to begin anew"
+        )
+    torn = [(path, f"is torn and was removed: {flaw}") for path, flaw in flaws.items() if flaw]
+    damaged = [(path, f"is damaged and was removed: {damage}") for path, damage in damages.items()]
+    for path, _ in (*torn, *damaged):
+        shutil.rmtree(path)
+    notes = tuple(f"{path}: {finding}" for path, finding in (*torn, *damaged))
     return StartingPoint(checkpoint=start.checkpoint, notes=notes + start.notes)
 
 

@@ -46,13 +46,14 @@ def test_the_list_says_how_to_install_what_is_not(cli, judge_cache):
     assert INSTALL in out
 
 
-def test_a_second_installation_finds_all_there_and_is_fast(small_judge, judge_cache, tmp_path):
+def test_a_second_installation_finds_all_there_and_is_fast(small_judge):
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); sys.argv[1:] = "
-         "['judges', 'install', 'small-judge']; from judgelm.cli.main import main; main()"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "judgelm", "judges", "install", "small-judge"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "small-judge was installed before; it judges wherever no model is named" in done.stderr
     assert time.monotonic() - began < 10  # about a second on an idle machine: neither torch nor pip is loaded
@@ -73,7 +74,7 @@ def test_what_cannot_be_installed_is_refused(cli, judge_cache, arguments, findin
 
 def test_a_folder_without_a_trained_adapter_is_refused_before_any_download(cli, judge_cache, tmp_path):
     (tmp_path / "source" / MODULE).mkdir(parents=True)
-    (tmp_path / "source/pyproject.toml").write_text("")
+    (tmp_path / "source/pyproject.toml").write_text("[project]\nname = 'judgelm-small-judge'\nversion = '1.0'\n")
     code, _, err = cli("judgelm", "judges", "install", "small-judge", "--from", tmp_path / "source")
     assert code == 1
     assert "has no adapter_model.safetensors and no adapter_config.json and no judge.json" in err

@@ -67,7 +67,12 @@ def configured(written):
 
 @pytest.mark.parametrize(
     ("shape", "parameters"),
-    [("llama-7b", 6_738_415_616), ("llama-13b", 13_015_864_320), ("llama-33b", 32_528_943_616)],
+    [
+        ("llama-7b", 6_738_415_616),
+        ("llama-13b", 13_015_864_320),
+        ("llama-33b", 32_528_943_616),
+        ("smollm2-135m", 134_515_008),
+    ],
 )
 def test_the_parameters_by_formula_are_those_of_the_meta_model(configured, shape, parameters):
     facts, _ = look_at_model(configured(), shape=shape)
@@ -85,7 +90,18 @@ def test_a_block_and_its_layers_are_counted_apart(configured):
     assert found.recipe.heads == 32
 
 
-@pytest.mark.parametrize("targets", [None, ["q_proj", "down_proj"], "all-linear"])
+@pytest.mark.parametrize(
+    "targets",
+    [
+        None,
+        ["q_proj", "down_proj"],
+        "all-linear",
+        ["All-Linear"],
+        r".*layers\.1\..*_proj",
+        [r".*(q|k)_proj"],
+        [r"model\.layers\.0\.mlp\.up_proj"],
+    ],
+)
 def test_an_adapter_has_as_many_parameters_as_peft_gives_it(tmp_path, configured, targets):
     peft = pytest.importorskip("peft")
     config = LlamaConfig(
@@ -96,7 +112,8 @@ def test_an_adapter_has_as_many_parameters_as_peft_gives_it(tmp_path, configured
     facts, _ = look_at_model(configured(tmp_path, lora_r=3, lora_target_modules=targets))
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    adapted = peft.get_peft_model(model, peft.LoraConfig(r=3, task_type="CAUSAL_LM", target_modules=targets))
+    given = targets[0] if isinstance(targets, list) and len(targets) == 1 else targets  # as TRL's ModelConfig does
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=3, task_type="CAUSAL_LM", target_modules=given))
     assert facts.adapter == sum(one.numel() for one in adapted.parameters() if one.requires_grad)
 
 
@@ -107,6 +124,7 @@ def test_an_adapter_has_as_many_parameters_as_peft_gives_it(tmp_path, configured
         ("meta-llama/Llama-2-13b-hf", "llama-13b"),
         ("huggyllama/llama-30b", "llama-33b"),
         ("BAAI/JudgeLM-33B-v1.0", "llama-33b"),
+        ("weights/SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2-135m"),
         ("meta-llama/Llama-3.1-70B", None),
         ("codellama/CodeLlama-7b-hf", None),
     ],
@@ -118,8 +136,48 @@ def test_known_ids_have_a_known_shape(model, shape):
 def test_a_model_that_nothing_is_known_of_is_refused(configured):
     with pytest.raises(ModelError, match="give --shape llama-7b or"):
         look_at_model(configured("nobody/nothing-9b"))
-    with pytest.raises(ConfigError, match="not found in the model; available: q_proj"):
-        look_at_model(configured(lora_target_modules=["qq_proj"]))
+
+
+@pytest.mark.parametrize(
+    ("targets", "finding"),
+    [
+        (["qq_proj", "v"], "not found in the model; available: q_proj"),
+        # peft takes a single entry for a pattern of whole names, and adapts nothing
+        (
+            ["q_proj"],
+            r"'q_proj': not found in the model; .* a single entry is a pattern of whole names, as '\.\*q_proj'",
+        ),
+        (["(q_proj"], r"'\(q_proj': not a pattern of layer names: "),
+        ([3], r"lora_target_modules is \[3\]; it is a list of layer names"),
+        ({"q_proj": True}, "it is a list of layer names"),
+    ],
+)
+def test_targets_on_which_peft_would_put_no_adapter_are_refused(configured, targets, finding):
+    with pytest.raises(ConfigError, match=finding):
+        look_at_model(configured(lora_target_modules=targets))
+
+
+RECIPES = [
+    path for path in sorted((ROOT / "configs/train").glob("*.yaml")) if "dpo" not in path.stem
+]  # has no plan yet
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_has_a_plan(path):
+    configured = read_training(path)
+    # models that the demo trains, or that only a hub has, are planned for in a known shape
+    shape = "" if known_shape(configured.model) else "llama-7b"
+    facts, configured = look_at_model(configured, shape=shape)
+    assert facts.adapter > 0
+    assert all(
+        plan(facts, configured.on(one), one, gpu_flops=1e15, mfu=0.4).step_tokens
+        for one in clusters_of(read_launch(None), gpus=None, gpu_memory_gib=None)
+    )
+
+
+def test_a_model_that_is_missing_names_the_option(written):
+    with pytest.raises(ConfigError, match="model_name_or_path is missing; add --set model_name_or_path=BASE"):
+        read_training(written(max_length=2048))
 
 
 def test_zero_splits_one_state_after_another():

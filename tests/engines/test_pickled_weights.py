@@ -95,12 +95,49 @@ def test_safetensors_are_read_instead_of_pickles_and_alone_make_the_identity(tin
     check_pickled(str(both))
 
 
-def test_the_index_of_pickled_weights_does_not_lead_out_of_care(copy, tmp_path):
-    torch.save({"model.norm.weight": Executed(tmp_path / "executed")}, tmp_path / "elsewhere.bin")
+def test_a_pickle_of_another_name_in_the_index_is_read_as_tensors_alone_too(copy, tmp_path):
+    torch.save({"model.norm.weight": Executed(tmp_path / "executed")}, copy / "elsewhere.bin")
     path = copy / "pytorch_model.bin.index.json"
     index = json.loads(path.read_text())
-    index["weight_map"]["model.norm.weight"] = "../elsewhere.bin"
+    index["weight_map"]["model.norm.weight"] = "elsewhere.bin"
     path.write_text(json.dumps(index))
     with pytest.raises(ModelError, match="its pickled weights hold more than tensors and are refused"):
         load_engine("transformers", EngineOptions(model=str(copy)))
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        (
+            '{"metadata": {}, "weight_map": {"a": "../../../../etc/passwd"}}',
+            r"'\.\./.*passwd', which is not in this folder",
+        ),
+        ('{"metadata": {}, "weight_map": {"a": "/etc/passwd"}}', "'/etc/passwd', which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "x\\\\..\\\\..\\\\y"}}', "which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "C:y.safetensors"}}', "which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "."}}', "which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "x\\u0000"}}', "which is not in this folder"),
+        (
+            '{"metadata": {}, "weight_map": {"a": "model-9.safetensors"}}',
+            r"names model-9\.safetensors, which is missing",
+        ),
+        ('{"metadata": {}, "weight_map": {}}', "weight_map names no files"),
+        ('{"metadata": {}, "weight_map": {"a": 3}}', "weight_map names no files"),
+        ('{"metadata": {}, "weight_map": ["a"]}', r"no index of weights \(weight_map\)"),
+        ("[]", "no index of weights"),
+        ("[" * 100_000, "no index of weights"),
+    ],
+)
+@pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])
+def test_an_index_of_other_files_than_its_folder_has_is_refused(tmp_path, name, text, finding):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ModelError, match=f"{name}: .*{finding}"):
+        check_pickled(str(tmp_path))
+
+
+def test_an_index_that_nothing_reads_may_be_left_over(tmp_path):
+    # a download of the safetensors alone has the other index too
+    save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
+    (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"a": "pytorch_model-1.bin"}}')
+    check_pickled(str(tmp_path))

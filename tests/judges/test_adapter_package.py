@@ -1,17 +1,219 @@
-"""Where the small judge's adapter is installed from."""
+"""An adapter is copied out of a wheel or a folder: nothing of either is built, installed or run."""
+
+import hashlib
+import stat
+import zipfile
+from dataclasses import replace
 
 import pytest
 
 from judgelm.errors import ModelError
-from judgelm.judges.adapter_package import install_package
-from judgelm.judges.cards import judge_card
+from judgelm.judges.adapter_package import find_source, install_adapter
+from judgelm.judges.installed import ADAPTER_FILES, WEIGHTS, find_adapter
+from tests.support.named_judges import INFO, MODULE, SMALL, cached_adapter, wheel_entries, write_wheel
+
+CONFIG, CARD = (f"{MODULE}/{name}" for name in ("adapter_config.json", "judge.json"))
 
 
-def test_without_the_distribution_in_the_index_the_error_names_the_folder_of_a_clone(monkeypatch):
+@pytest.fixture(scope="module")
+def adapter(tiny_model, tmp_path_factory):
+    return cached_adapter(tmp_path_factory.mktemp("other"), tiny_model)
+
+
+@pytest.fixture
+def entries(adapter):
+    return wheel_entries(adapter)
+
+
+def test_only_the_adapter_is_copied_out_of_a_wheel(entries, adapter, judge_cache, tmp_path):
+    ran = tmp_path / "ran"
+    entries["zz_judge.pth"] = f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n".encode()
+    entries[f"{MODULE}-9.9.data/scripts/judgelm"] = b"#!/bin/sh\n"
+    install_adapter(SMALL, write_wheel(tmp_path, entries))
+    folder = find_adapter(SMALL)
+    assert folder == judge_cache / "judges/small-judge/9.9"
+    copied = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert copied.keys() == {*ADAPTER_FILES, "README.md"}  # PEFT wrote a README.md
+    assert all(copied[name] == (adapter / name).read_bytes() for name in ADAPTER_FILES)
+    assert not ran.exists()
+
+
+def test_a_second_installation_replaces_the_first(entries, judge_cache, tmp_path):
+    old = judge_cache / "judges/small-judge/1.0/old"
+    old.mkdir(parents=True)
+    install_adapter(SMALL, write_wheel(tmp_path, entries))
+    assert [path.name for path in (judge_cache / "judges/small-judge").iterdir()] == ["9.9"]
+    assert [path.name for path in (judge_cache / "judges").iterdir()] == ["small-judge"]
+
+
+def without(entries, name):
+    return {key: content for key, content in entries.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda old: without(old, f"{MODULE}/{WEIGHTS}"), r"has no adapter_model\.safetensors; take a version of"),
+        (lambda old: old | {"../outside.pth": b""}, r"refused: '\.\./outside\.pth' leads out of the wheel"),
+        (lambda old: old | {"/etc/cron.d/judge": b""}, "refused: '/etc/cron.d/judge' leads out of the wheel"),
+        (lambda old: old | {"a/..\\..\\b": b""}, "leads out of the wheel"),
+        (lambda old: old | {"C:/judge.pth": b""}, "leads out of the wheel"),
+        (lambda old: old | {CARD.upper(): b"{}"}, "judge.json' is in it 2 times"),
+        (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"adapter_config\.json has 5,242,880 bytes; at most 4,194,304"),
+        (lambda old: old | {f"{MODULE}/{WEIGHTS}": bytes(13_000_000)}, "has 13,000,000 bytes; at most 12,000,000"),
+        (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, r"2 folders \*\.dist-info; a wheel has one"),
+        (lambda old: old | {CARD: b"{}"}, r"judge\.json: template: Field required"),
+    ],
+)
+def test_a_wheel_that_no_judge_is_in_is_refused(entries, judge_cache, tmp_path, change, finding):
+    with pytest.raises(ModelError, match=finding):
+        install_adapter(SMALL, write_wheel(tmp_path, change(entries)))
+    assert not judge_cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("hashed", "finding"),
+    [
+        (lambda old: old | {CONFIG: b"other"}, r"adapter_config\.json has sha256 \S+, and RECORD states"),
+        (lambda old: without(old, CARD), r"RECORD states no sha256 of judgelm_small_judge/judge\.json"),
+        (lambda old: {INFO: b""}, "RECORD states no sha256 of judgelm_small_judge/adapter_model"),
+    ],
+)
+def test_a_wheel_with_other_content_than_its_record_states_is_refused(entries, judge_cache, tmp_path, hashed, finding):
+    with pytest.raises(ModelError, match=finding):
+        install_adapter(SMALL, write_wheel(tmp_path, entries, hashed=hashed(entries)))
+    assert not judge_cache.exists()
+
+
+def add_link(wheel):
+    link = zipfile.ZipInfo(f"{MODULE}/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr(link, "/etc/passwd")
+
+
+def add_again(wheel):
+    with zipfile.ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr(CARD, "{}")
+
+
+def damage(wheel):
+    content = bytearray(wheel.read_bytes())
+    place = content.index(b"adapter_model.safetensors") + 4000
+    content[place : place + 64] = bytes(64)
+    wheel.write_bytes(content)
+
+
+def encrypt(wheel):
+    # bit 0 of the flags in the central directory, at offset 8 of each of its entries
+    content = bytearray(wheel.read_bytes())
+    place = content.index(b"PK\x01\x02")
+    while place >= 0:
+        content[place + 8] |= 1
+        place = content.find(b"PK\x01\x02", place + 4)
+    wheel.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (add_link, "refused: 'judgelm_small_judge/link' is a link"),
+        (add_again, r"judge\.json' is in it 2 times"),
+        (damage, "not a readable wheel: "),
+        (encrypt, "not a readable wheel: .*encrypted"),
+        (lambda wheel: wheel.write_bytes(b"PK"), "not a readable wheel: File is not a zip file"),
+    ],
+)
+def test_a_damaged_wheel_is_refused(entries, judge_cache, tmp_path, change, finding):
+    wheel = write_wheel(tmp_path, entries)
+    change(wheel)
+    with pytest.raises(ModelError, match=finding):
+        install_adapter(SMALL, wheel)
+    assert not judge_cache.exists()
+
+
+def test_a_zip_bomb_is_not_unpacked(entries, judge_cache, tmp_path):
+    # 300 MB of zeros in 300 KB, under the size that the card allows: the directory states 1,000 bytes
+    wheel = write_wheel(tmp_path, entries | {f"{MODULE}/{WEIGHTS}": bytes(300_000_000)})
+    content = wheel.read_bytes()
+    assert len(content) < 1_000_000
+    wheel.write_bytes(content.replace((300_000_000).to_bytes(4, "little"), (1000).to_bytes(4, "little")))
+    with pytest.raises(ModelError, match="not a readable wheel: Bad CRC-32"):
+        install_adapter(SMALL, wheel)
+
+
+@pytest.fixture
+def source(adapter, tmp_path):
+    """A distribution's folder, with a build backend that fails the test if it runs."""
+    folder = tmp_path / "source"
+    (folder / MODULE).mkdir(parents=True)
+    for name in ADAPTER_FILES:
+        (folder / MODULE / name).write_bytes((adapter / name).read_bytes())
+    (folder / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'evil'\nbackend-path = ['.']\n"
+        "[project]\nname = 'judgelm-small-judge'\nversion = '1.2'\n"
+    )
+    for name in ("evil.py", "setup.py", f"{MODULE}/__init__.py"):
+        (folder / name).write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
+    return folder
+
+
+def test_a_folder_is_read_and_not_built(source, judge_cache, tmp_path):
+    install_adapter(SMALL, find_source(SMALL, source))
+    assert find_adapter(SMALL) == judge_cache / "judges/small-judge/1.2"
+    assert not (tmp_path / "ran").exists()
+
+
+def link_card(source):
+    (source / MODULE / "judge.json").unlink()
+    (source / MODULE / "judge.json").symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (link_card, r"has no judge\.json"),
+        (lambda source: (source / "pyproject.toml").write_text("[project\n"), r"pyproject\.toml: cannot read"),
+        (lambda source: (source / "pyproject.toml").write_text("[project]\nname = 'x'\n"), "is 'x'; judge small-judge"),
+        (
+            lambda source: (source / "pyproject.toml").write_text(
+                "[project]\nname = 'judgelm.small_judge'\nversion = '../1'\n"
+            ),
+            r"'\.\./1' is not a version",
+        ),
+        (lambda source: (source / MODULE / WEIGHTS).write_bytes(bytes(13_000_000)), "13,000,000 bytes; at most"),
+    ],
+)
+def test_a_folder_that_holds_no_adapter_is_refused(source, judge_cache, change, finding):
+    change(source)
+    with pytest.raises(ModelError, match=finding):
+        install_adapter(SMALL, source)
+    assert not judge_cache.exists()
+
+
+@pytest.fixture
+def index(entries, tmp_path, monkeypatch):
+    """The only index there is: a folder, with a wheel of version 9.9."""
+    folder = tmp_path / "index"
+    folder.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return write_wheel(folder, entries)
+
+
+def test_from_the_index_only_the_weights_of_the_card_are_taken(index, adapter, judge_cache):
+    with pytest.raises(ModelError, match="is not the one that judgelm's card of small-judge states; nothing of it was"):
+        install_adapter(SMALL, "judgelm-small-judge==9.9")
+    assert not judge_cache.exists()
+    sha256 = hashlib.sha256((adapter / WEIGHTS).read_bytes()).hexdigest()
+    stated = replace(SMALL, adapter=replace(SMALL.adapter, weights_sha256=sha256))
+    install_adapter(stated, "judgelm-small-judge==9.9")
+    assert find_adapter(SMALL).name == "9.9"
+
+
+def test_without_the_distribution_in_the_index_the_error_names_the_folder_of_a_clone(index):
     way_out = (
         r"pip failed: .*; in a clone of judgelm's repository run: .*install small-judge --from examples/small_judge$"
     )
     with pytest.raises(ModelError, match=way_out):
-        install_package(judge_card("small-judge"), "judgelm-small-judge==99.0")
+        install_adapter(SMALL, "judgelm-small-judge==99.0")

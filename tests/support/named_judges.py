@@ -1,7 +1,11 @@
-"""A distribution that holds a tiny adapter under the name of a card, and a tiny base in a cache of its own."""
+"""A tiny adapter under the name of a card and a tiny base, as installed in a cache; wheels that hold the adapter."""
 
+import base64
+import hashlib
 import json
 import shutil
+import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,18 +17,14 @@ from tests.support.tiny_judges import TEMPLATE, make_adapter
 
 SMALL = judge_card("small-judge")
 MODULE = "judgelm_small_judge"
+INFO = f"{MODULE}-9.9.dist-info"
 
 
-def package(site: Path, base: Path, card: JudgeCard = SMALL) -> Path:
-    """Write a distribution into a folder for `sys.path`, as pip leaves it; the adapter's folder."""
-    folder = make_adapter(base, site / MODULE, seed=1)
-    (folder / "__init__.py").write_text("raise ImportError('judgelm imports nothing of an adapter')\n")
+def cached_adapter(cache: Path, base: Path, card: JudgeCard = SMALL) -> Path:
+    """Put an adapter where the card's own would lie; its folder."""
+    folder = make_adapter(base, cache / "judges" / card.name / "9.9", seed=1)
     own = Card(template=TEMPLATE, template_sha=get_template(TEMPLATE).sha, name=card.name, scale=card.scale)
     write_card(folder, replace(own, base=GgufBase(gguf_sha256=card.base.gguf_sha256, file=Path(card.base.file).name)))
-    info = site / "judgelm_small_judge-9.9.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {card.adapter.distribution}\nVersion: 9.9\n")
-    (info / "entry_points.txt").write_text(f"[judgelm.judges]\n{card.name} = {MODULE}\n")
     return folder
 
 
@@ -37,3 +37,28 @@ def cached_base(cache: Path, base: Path, card: JudgeCard = SMALL) -> Path:
     )  # fmt: skip
     (folder / "gguf.json").write_text(json.dumps(asdict(record)))
     return folder
+
+
+def wheel_entries(adapter: Path) -> dict[str, bytes]:
+    """The entries of a wheel that holds an adapter, without its RECORD."""
+    files = {f"{MODULE}/{path.name}": path.read_bytes() for path in sorted(adapter.iterdir())}
+    return files | {
+        f"{MODULE}/__init__.py": b"raise SystemExit('imported')\n",
+        f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: judgelm-small-judge\nVersion: 9.9\n",
+        f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+
+
+def write_wheel(folder: Path, entries: Mapping[str, bytes], *, hashed: Mapping[str, bytes] | None = None) -> Path:
+    """Write a wheel whose RECORD has the hashes of its entries, or of `hashed`."""
+    wheel = folder / f"{MODULE}-9.9-py3-none-any.whl"
+    lines = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in (hashed or entries).items()]
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+        archive.writestr(f"{INFO}/RECORD", "\n".join([*lines, f"{INFO}/RECORD,,"]) + "\n")
+    return wheel
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

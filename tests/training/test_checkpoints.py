@@ -92,6 +92,50 @@ def test_torn_ones_are_removed_and_the_last_whole_one_is_gone_on_from(tmp_path):
     assert not torn.exists()
 
 
+def damage(path, name="model.safetensors"):
+    """Change bytes and keep the size, as a failing disk does."""
+    content = bytearray((path / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (path / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "global_step/optim_states.pt", "trainer_state.json"])
+def test_a_damaged_one_is_removed_and_the_one_before_is_taken(tmp_path, name):
+    oldest, before, damaged = (checkpoint(tmp_path, step) for step in (2, 4, 6))
+    damage(damaged, name)
+    damage(oldest, name)
+    assert flaw_of(damaged) == ""
+    found = start(tmp_path)
+    assert found.checkpoint == str(before)
+    assert found.notes[0].startswith(f"{damaged}: is damaged and was removed: {name} has sha256 ")
+    assert (damaged.exists(), oldest.exists()) == (False, True)  # the oldest was not read
+
+
+def test_where_all_are_damaged_nothing_is_removed(tmp_path):
+    paths = [checkpoint(tmp_path, step) for step in (2, 4)]
+    for path in paths:
+        damage(path)
+    with pytest.raises(RunError, match=r"checkpoint-4: is damaged: model\.safetensors has .*; no earlier one is whole"):
+        start(tmp_path)
+    assert all(path.exists() for path in paths)
+
+
+def test_a_given_one_that_is_damaged_is_refused(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    damage(path)
+    with pytest.raises(RunError, match=r"checkpoint-3: is damaged: model\.safetensors has sha256 \w{12}\.\.\., and"):
+        start(tmp_path, given=str(path))
+
+
+def test_one_of_a_judgelm_that_wrote_no_hashes_is_checked_by_sizes(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    state = json.loads((path / STATE_NAME).read_text())
+    del state["sha256"]
+    (path / STATE_NAME).write_text(json.dumps(state))
+    damage(path)
+    assert start(tmp_path).checkpoint == str(path)
+
+
 def test_where_all_are_torn_a_run_begins_anew(tmp_path):
     checkpoint(tmp_path, 3, marked=False)
     assert start(tmp_path).checkpoint is None

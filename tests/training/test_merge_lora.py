@@ -1,6 +1,7 @@
 """`train/merge_lora.py`: a whole judge out of an adapter, with the same scores."""
 
 import json
+import re
 import runpy
 import shutil
 import sys
@@ -8,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.errors import ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import Request, Sampling
@@ -163,5 +165,74 @@ def test_weights_that_are_no_numbers_are_refused(merge, copy, tmp_path):
     first = next(iter(weights))
     weights[first] = torch.full_like(weights[first], float("nan"))
     save_file(weights, copy / "adapter_model.safetensors", metadata={"format": "pt"})
-    assert "cannot be merged" in merge(copy, "-o", tmp_path / "judge")
+    assert f"{first} holds NaN or infinity" in merge(copy, "-o", tmp_path / "judge")
     assert not (tmp_path / "judge").exists()
+
+
+def resized_adapter(base, folder, change, *, save=None, trained=("q_proj",)):
+    """An adapter of a base that has more or fewer tokens in training; its embeddings are trained too."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(base)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    model.resize_token_embeddings(model.get_input_embeddings().weight.shape[0] + change)
+    adapted = get_peft_model(
+        model, LoraConfig(r=4, target_modules=list(trained), task_type="CAUSAL_LM", modules_to_save=save)
+    )
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name or "modules_to_save" in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    adapted.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(base)}))
+    with torch.no_grad():
+        return adapted(torch.arange(8)[None]).logits[0]
+
+
+@pytest.mark.parametrize("save", [None, ["embed_tokens", "lm_head"]])
+def test_a_base_is_resized_to_the_vocabulary_of_the_adapter(merge, tiny_model, tmp_path, save):
+    logits = resized_adapter(tiny_model, tmp_path / "adapter", 8, save=save)
+    assert "judge in" in merge(tmp_path / "adapter", "-o", tmp_path / "judge", "--dtype", "float32")
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "judge", dtype=torch.float32)
+    with torch.no_grad():
+        assert torch.allclose(merged(torch.arange(8)[None]).logits[0], logits, atol=1e-4)
+    # the engine resizes too; the head that was trained apart from the tied embeddings is kept
+    (unmerged, texts), (whole, others) = score_lines(tmp_path / "adapter"), score_lines(tmp_path / "judge")
+    assert torch.allclose(unmerged, whole, atol=1e-3)
+    assert texts == others
+
+
+def drop(folder, *parts):
+    weights = load_file(folder / "adapter_model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not any(part in name for part in parts)}
+    save_file(kept, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("change", "dropped", "finding"),
+    [
+        (
+            8,
+            ("lm_head",),
+            r"another vocabulary \(embed_tokens {new} tokens\) than its base has \({old}\), .*: no lm_head",
+        ),
+        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) than its base has \({old}\), .*: no embed_tokens"),
+        (-8, (), "its tokenizer has {old} tokens, and the model embeddings of {new}"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_restored_is_named_with_both_sizes(
+    merge, tiny_model, tmp_path, change, dropped, finding
+):
+    old = AutoModelForCausalLM.from_pretrained(tiny_model).get_input_embeddings().weight.shape[0]
+    resized_adapter(tiny_model, tmp_path / "adapter", change)
+    drop(tmp_path / "adapter", *dropped)
+    said = merge(tmp_path / "adapter", "-o", tmp_path / "judge")
+    assert re.search(finding.format(old=old, new=old + change), said), said
+    with pytest.raises(ModelError, match=finding.format(old=old, new=old + change)):
+        load_engine("transformers", EngineOptions(model=str(tmp_path / "adapter")))
+
+
+def test_adapted_embeddings_of_another_size_are_named_with_both_sizes(merge, tiny_model, tmp_path):
+    resized_adapter(tiny_model, tmp_path / "adapter", 8, trained=("embed_tokens",))
+    drop(tmp_path / "adapter", "base_layer", "embed_tokens.weight", "lm_head")
+    assert "than its base has" in merge(tmp_path / "adapter", "-o", tmp_path / "judge")

@@ -130,7 +130,9 @@ def doctor(
     accelerate: Annotated[
         Path | None, typer.Option(help="accelerate's file: DDP, ZeRO stage, FSDP.", rich_help_panel=_PLAN)
     ] = None,
-    shape: Annotated[str, typer.Option(help="Take a known model: llama-7b, -13b, -33b.", rich_help_panel=_PLAN)] = "",
+    shape: Annotated[
+        str, typer.Option(help="Take a known model: llama-7b, -13b, -33b, smollm2-135m.", rich_help_panel=_PLAN)
+    ] = "",
     gpus: Annotated[
         int | None, typer.Option(min=1, help="How many; else three usual clusters.", rich_help_panel=_PLAN)
     ] = None,

@@ -10,10 +10,8 @@ from packaging.version import Version
 
 from judgelm.doctor.training_plan.estimate import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
 from judgelm.doctor.training_plan.generation import Generation
-from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
-from judgelm.prompts.judge_card import is_gguf
 from judgelm.training.config import accumulation_steps
 from judgelm.yaml_files import read_yaml
 
@@ -45,7 +43,8 @@ class Configured:
         model: folder or hub id of the base.
         recipe: what decides memory and time.
         lora_r: rank of the adapter.
-        lora_targets: names of the layers it is on; None is peft's choice.
+        lora_targets: ends of the names of the layers it is on, or a pattern of whole names or `all-linear`; None is
+            peft's choice.
         train_data: files of rows.
         values: all fields as they stand in the file.
         global_batch: rows of an optimiser step over all GPUs; None follows from the others.
@@ -54,7 +53,7 @@ class Configured:
     model: str
     recipe: Recipe
     lora_r: int
-    lora_targets: tuple[str, ...] | None
+    lora_targets: tuple[str, ...] | str | None
     train_data: tuple[str, ...]
     values: Mapping[str, Any]
     global_batch: int | None = None
@@ -96,8 +95,6 @@ def read_training(path: Path, changes: Mapping[str, Any] | None = None) -> Confi
     Raises:
         InputError: not readable, or no mapping.
         ConfigError: a field that no plan can be made with.
-        ModelError: a base that is a GGUF file and cannot be converted.
-        RunError: it is converted into the cache, which cannot be written.
     """
     values = {**_read(path), **(changes or {})}
     if not is_grpo(values) and (only := next((name for name in _DPO_ONLY if name in values), None)):
@@ -108,19 +105,30 @@ def read_training(path: Path, changes: Mapping[str, Any] | None = None) -> Confi
         )
     model = values.get("model_name_or_path")
     if not isinstance(model, str):
-        raise ConfigError(f"{path}: model_name_or_path is missing; give the base model's folder or hub id")
-    if is_gguf(model):
-        model = gguf_checkpoint(model)
-    targets = values.get("lora_target_modules")
+        raise ConfigError(
+            f"{path}: model_name_or_path is missing; add --set model_name_or_path=BASE, a folder, GGUF file or hub id"
+        )
     return Configured(
         model=model,
         recipe=_recipe(values, path),
         lora_r=_positive(values, "lora_r", 16, path),
-        lora_targets=(targets,) if isinstance(targets, str) else tuple(targets) if targets else None,
+        lora_targets=_lora_targets(values, path),
         train_data=_texts(values.get("train_data")),
         values=values,
         global_batch=_positive(values, "global_batch", 1, path) if values.get("global_batch") is not None else None,
     )
+
+
+def _lora_targets(values: Mapping[str, Any], path: Path) -> tuple[str, ...] | str | None:
+    """The targets as TRL hands them to peft: a list of one is its entry, which peft takes for a pattern."""
+    targets = values.get("lora_target_modules")
+    if targets is None or targets == []:
+        return None
+    if isinstance(targets, str):
+        return targets
+    if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+        raise ConfigError(f"{path}: lora_target_modules is {targets!r}; it is a list of layer names")
+    return targets[0] if len(targets) == 1 else tuple(targets)
 
 
 def _recipe(values: Mapping[str, Any], path: Path) -> Recipe:

@@ -13,7 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from judgelm.doctor.training_plan.configs import Configured, is_preference
 from judgelm.doctor.training_plan.estimate import Cluster, ModelFacts, Recipe
 from judgelm.doctor.training_plan.operations import Operations, operations_of, steps_of
+from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, JudgelmError, ModelError
+from judgelm.prompts.judge_card import is_gguf
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
 from judgelm.training.rows.records import RowOptions
@@ -21,27 +23,37 @@ from judgelm.training.rows.records import RowOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaShape:
-    """A Llama of the first two generations: as many heads of keys as of queries, head not tied to the embedding."""
+    """The sizes of a Llama; without `key_value_heads` it has as many as of queries.
+
+    `tied` is True where the output head is the embedding.
+    """
 
     hidden: int
     layers: int
     heads: int
     intermediate: int
     vocab: int = 32_000
+    key_value_heads: int | None = None
+    tied: bool = False
 
     @property
     def parameters(self) -> int:
-        """Embedding and head; four square projections, three of the MLP and two norms a block; the last norm."""
-        block = 4 * self.hidden**2 + 3 * self.hidden * self.intermediate + 2 * self.hidden
-        return 2 * self.vocab * self.hidden + self.layers * block + self.hidden
+        """Embedding and head; four projections, three of the MLP and two norms a block; the last norm."""
+        keys = self.hidden * (self.key_value_heads or self.heads) // self.heads
+        block = 2 * self.hidden * (self.hidden + keys) + 3 * self.hidden * self.intermediate + 2 * self.hidden
+        return (2 - self.tied) * self.vocab * self.hidden + self.layers * block + self.hidden
 
 
-SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released configs
+SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width, and all of SmolLM2, from the released configs
     "llama-7b": LlamaShape(hidden=4096, layers=32, heads=32, intermediate=11_008),
     "llama-13b": LlamaShape(hidden=5120, layers=40, heads=40, intermediate=13_824),
     "llama-33b": LlamaShape(hidden=6656, layers=60, heads=52, intermediate=17_920),
+    "smollm2-135m": LlamaShape(
+        hidden=576, layers=30, heads=9, intermediate=1536, vocab=49_152, key_value_heads=3, tied=True
+    ),
 }
 _KNOWN = re.compile(r"^(?:vicuna|judgelm|(?:open_)?llama(?:-2)?)[-_]?(7|13|30|33)b(?![0-9a-z])", re.IGNORECASE)
+_SMOLLM2 = re.compile(r"^smollm2-135m(?![0-9a-z])", re.IGNORECASE)
 _USUAL_TARGETS = ("q_proj", "v_proj")  # peft's choice for a Llama
 
 
@@ -87,20 +99,27 @@ def training_of(model: ModelFacts, recipe: Recipe, data: DataFacts, cluster: Clu
 
 def known_shape(model: str) -> str | None:
     """The shape that a hub id such as `lmsys/vicuna-7b-v1.5` or `huggyllama/llama-30b` is known to have."""
-    match = _KNOWN.match(model.rsplit("/", 1)[-1])
+    name = model.rsplit("/", 1)[-1]
+    if _SMOLLM2.match(name):
+        return "smollm2-135m"
+    match = _KNOWN.match(name)
     return None if match is None else f"llama-{'33' if match[1] == '30' else match[1]}b"
 
 
 def look_at_model(configured: Configured, *, shape: str = "") -> tuple[ModelFacts, Configured]:
-    """Sizes of the base model, from its config on disk, else from a known shape; nothing is downloaded.
+    """Sizes of the base model, from its config on disk, else from a known shape.
 
     Returns:
-        The sizes, and the configuration with the number of heads, which eager attention needs.
+        The sizes, and the configuration with the number of heads, which eager attention needs; its model is the
+        checkpoint of a GGUF file that is there.
 
     Raises:
         ConfigError: no such shape, or an adapter on layers that the model lacks.
-        ModelError: neither a config nor a known shape.
+        ModelError: neither a config nor a known shape, or a GGUF file that cannot be converted.
+        RunError: it is converted into the cache, which cannot be written.
     """
+    if is_gguf(configured.model) and (Path(configured.model).is_file() or not (shape or known_shape(configured.model))):
+        configured = replace(configured, model=gguf_checkpoint(configured.model))
     config, source = _config(configured.model, shape)
     text = config.get_text_config()
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
@@ -152,6 +171,8 @@ def _config(model: str, shape: str) -> tuple[Any, str]:
         intermediate_size=known.intermediate,
         num_hidden_layers=known.layers,
         num_attention_heads=known.heads,
+        num_key_value_heads=known.key_value_heads,
+        tie_word_embeddings=known.tied,
     )
     return config, f"known shape {name}"
 
@@ -160,17 +181,24 @@ def _parameters(module: Any) -> int:
     return sum(tensor.numel() for tensor in module.parameters())  # parameters() names a shared one once
 
 
-def _adapted(linear: Mapping[str, Any], targets: tuple[str, ...] | None) -> list[Any]:
-    """The layers an adapter lies on, by the end of their names as peft does; peft's choice where none is stated."""
-    if targets == ("all-linear",):
+def _adapted(linear: Mapping[str, Any], targets: tuple[str, ...] | str | None) -> list[Any]:
+    """The layers that peft would put an adapter on; its choice for a Llama where none are stated."""
+    if isinstance(targets, str) and targets.lower() == "all-linear":
         return list(linear.values())
     wanted = targets or _USUAL_TARGETS
-    adapted = [
-        layer for name, layer in linear.items() if any(name == end or name.endswith(f".{end}") for end in wanted)
-    ]
+    if isinstance(wanted, str):
+        try:
+            pattern = re.compile(wanted)
+        except re.error as error:
+            raise ConfigError(f"lora_target_modules {wanted!r}: not a pattern of layer names: {error}") from error
+        adapted = [layer for name, layer in linear.items() if pattern.fullmatch(name)]
+    else:
+        ends = tuple(f".{end}" for end in wanted)
+        adapted = [layer for name, layer in linear.items() if f".{name}".endswith(ends)]
     if targets and not adapted:
-        ends = ", ".join(Counter(name.rsplit(".", 1)[-1] for name in linear))
-        raise ConfigError(f"lora_target_modules {list(targets)}: not found in the model; available: {ends}")
+        ends_of_names = ", ".join(Counter(name.rsplit(".", 1)[-1] for name in linear))
+        hint = f"; a single entry is a pattern of whole names, as '.*{targets}'" if isinstance(targets, str) else ""
+        raise ConfigError(f"lora_target_modules {targets!r}: not found in the model; available: {ends_of_names}{hint}")
     return adapted
 
 

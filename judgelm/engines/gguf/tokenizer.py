@@ -19,6 +19,7 @@ from transformers.integrations.gguf.gguf_tokenizer_mapping import (
 
 from judgelm.engines.gguf.files import GgufFile
 from judgelm.errors import ModelError
+from judgelm.prompts.chat_templates import render_chat
 
 _BEGIN_BY_DEFAULT = frozenset(
     {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}
@@ -39,7 +40,7 @@ def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:
     try:
         architecture, parts, named = get_gguf_tokenizer(str(file.path))
         backend, _ = convert_gguf_tokenizer(architecture, parts)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except Exception as error:  # the tokenizers library raises Exception itself
         raise ModelError(
             f"{file.path}: cannot convert its tokenizer: {error or type(error).__name__}; use another file of the model"
         ) from error
@@ -81,8 +82,8 @@ def _repair_begin(tokenizer: Any, file: GgufFile) -> list[str]:
 
 def _sample_chat(tokenizer: Any, file: GgufFile) -> str:
     try:
-        return str(tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False))
-    except (TemplateError, TypeError, ValueError) as error:
+        return render_chat(tokenizer, [{"role": "user", "content": "a"}])
+    except (TemplateError, ValueError) as error:
         raise ModelError(
             f"{file.path}: its chat template does not work: {error}; use another file of the model"
         ) from error

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, GgufConfig
 
 from judgelm.engines.gguf.files import GgufFile
-from judgelm.engines.parameters import all_parameters
+from judgelm.engines.parameters import all_parameters, first_not_finite
 from judgelm.errors import ModelError, first_line
 
 
@@ -24,10 +24,10 @@ def load_weights(file: GgufFile, folder: Path, dtype: str) -> Any:
     """
     _check_rope(file)
     model = _load(file, folder, getattr(torch, dtype))
-    if dtype == "float16" and not _is_finite(model):
+    if dtype == "float16" and first_not_finite(model.named_parameters()):
         model = _load(file, folder, torch.float32)
-    if not _is_finite(model):
-        raise ModelError(f"{file.path}: holds weights that are not finite; download it again")
+    if name := first_not_finite(model.named_parameters()):
+        raise ModelError(f"{file.path}: {name} holds NaN or infinity; download it again")
     return model
 
 
@@ -59,10 +59,6 @@ def _load(file: GgufFile, folder: Path, dtype: torch.dtype) -> Any:
             "use the model's safetensors, or a server of llama.cpp with --engine openai"
         )
     return model
-
-
-def _is_finite(model: Any) -> bool:
-    return all(bool(weight.isfinite().all()) for weight in model.parameters())
 
 
 def _check_rope(file: GgufFile) -> None:

@@ -5,17 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from judgelm.engines.base import INT8, EngineOptions, require, thinking_policy
+from judgelm.engines.base import INT8, EngineOptions, thinking_policy
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import (
+    LOAD_ERRORS,
+    check_config,
+    check_vocabulary,
     eos_ids,
     identity_of,
     load_config,
@@ -23,6 +25,7 @@ from judgelm.engines.model_files import (
     split_adapter,
     window_of,
 )
+from judgelm.engines.parameters import first_not_finite
 from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.progress_bars import without_progress_bars
 from judgelm.engines.transformers.int8_calibration import check_int8, quantise
@@ -89,10 +92,10 @@ def load(options: EngineOptions) -> LoadedModel:
     choice = _dtype(base, options, device)
     model = _load_model(base, options, device, dtype=choice.dtype, vision=vision)
     if adapter is not None:
-        require("peft", extra="train")
         from judgelm.engines.transformers.adapters import load_adapter
 
         model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))
+    check_vocabulary(adapter or base, tokenizer, model)
     model.eval()
     _check_attention(model, base)
     int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""
@@ -163,7 +166,7 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
                 quantization_config=quantization,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError, SafetensorError) as error:
+    except LOAD_ERRORS as error:
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{_load_hint(source)}") from error
     model, info = loaded
     if info["missing_keys"]:
@@ -171,7 +174,13 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
         raise ModelError(
             f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
         )
-    return model if quantization else model.to(device)
+    check_config(source, model.config)
+    model = model if quantization else model.to(device)
+    if name := first_not_finite(model.named_parameters()):
+        raise ModelError(
+            f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
+        )
+    return model
 
 
 def _refuse_quantised(source: str, options: EngineOptions) -> None:

@@ -14,7 +14,6 @@ import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
 from judgelm.engines.adapter_prompts import adapter_truncator
-from judgelm.engines.base import require
 from judgelm.engines.transformers.loading import LoadedModel
 from judgelm.errors import ModelError
 from judgelm.prompts.truncation import Truncator
@@ -98,7 +97,6 @@ class LoraAdapters:
         identity = self._loaded.identity
         if "adapter" in identity:
             raise ModelError(f"{identity['adapter']} is an adapter itself; load its base to put {adapter} beside it")
-        require("peft", extra="train")
         from judgelm.engines.transformers.adapters import read_lora
 
         model = self._loaded.model

@@ -5,7 +5,7 @@ from itertools import count
 from vllm import EngineArgs
 from vllm.lora.request import LoRARequest
 
-from judgelm.engines.adapter_files import check_weights
+from judgelm.engines.adapter_files import adapter_vocabulary, check_weights
 from judgelm.engines.adapter_prompts import adapter_truncator
 from judgelm.engines.vllm.backends import Backend
 from judgelm.engines.vllm.engine_args import max_adapters
@@ -52,6 +52,7 @@ class VllmAdapters:
         if not self._arguments.enable_lora:
             raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
         check_weights(adapter)
+        self._check_vocabulary(adapter)
         limit = max_adapters(self._arguments)
         if limit is not None and len(self._loaded) >= limit:
             raise EngineError(
@@ -66,6 +67,20 @@ class VllmAdapters:
             raise EngineError(f"{adapter}: vLLM cannot load the adapter: {first_line(error)}") from error
         self._loaded[adapter] = lora
         return lora
+
+    def _check_vocabulary(self, adapter: str) -> None:
+        """Refuse embeddings of another vocabulary: vLLM serves adapters on the base's own.
+
+        Raises:
+            EngineError: the adapter has some.
+        """
+        base = int(self._backend.config.model_config.get_vocab_size())
+        for layer, rows in adapter_vocabulary(adapter).rows.items():
+            if rows != base:
+                raise EngineError(
+                    f"{adapter}: trained with another vocabulary than its base: {layer} has {rows:,} tokens, the base "
+                    f"{base:,}; merge it (train/merge_lora.py), or use --engine transformers"
+                )
 
     def unload(self, adapter: str) -> None:
         """Free an adapter's room; nothing happens where it is not loaded."""

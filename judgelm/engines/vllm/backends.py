@@ -8,6 +8,7 @@ where the synchronous one would wait forever.
 import queue
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from vllm import EngineArgs, RequestOutput, SamplingParams
 from vllm.config import VllmConfig
@@ -95,6 +96,11 @@ class InProcessBackend:
         """Free an adapter's room."""
         self._engine.remove_lora(adapter.lora_int_id)
 
+    def call_workers(self, method: str) -> list[Any]:
+        """The result of a method of each worker."""
+        results: list[Any] = self._engine.collective_rpc(method)
+        return results
+
     def close(self) -> None:
         """Free the model, so that another engine can be made in this process."""
         self._engine.engine_core.shutdown()
@@ -173,6 +179,11 @@ class AsyncBackend:
     def unload_adapter(self, adapter: LoRARequest) -> None:
         """Free an adapter's room in every worker."""
         self._loop.run(self._engine.remove_lora(adapter.lora_int_id), _START_TIMEOUT_S)
+
+    def call_workers(self, method: str) -> list[Any]:
+        """The result of a method of each worker."""
+        results: list[Any] = self._loop.run(self._engine.collective_rpc(method), _START_TIMEOUT_S)
+        return results
 
     def close(self) -> None:
         """End the child processes, then the thread."""

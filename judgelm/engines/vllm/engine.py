@@ -122,6 +122,8 @@ class VllmEngine:
             thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
         )
         try:
+            if (weight := next(filter(None, backend.call_workers("first_weight_not_finite")), None)) is not None:
+                raise EngineError(f"{base}: {weight} holds NaN or infinity; take another copy of the model")
             if adapter is not None:
                 engine._adapter = engine._adapters.load(adapter)
             for other in options.adapters:

@@ -43,6 +43,7 @@ _CPU_DEFAULTS: dict[str, Any] = {
     "enforce_eager": True,  # compiling takes half a minute and is seldom won back
     "block_size": 32,  # vLLM's 128 would leave most of a score tree's branches uncached
     "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
+    "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
 }
 
 
@@ -82,6 +83,7 @@ def engine_args(
         "enable_prefix_caching": True,
         "use_tqdm_on_load": False,
         "disable_log_stats": True,
+        "worker_extension_cls": "judgelm.engines.vllm.worker_extension.WeightsCheck",
         "seed": 0,
     }
     if current_platform.is_cpu():

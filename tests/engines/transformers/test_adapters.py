@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from safetensors.torch import save_file
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -10,7 +11,7 @@ from judgelm.errors import ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling
 from tests.support.driving import run
-from tests.support.tiny_judges import TEMPLATE, word_sample
+from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 from tests.support.vicuna_folders import Executed, pickle_weights
 
 
@@ -54,6 +55,31 @@ def test_a_torn_adapter_is_named(tiny_model, tmp_path):
     (tmp_path / "adapter_model.safetensors").write_bytes(b"torn")
     with pytest.raises(ModelError, match="cannot load the adapter"):
         load(tiny_model, tmp_path)
+
+
+def edit(folder, **values):
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [
+        (lambda folder: edit(folder, r=-1), "`r` should be a positive integer value"),
+        (lambda folder: edit(folder, lora_alpha=float("nan")), r"adapter_config\.json: lora_alpha is NaN"),
+        (lambda folder: edit(folder, lora_alpha="x"), "cannot load the adapter: "),
+        (lambda folder: edit(folder, peft_type="NOPE"), "cannot load the adapter: 'NOPE'"),
+        (lambda folder: edit(folder, target_modules="("), "cannot load the adapter: missing \\)"),
+        (lambda folder: edit(folder, target_modules=["nope"]), "Target modules .* not found in the base model"),
+        # PEFT leaves weights that are not in the file at random
+        (lambda folder: save_file({}, folder / "adapter_model.safetensors"), "missing adapter keys"),
+    ],
+)
+def test_a_damaged_adapter_is_named(tiny_model, tmp_path, break_it, finding):
+    folder = make_adapter(tiny_model, tmp_path / "adapter", seed=1)
+    break_it(folder)
+    with pytest.raises(ModelError, match=finding):
+        load(tiny_model, folder)
 
 
 def test_an_adapter_that_names_no_base_says_what_to_pass(tmp_path):

@@ -236,6 +236,11 @@ def test_a_request_for_nothing_is_refused(tiny_model):
         load(tiny_model).submit(varied_requests(1, max_tokens=0))
 
 
+def edit(folder, name="config.json", **values):
+    """Change values of a folder's JSON file."""
+    (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | values))
+
+
 @pytest.mark.parametrize(
     ("break_it", "finding"),
     [
@@ -244,6 +249,19 @@ def test_a_request_for_nothing_is_refused(tiny_model):
         (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: not a checkpoint"),
         (lambda f: (f / "model.safetensors").write_bytes(b"torn"), "cannot load the model"),
         (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "cannot load"),
+        (lambda f: (f / "config.json").write_text("null"), "cannot load the tokenizer: argument of type 'NoneType'"),
+        (lambda f: (f / "config.json").write_text("[" * 100_000), "nested|cannot"),
+        (lambda f: (f / "generation_config.json").write_text("[]"), "cannot load the model: 'list' object"),
+        (lambda f: (f / "tokenizer.json").write_text("{}"), "cannot load the tokenizer: 'added_tokens'"),
+        (lambda f: edit(f, "tokenizer.json", model={"type": "BPE", "vocab": {}, "merges": ["a b"]}), "the tokenizer: "),
+        (lambda f: edit(f, hidden_size="64"), "Validation error for field 'hidden_size': .* expected int, got str"),
+        (lambda f: edit(f, num_attention_heads=0), "cannot load the tokenizer: integer modulo by zero"),
+        (lambda f: edit(f, num_hidden_layers=-1), "num_hidden_layers is -1; copy or download"),
+        (lambda f: edit(f, rms_norm_eps=float("nan")), "rms_norm_eps is NaN"),
+        (lambda f: edit(f, rope_parameters={"rope_type": "default", "rope_theta": float("nan")}), "rope_theta is NaN"),
+        (lambda f: edit(f, max_position_embeddings=-5), "max_position_embeddings is -5, no number of tokens"),
+        (lambda f: edit(f, "tokenizer_config.json", model_max_length="x"), "model_max_length is 'x', no number of"),
+        (lambda f: edit(f, "tokenizer_config.json", model_max_length=float("nan")), "model_max_length is nan, no num"),
     ],
 )
 def test_a_broken_model_folder_is_named_with_the_way_out(tiny_model, tmp_path, break_it, finding):
@@ -278,6 +296,25 @@ def test_missing_weights_are_not_made_up(tiny_model, tmp_path):
     weights.pop("model.layers.1.mlp.up_proj.weight")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match="1 weights are missing"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model.layers.1.mlp.up_proj.weight", float("nan")),
+        ("model.embed_tokens.weight", float("inf")),
+        ("model.norm.weight", float("-inf")),
+    ],
+)
+def test_weights_that_are_no_numbers_are_named(tiny_model, tmp_path, name, value):
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    weights = load_file(folder / "model.safetensors")
+    weights[name].view(-1)[5] = value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=f"{name} holds NaN or infinity"):
         load(folder)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -23,7 +24,7 @@ COUNT = 120
 LINES = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))
 
 
-def requests_of(count=COUNT, *, candidates=(), adapter=None, **sampling):
+def requests_of(count=COUNT, *, first=0, candidates=(), adapter=None, **sampling):
     settings = {"max_tokens": 24} | sampling
     return [
         Request(
@@ -33,7 +34,7 @@ def requests_of(count=COUNT, *, candidates=(), adapter=None, **sampling):
             candidates=candidates,
             adapter=None if adapter is None else str(adapter),
         )
-        for i in range(count // 2)
+        for i in range(first, first + count // 2)
         for order in ((0, 1), (1, 0))
     ]
 
@@ -251,3 +252,42 @@ def test_heads_that_the_cpu_build_cannot_run_are_refused_at_once(vllm_engine, tm
     make_base(["a b"] * 20, tmp_path, hidden_size=64, layers=1, heads=4, vocab_size=400, max_positions=64, seed=0)
     with pytest.raises(ModelError, match=r"heads have 16 dimensions.*takes only 32, 64.*--engine transformers"):
         load_engine("vllm", EngineOptions(model=str(tmp_path)))
+
+
+@pytest.mark.slow
+def test_sampled_replies_do_not_depend_on_how_prompts_are_split_over_steps(vllm_engine):
+    # 160 new prompts of some 31 tokens exceed the 4,096 of a step, so that at least one is computed in two parts
+    requests = requests_of(160, first=1000, temperature=1.0, seed=7)
+    before = vllm_engine.stats()
+    together = run(vllm_engine, requests)
+    after = vllm_engine.stats()
+    computed = {name: after[name] - before[name] for name in ("prompt_tokens", "cached_prompt_tokens")}
+    assert computed["prompt_tokens"] - computed["cached_prompt_tokens"] > 4096
+    alone = {}
+    for request in requests:
+        alone |= run(vllm_engine, [request])
+    assert together == alone
+    assert len({completion.texts for completion in together.values()}) > 10
+
+
+def test_adapters_with_another_vocabulary_or_weights_that_are_no_numbers_are_refused(
+    vllm_engine, tiny_adapters, tmp_path
+):
+    weights = load_file(tiny_adapters[0] / "adapter_model.safetensors")
+    name = next(iter(weights))
+    changes = {
+        "nan": weights | {name: torch.full_like(weights[name], float("nan"))},
+        "resized": weights | {"base_model.model.model.embed_tokens.weight": torch.zeros(408, 64)},
+    }
+    for kind, finding in (
+        ("nan", f"{name} holds NaN or infinity"),
+        ("resized", "embed_tokens has 408 tokens, the base "),
+    ):
+        folder = shutil.copytree(tiny_adapters[0], tmp_path / kind)
+        save_file(changes[kind], folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        with pytest.raises((EngineError, ModelError), match=finding):
+            vllm_engine.load_adapter(str(folder))
+
+
+def test_the_weights_are_looked_at_in_vllms_workers(vllm_engine):
+    assert vllm_engine._live_backend.call_workers("first_weight_not_finite") == [None]
