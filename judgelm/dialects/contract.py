@@ -52,6 +52,7 @@ class ChatRequest:
         temperature: of an ordinary chat, in [0, 2]; None where the client does not say. It changes no score.
         stop: texts before which a reply of an ordinary chat ends.
         seed: of an ordinary chat; None where the client does not say.
+        ignored: fields that would change what a model draws, such as `top_p`, and that have no effect here.
     """
 
     messages: tuple[Message, ...]
@@ -67,6 +68,7 @@ class ChatRequest:
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    ignored: tuple[str, ...] = ()
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
         """The messages' texts where their roles are exactly these, in this order; else None."""

@@ -1,4 +1,4 @@
-"""An engine as a judge sees it that is one of several adapters on the engine's model."""
+"""Views on an engine: that of a judge that is one of several adapters on the engine's model."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,18 +11,15 @@ from judgelm.records import Completion, Request
 Result = TypeVar("Result")
 
 
-class AdapterView:
-    """Adds an adapter's name to all requests. Views share the engine, so only one of them may run at a time.
+class EngineView:
+    """An engine as one of its users sees it; a subclass changes what it must.
 
     Args:
-        engine: holds the adapter; its owner closes it.
-        adapter: folder or hub id.
+        engine: its owner closes it.
     """
 
-    def __init__(self, engine: Engine, adapter: str) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.adapter = adapter
-        self._identity = adapter_identity(adapter)
         self.supports_grammar = engine.supports_grammar
         self.thinking = engine.thinking
 
@@ -37,8 +34,8 @@ class AdapterView:
         return self._engine.max_in_flight
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit requests for the adapter."""
-        self._engine.submit([replace(request, adapter=self.adapter) for request in requests])
+        """As the engine."""
+        self._engine.submit(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
         """As the engine."""
@@ -53,9 +50,8 @@ class AdapterView:
         self._engine.abort(keys)
 
     def describe(self) -> dict[str, Any]:
-        """As the engine, with the adapter's folder and hash."""
-        description = self._engine.describe()
-        return description | {"model": description["model"] | self._identity}
+        """As the engine."""
+        return self._engine.describe()
 
     def stats(self) -> dict[str, Any]:
         """As the engine."""
@@ -63,6 +59,29 @@ class AdapterView:
 
     def close(self) -> None:
         """Nothing: the engine's owner closes it."""
+
+
+class AdapterView(EngineView):
+    """Adds an adapter's name to all requests. Views share the engine, so only one of them may run at a time.
+
+    Args:
+        engine: holds the adapter; its owner closes it.
+        adapter: folder or hub id.
+    """
+
+    def __init__(self, engine: Engine, adapter: str) -> None:
+        super().__init__(engine)
+        self.adapter = adapter
+        self._identity = adapter_identity(adapter)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Submit requests for the adapter."""
+        self._engine.submit([replace(request, adapter=self.adapter) for request in requests])
+
+    def describe(self) -> dict[str, Any]:
+        """As the engine, with the adapter's folder and hash."""
+        description = self._engine.describe()
+        return description | {"model": description["model"] | self._identity}
 
 
 def with_adapter(

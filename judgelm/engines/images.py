@@ -3,6 +3,8 @@
 import base64
 import binascii
 import mimetypes
+import struct
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 _REMOTE = ("http://", "https://")
 _SHOWN = 60
+_DAMAGE = (OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, struct.error, zlib.error)
+"""Raised by PIL's readers for damaged files, each for another format."""
 
 
 class ImageError(Exception):
@@ -31,7 +35,7 @@ def read_image(source: str) -> Any:
             return image.convert("RGB")
     except UnidentifiedImageError as error:
         raise ImageError(f"{_named(source)}: not an image that can be read; save it as PNG or JPEG") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except (*_DAMAGE, Image.DecompressionBombError) as error:
         raise ImageError(f"{_named(source)}: the image cannot be read: {error}; check the file") from error
 
 
