@@ -140,7 +140,9 @@ MaxQueue = Annotated[
     int,
     typer.Option(min=1, help="Maximum queued judgments before the server returns 429.", rich_help_panel=_LIMITS),
 ]
-MaxBodyMb = Annotated[float, typer.Option(min=0.001, max=1e5, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)]
+MaxBodyMb = Annotated[
+    float, typer.Option(min=0.001, max=1e5, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)
+]
 BodyTimeout = Annotated[
     float,
     typer.Option(
@@ -154,7 +156,8 @@ RequestTimeout = Annotated[
     float, typer.Option(min=0.1, max=_DAY_S, help="Seconds for an answer.", rich_help_panel=_LIMITS)
 ]
 Shutdown = Annotated[
-    float, typer.Option(min=0, max=_DAY_S, help="Seconds to finish requests in flight at shutdown.", rich_help_panel=_LIMITS)
+    float,
+    typer.Option(min=0, max=_DAY_S, help="Seconds to finish requests in flight at shutdown.", rich_help_panel=_LIMITS),
 ]
 
 

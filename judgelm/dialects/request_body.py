@@ -1,6 +1,6 @@
 """The JSON body of a request, read for dialects; odd fields that clients really send are accepted.
 
-Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
+Newer models' `developer` role is `system` here. Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
 message alone, fields that no server knows.
 """
 
@@ -16,6 +16,7 @@ _RANGES = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), 
 _NEUTRAL = {"top_p": (1,), "presence_penalty": (0,), "frequency_penalty": (0,), "logit_bias": ({},)}
 """Fields that change what a model draws, with the values that change nothing; no reply here depends on them."""
 
+_FORMATS = ("text", "json_object", "json_schema")
 _MOST_STOPS, _LONGEST_STOP = 16, 1000
 
 
@@ -28,8 +29,7 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InputError('"messages": expected a list of messages, at least one')
-    wanted = body.get("response_format")
-    forms = wanted if isinstance(wanted, Mapping) else {}
+    forms = _format(body)
     return ChatRequest(
         messages=tuple(_message(index, message) for index, message in enumerate(messages)),
         n=_count(body, "n", 1, most=_MOST_REPLIES),
@@ -76,7 +76,8 @@ def read_completion(body: Mapping[str, Any]) -> ChatRequest:
 def _message(index: int, message: object) -> Message:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise InputError(f'"messages", {index}: expected an object with role and content')
-    return Message(role=message["role"], text=_text(index, message.get("content")))
+    role = message["role"]
+    return Message(role="system" if role == "developer" else role, text=_text(index, message.get("content")))
 
 
 def _text(index: int, content: object) -> str:
@@ -126,7 +127,7 @@ def _number(body: Mapping[str, Any], name: str) -> float | None:
 
 def _ignored(body: Mapping[str, Any]) -> tuple[str, ...]:
     """The fields that would change what a model draws."""
-    values = {name: _number(body, name) for name in _NEUTRAL if name in _RANGES}
+    values: dict[str, object] = {name: _number(body, name) for name in _NEUTRAL if name in _RANGES}
     bias = body.get("logit_bias")
     if bias is not None and not isinstance(bias, Mapping):
         raise InputError(f'"logit_bias": expected an object, got {_shown(bias)}')
@@ -170,6 +171,15 @@ def _forced(body: Mapping[str, Any]) -> str | None:
         if choice in ("required", "any") and len(tools) == 1:
             return tools[0].name
     return None
+
+
+def _format(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = body.get("response_format")
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or value.get("type") not in _FORMATS:
+        raise InputError(f'"response_format": expected an object whose type is {" or ".join(_FORMATS)}')
+    return value
 
 
 def _schema(forms: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -12,7 +12,17 @@ from urllib.parse import unquote_to_bytes
 
 _REMOTE = ("http://", "https://")
 _SHOWN = 60
-_DAMAGE = (OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, struct.error, zlib.error)
+_DAMAGE = (
+    OSError,
+    EOFError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    zlib.error,
+)
 """Raised by PIL's readers for damaged files, each for another format."""
 
 

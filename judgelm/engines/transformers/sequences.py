@@ -14,7 +14,6 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
-
 NOT_DRAWN = "no token can be drawn: the model's probabilities are not finite; check its weights and dtype"
 
 

@@ -97,7 +97,9 @@ class Vision:
             )
         except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as a pixel by 1000
             size = f"{picture.width} x {picture.height}"
-            raise ImageError(f"an image of {size} pixels: the model's processor refuses it: {first_line(error)}") from error
+            raise ImageError(
+                f"an image of {size} pixels: the model's processor refuses it: {first_line(error)}"
+            ) from error
         ids = alone["input_ids"][0].tolist()
         tokenizer = self._processor.tokenizer
         text = str(tokenizer.decode(ids, skip_special_tokens=False))
