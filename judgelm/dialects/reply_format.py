@@ -40,7 +40,7 @@ def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: Judge
     """
     if request.forced_tool is not None and reply.tool is None:
         raise InputError(
-            f'"tool_choice": the client of this prompt ({task.dialect}) is answered in text, not by a call; leave it out'
+            f'"tool_choice": a prompt of {task.dialect} is answered in text and not by a call; leave tool_choice out'
         )
     if reply.tool is not None or (request.schema is None and not request.json_object):
         return reply

@@ -1,7 +1,7 @@
 """The JSON body of a request, read for dialects; odd fields that clients really send are accepted.
 
-Newer models' `developer` role is `system` here. Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
-message alone, fields that no server knows.
+Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
+message alone, fields that no server knows. The role `developer`, which newer models have, is `system` here.
 """
 
 from collections.abc import Mapping
