@@ -11,8 +11,8 @@ from tests.support.served import review
 
 SYSTEM = 'Judge two answers. Write "[[A]]" if the first is better, "[[B]]" if the second is, "[[C]]" for a tie.'
 USER = (
-    "[User Question]\nWhat is 2 + 2?\n\n[The Start of Assistant A's Answer]\n4\n\nfour\n[The End of Assistant A's Answer]"
-    "\n\n[The Start of Assistant B's Answer]\n5\n[The End of Assistant B's Answer]"
+    "[User Question]\nWhat is 2 + 2?\n\n[The Start of Assistant A's Answer]\n4\n\nfour\n"
+    "[The End of Assistant A's Answer]\n\n[The Start of Assistant B's Answer]\n5\n[The End of Assistant B's Answer]"
 )
 
 

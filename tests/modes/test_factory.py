@@ -39,7 +39,7 @@ def numbers():
                 yield name, option.name
 
 
-@pytest.mark.parametrize(("name", "option"), numbers())
+@pytest.mark.parametrize(("name", "option"), list(numbers()))
 def test_every_number_has_finite_bounds(name, option):
     for value in (math.nan, math.inf, -math.inf, 10**400, -(10**400), 1e300, 2**63):
         with pytest.raises(ConfigError):

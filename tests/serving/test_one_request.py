@@ -10,8 +10,9 @@ from judgelm.serving.app import create_app
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.settings import ServerSettings
-from tests.support.served import CHAT, error_of
+from tests.support.served import error_of
 
+PLAIN = "/v1/completions"
 PAIR = {"question": "q", "answer_1": "a fox", "answer_2": "b"}
 HUGE, TINY = "1" + "0" * 400, "1e-300"
 
@@ -44,7 +45,7 @@ def is_as_before(client):
 
 @pytest.mark.parametrize("value", [TINY, "5e-324", "1e-5", "99", "1e300", "1e999", "-1e-300", "NaN", "Infinity", HUGE])
 def test_a_temperature_is_used_or_refused(client, value):
-    for path, body in (("/v1/judge", PAIR), (CHAT, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3})):
+    for path, body in (("/v1/judge", PAIR), (PLAIN, {"prompt": "hi", "max_tokens": 3})):
         assert asked(client, path, body, temperature=value).status_code in (200, 400)
     is_as_before(client)
 
@@ -70,9 +71,9 @@ def test_numbers_of_a_mode_are_used_or_refused(client, name, value):
         *[("frequency_penalty", value) for value in ("NaN", "2.1")],
     ],
 )
-def test_fields_of_a_chat_are_used_or_refused(client, name, value):
-    body = {"messages": [{"role": "user", "content": "hi"}]} | ({} if name == "max_tokens" else {"max_tokens": 3})
-    reply = asked(client, CHAT, body, **{name: value})
+def test_fields_of_a_completion_are_used_or_refused(client, name, value):
+    body = {"prompt": "hi"} | ({} if name == "max_tokens" else {"max_tokens": 3})
+    reply = asked(client, PLAIN, body, **{name: value})
     assert reply.status_code in (200, 400)
     if reply.status_code == 400:
         assert len(error_of(reply)["message"]) < 400
@@ -88,7 +89,5 @@ def test_a_mode_whose_prompts_the_model_cannot_take_fails_alone(client, mode):
 
 
 def test_what_a_chat_ignores_is_said(client):
-    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "top_p": 0.5, "logit_bias": {"3": 1}}
-    reply = client.post(CHAT, json=body | {"presence_penalty": 0})
-    if reply.status_code == 200:
-        assert "ignored: top_p, logit_bias" in reply.headers["x-judgelm-note"]
+    body = {"prompt": "hi", "max_tokens": 3, "top_p": 0.5, "logit_bias": {"3": 1}, "presence_penalty": 0}
+    assert "ignored: top_p, logit_bias" in client.post(PLAIN, json=body).headers["x-judgelm-note"]
