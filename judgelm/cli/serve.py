@@ -2,6 +2,7 @@
 
 import shlex
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -280,7 +281,7 @@ def _cluster(workers: ClusterOptions, engine: str) -> Cluster | None:
     cluster = workers.cluster()
     if cluster is not None and engine == "openai":
         raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
-    return cluster
+    return None if cluster is None else replace(cluster, lone_failures=True)
 
 
 def _tracer(endpoint: str) -> "RequestTracer":

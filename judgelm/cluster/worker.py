@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from judgelm.engines.adapter_view import LoneFailures
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import EngineError
@@ -87,11 +88,19 @@ class Worker:
         """The options that all workers load with, `auto` resolved on this machine, and a note on it."""
         return resolve_options(name, options)
 
-    def load(self, name: str, options: EngineOptions) -> LoadedEngine:
-        """End the processes of a lost worker's engine on this machine, then load the engine."""
+    def load(self, name: str, options: EngineOptions, lone_failures: bool) -> LoadedEngine:
+        """End the processes of a lost worker's engine on this machine, then load the engine.
+
+        Args:
+            name: of the engine.
+            options: for it.
+            lone_failures: see `Cluster`.
+        """
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
+        if lone_failures:
+            self._engine = LoneFailures(engine)
         return LoadedEngine(
             described=engine.describe(),
             stats=engine.stats(),

@@ -1,4 +1,4 @@
-"""Views on an engine: that of a judge that is one of several adapters on the engine's model."""
+"""Views on an engine: of a judge that is one of several adapters on its model, and of a server."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from judgelm.engines.base import Engine
 from judgelm.engines.model_files import adapter_identity
+from judgelm.errors import first_line
 from judgelm.records import Completion, Request
 
 Result = TypeVar("Result")
@@ -82,6 +83,41 @@ class AdapterView(EngineView):
         """As the engine, with the adapter's folder and hash."""
         description = self._engine.describe()
         return description | {"model": description["model"] | self._identity}
+
+
+class LoneFailures(EngineView):
+    """The engine of a server: a request that it refuses fails by itself, where the run of a batch would end.
+
+    Such as a mode whose prompts are chats, for a model without a chat template.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._refused: list[Completion] = []
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Submit the requests together, or one by one where the engine refuses one of them."""
+        try:
+            super().submit(requests)
+            return
+        except Exception as error:  # of a tokenizer, an image processor or the engine
+            if len(requests) == 1:
+                self._refused.append(Completion.failed(requests[0].key, first_line(error)))
+                return
+        self._engine.abort([request.key for request in requests])
+        for request in requests:
+            self.submit([request])
+
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """The refused requests, else as the engine."""
+        refused, self._refused = self._refused, []
+        return refused or super().collect(timeout_s)
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget requests."""
+        dropped = set(keys)
+        self._refused = [completion for completion in self._refused if completion.key not in dropped]
+        super().abort(dropped)
 
 
 def with_adapter(

@@ -9,16 +9,15 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from judgelm.engines.adapter_view import EngineView
+from judgelm.engines.adapter_view import LoneFailures
 from judgelm.engines.base import Engine
-from judgelm.errors import BusyError, EngineError, first_line
+from judgelm.errors import BusyError, EngineError
 from judgelm.modes.flow import RequestFlow
-from judgelm.records import Completion, Request
 from judgelm.runs.runner import Listener, drive
 
 _POLL_S = 0.05
@@ -26,41 +25,6 @@ _IDLE_S = 0.2
 _RATE_OVER = 256
 
 Result = TypeVar("Result")
-
-
-class _LoneFailures(EngineView):
-    """The engine of a server: a request that it refuses fails by itself, where the run of a batch would end.
-
-    Such as a mode whose prompts are chats, for a model without a chat template.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._refused: list[Completion] = []
-
-    def submit(self, requests: Sequence[Request]) -> None:
-        """Submit the requests together, or one by one where the engine refuses one of them."""
-        try:
-            super().submit(requests)
-            return
-        except Exception as error:  # of a tokenizer, an image processor or the engine
-            if len(requests) == 1:
-                self._refused.append(Completion.failed(requests[0].key, first_line(error)))
-                return
-        self._engine.abort([request.key for request in requests])
-        for request in requests:
-            self.submit([request])
-
-    def collect(self, timeout_s: float) -> list[Completion]:
-        """The refused requests, else as the engine."""
-        refused, self._refused = self._refused, []
-        return refused or super().collect(timeout_s)
-
-    def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests."""
-        dropped = set(keys)
-        self._refused = [completion for completion in self._refused if completion.key not in dropped]
-        super().abort(dropped)
 
 
 @dataclass(eq=False, slots=True)
@@ -214,7 +178,7 @@ class EngineWorker:
         """The engine's thread."""
         try:
             for outcome in drive(
-                self._new_jobs(), self._flow, _LoneFailures(self.engine),
+                self._new_jobs(), self._flow, LoneFailures(self.engine),
                 unwanted=self._take_dropped, listener=lambda job: job.listener, poll_s=_POLL_S,
             ):  # fmt: skip
                 self._driven.discard(outcome.job)
