@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judgelm.engines.adapter_view import LoneFailures
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
+from judgelm.engines.engine_view import LoneFailures
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request
@@ -79,6 +79,7 @@ class Worker:
     def __init__(self, cores: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(cores)
         self._engine: Engine | None = None
+        self._view: Engine | None = None
 
     def location(self) -> WorkerLocation:
         """The worker's location; the first call, answered as soon as the worker is placed in the cluster."""
@@ -99,8 +100,7 @@ class Worker:
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
-        if lone_failures:
-            self._engine = LoneFailures(engine)
+        self._view = LoneFailures(engine) if lone_failures else engine
         return LoadedEngine(
             described=engine.describe(),
             stats=engine.stats(),
@@ -118,7 +118,7 @@ class Worker:
             RefusedError: the engine refuses one of the requests.
             EngineError: the engine broke.
         """
-        engine = self._engine
+        engine = self._view
         assert engine is not None, "the driver waits for `load`"
         if task.aborted:
             engine.abort(task.aborted)
