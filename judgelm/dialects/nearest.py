@@ -9,13 +9,16 @@ from judgelm.dialects.patterns import Pattern
 _LONGEST = 100_000
 """Characters of a message that are compared: a hostile prompt must not cost more than a long one."""
 
+_LINE = 40
+"""Characters of a line of fixed text by which it is known, so that one long line does not decide alone."""
+
 _SHOWN = 60
 _LEAST_PREFIX = 8
 """Fewer characters of a fixed text may stand anywhere, and name no place."""
 
 
 class _Comparison(NamedTuple):
-    """A message beside a template; the score is the characters of fixed lines that it has, less those that it lacks."""
+    """A message beside a template; the score is the characters of known lines that it has, less those that it lacks."""
 
     score: int
     dialect: Dialect
@@ -46,7 +49,8 @@ def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
 
 def _score(template: Pattern, text: str) -> int:
     score = begin = 0
-    for line in (line for anchor in template.anchors for line in anchor.split("\n") if line):
+    lines = [line[:_LINE] for anchor in template.anchors for line in anchor.split("\n") if line]
+    for line in lines:
         position = text.find(line, begin)
         if position >= 0:
             score, begin = score + len(line), position + len(line)

@@ -31,7 +31,7 @@ def test_it_names_the_place_and_both_texts():
         ([("user", SYSTEM + "\n\n" + USER)], "message 1 begins with 'Judge two answers"),
         ([("user", USER)], r"but the roles \(user\) or the instructions differ"),
         ([("system", "Judge."), ("user", USER)], r"but the roles \(system, user\) or the instructions differ"),
-        ([("system", SYSTEM), ("user", USER.replace("[User Question]\n", "Q: "))], r"instead of '\[User Question"),
+        ([("system", SYSTEM), ("user", USER.replace("[User Question]\n", "Q: "))], r"lacks '\[User Question"),
     ],
 )
 def test_it_says_what_else_differs(messages, words):
