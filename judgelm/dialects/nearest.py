@@ -44,7 +44,9 @@ def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
     best = max(compared, key=lambda comparison: comparison.score, default=None)
     if best is None or best.score <= 0:
         return ""
-    return f"the nearest known prompt is of {best.dialect.name}: {_difference(best, texts[best.message], request)}"
+    is_cut = len(request.messages[best.message].text) > _LONGEST
+    where = "too long to say where it differs" if is_cut else _difference(best, texts[best.message], request)
+    return f"the nearest known prompt is of {best.dialect.name}: {where}"
 
 
 def _score(template: Pattern, text: str) -> int:

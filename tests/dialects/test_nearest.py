@@ -56,4 +56,5 @@ def test_of_each_template_with_a_missing_end_some_template_is_the_nearest(dialec
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "[" * 1_000_000, USER * 2000, "[User Question]\n" * 50_000])
 def test_what_it_says_of_a_hostile_prompt_is_short(text):
     request = ChatRequest(messages=(Message(role="user", text=text + "!"),) * 3)
-    assert len(nearest_prompt(request, DIALECTS)) < 600
+    found = nearest_prompt(request, DIALECTS)
+    assert found == "" or found.endswith("too long to say where it differs")
