@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Awaitable
 from typing import Any, NoReturn, TypeVar
@@ -38,7 +39,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
         HttpError: the bytes are no such object (400).
     """
     try:
-        body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant, parse_float=_finite)
         if _ESCAPED_SURROGATE.search(raw):  # no tokenizer takes half a pair
             json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -113,6 +114,13 @@ async def _read_body(request: Request, settings: ServerSettings) -> bytes:
 
 def _too_large(settings: ServerSettings) -> HttpError:
     return HttpError(413, "body_too_large", f"the body is larger than {settings.max_body_bytes} bytes", headers=_CLOSE)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"{number[:40]} is too large")
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
