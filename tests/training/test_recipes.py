@@ -119,6 +119,14 @@ def test_the_recipe_states_the_versions_of_vllm_that_trl_supports():
     assert supported == SpecifierSet(f">={low},<={high}")
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in TRAIN if path.stem.startswith("judgelm_")], ids=lambda path: path.stem
+)
+def test_large_recipes_train_on_rows_of_like_length(path):
+    _, args, _ = parse(path)
+    assert args.train_sampling_strategy == "group_by_length"
+
+
 MANY = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "x 8 proc" in path.read_text())
 ADAPTERS_ON_MANY = {f"judgelm_{size}_{kind}" for size in ("7b", "13b", "33b") for kind in ("lora", "qlora")}
 
