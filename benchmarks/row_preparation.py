@@ -23,9 +23,10 @@ import pyarrow.parquet
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from judgelm.data.builder.options import usable_workers
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
-from judgelm.training.rows.workers import Chunk, RowJob, make_chunks, usable_workers
+from judgelm.training.rows.workers import Chunk, RowJob, make_chunks
 
 EPOCHS = range(3)
 LONGEST = 900

@@ -3,8 +3,8 @@
     python docs/screenshots.py [JUDGE]
 
 writes docs/images/web-*.png; JUDGE is by default the small judge. It judges the everyday pairs in both orders and in
-one, opens the page with both runs, and labels the first items blind as their file does. Needs `judgelm[web,dev]` and
-Chromium (`tests/install_chromium.sh`).
+one, opens the page with both runs, and labels the first items blind as their file does. Needs the extras `web` and
+`dev`, and Chromium (`tests/install_chromium.sh`).
 """
 
 import json

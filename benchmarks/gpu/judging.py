@@ -1,7 +1,7 @@
 """Step `judging-SHAPE`: pairs per second of random weights, drawn on the device in bfloat16 and never on a disk.
 
-The transformers engine through the runner, one order, both, and reasons with and without recorded decoding, against
-padded batches through `generate` and the original's loop. One model serves all of them; only its attention is
+The transformers engine through the runner, one order, both, and reasons, against padded batches through `generate` and
+the original's loop. One model serves all of them; only its attention is
 exchanged, as each loads it. The systems are timed in turn, and each time the questions begin with other words, so that
 no prefix cache knows them.
 """
@@ -54,10 +54,8 @@ def measure(setting: Setting, save: Save) -> None:
     }
     counted = {"all": model.num_parameters(), "prefill": prefill_parameters(model.config)}
     save({"parameters": counted, "dtype": str(setting.dtype).removeprefix("torch."), **peaks})
-    engine, without_graphs = (
-        TransformersEngine(_loaded(model, tokenizer), decode_graphs=graphs) for graphs in (True, False)
-    )
-    systems = _systems(setting, engine, without_graphs, PlainModel(model, _left_padded(tokenizer)))
+    engine = TransformersEngine(_loaded(model, tokenizer))
+    systems = _systems(setting, engine, PlainModel(model, _left_padded(tokenizer)))
     budget_s = 0.2 if setting.tiny else 6.0
     measurements: dict[str, list[Work]] = {}
     first = 0
@@ -98,7 +96,7 @@ def _left_padded(tokenizer: Any) -> Any:
 
 
 def _systems(
-    setting: Setting, engine: TransformersEngine, without_graphs: TransformersEngine, loaded: PlainModel
+    setting: Setting, engine: TransformersEngine, loaded: PlainModel
 ) -> dict[str, tuple[System, Workload, int]]:
     """By name: who judges, what it is asked for, and the least number of pairs of a measurement."""
     runner = EngineSystem(engine)
@@ -108,7 +106,6 @@ def _systems(
         "engine, one order": (runner, "score", 128 // scale**2),
         "engine, both orders": (runner, "both", 128 // scale**2),
         "engine, reasons": (runner, "reasons", 64 // scale**2),
-        "engine, reasons, no graphs": (EngineSystem(without_graphs), "reasons", 64 // scale**2),
         "padded batches of 8": (PaddedBatches(loaded, batch=8), "score", 32 // scale),
         "padded batches of 32": (PaddedBatches(loaded, batch=32), "score", 64 // scale),
         "original's loop": (original, "score", 8 // scale),

@@ -1,6 +1,7 @@
 """Steps that the judging commands share: announce and load the judge, avoid pauses, show the address."""
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +23,24 @@ def announced(
         console.print(
             f"loading {shown_model(model)} ({name} engine{why and f': {why}'})", markup=False, highlight=False
         )
+        show_start()
     return name
+
+
+def show_start() -> None:
+    """Print the stages of vLLM's start, which `judgelm.engines.vllm.environment` logs, from now on."""
+    log = logging.getLogger("judgelm.vllm_start")
+    if not log.handlers:
+        log.addHandler(_ConsoleHandler())
+        log.setLevel(logging.INFO)
+        log.propagate = False
+
+
+class _ConsoleHandler(logging.Handler):
+    """Prints messages to the console, which is looked up anew for each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from judgelm.cli.output import Quiet
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, MissingExtraError
+from judgelm.extras import install_hint
 from judgelm.judge import engine_of
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def _tracer(endpoint: str) -> "RequestTracer":
     try:
         from judgelm.serving.traces import RequestTracer
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{error.name} is not installed; run: pip install 'judgelm[otel]'") from error
+        raise MissingExtraError(f"{error.name} is not installed; run: {install_hint('otel')}") from error
     return RequestTracer(endpoint)
 
 

@@ -14,6 +14,8 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from judgelm.extras import install_hint
+
 State = Literal["ok", "missing", "out_of_range", "broken"]
 
 _LEFT_OUT = {"dev"}
@@ -22,7 +24,6 @@ _MODULES = {
     "pyyaml": "yaml",
     "scikit-learn": "sklearn",
     "pillow": "PIL",
-    "ppi-python": "ppi_py",
     "protobuf": "google.protobuf",
     "mkdocs-material": "material",
 }
@@ -91,11 +92,13 @@ def declared_packages(distribution: str = "judgelm") -> list[Package]:
         for requirement in requirements:
             applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra or ""})
             if applies and requirement.name not in packages:
-                packages[requirement.name] = _looked_up(requirement, extra)
+                way_out = install_hint(extra, distribution=distribution) if extra is not None else ""
+                packages[requirement.name] = _looked_up(requirement, extra, way_out)
     return list(packages.values())
 
 
-def _looked_up(requirement: Requirement, extra: str | None) -> Package:
+def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Package:
+    """The requirement against what is installed; `install` is the command that brings its extra."""
     name = requirement.name
     wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
     package = Package(name=name, wanted=wanted, extra=extra)
@@ -111,7 +114,7 @@ def _looked_up(requirement: Requirement, extra: str | None) -> Package:
         way_out = f"run: pip install '{distribution}{wanted}'"
         return replace(package, state="out_of_range", finding=finding, way_out=way_out)
     if extra is not None:
-        return replace(package, state="missing", way_out=f"pip install 'judgelm[{extra}]'")
+        return replace(package, state="missing", way_out=install)
     way_out = f"run: pip install '{name}{wanted}'"
     return replace(package, state="missing", finding=f"{name} is not installed", way_out=way_out)
 

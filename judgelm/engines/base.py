@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from packaging.requirements import Requirement
 
 from judgelm.errors import ConfigError, MissingExtraError
+from judgelm.extras import install_hint
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 
@@ -152,7 +153,7 @@ def require(module: str, *, extra: str) -> None:
         MissingExtraError: the module is not installed.
     """
     if importlib.util.find_spec(module) is None:
-        raise MissingExtraError(f"{module} is not installed; run: pip install 'judgelm[{extra}]'")
+        raise MissingExtraError(f"{module} is not installed; run: {install_hint(extra)}")
 
 
 def require_version(distribution: str) -> None:

@@ -8,6 +8,7 @@ from judgelm.engines.base import INT8, Engine, EngineOptions, refuse_engine_args
 from judgelm.engines.measured_speed import read_speeds
 from judgelm.engines.openmp import release_openmp_threads
 from judgelm.errors import ModelError, not_found
+from judgelm.extras import install_hint
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -41,10 +42,12 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
 
     A model that cannot be read stays `auto`: loading it gives the error. So do engines that run no model here.
     """
+    missing = ""
     if name == "auto":
         name, _ = choose_engine(options.model, options.adapter)
+        missing = missing_vllm_note(_cuda_devices()) if name == "transformers" and not _has_vllm() else ""
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
-        return options, ""
+        return options, missing
     from judgelm.engines.model_files import load_config, split_adapter
 
     try:
@@ -63,8 +66,8 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
                 from judgelm.engines.vllm.engine_args import choose_dtype
             choice = choose_dtype(base, options)
     except ModelError:
-        return options, ""
-    return replace(options, dtype=choice.dtype), choice.note
+        return options, missing
+    return replace(options, dtype=choice.dtype), "; ".join(filter(None, (missing, choice.note)))
 
 
 def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple[str, str]:
@@ -74,8 +77,8 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
         model: what is to be loaded; with speeds measured for it, the fastest engine is taken.
         adapter: its adapter, if it is not in the model's folder.
     """
-    if importlib.util.find_spec("vllm") is None:
-        return "transformers", "vllm is not installed"
+    if not _has_vllm():
+        return "transformers", missing_vllm_note(_cuda_devices()) or "vllm is not installed"
     rates: dict[str, float] = {}
     for speed in read_speeds(model, adapter) if model is not None else ():
         if speed.quantization is None:
@@ -83,11 +86,29 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
     if len(rates) > 1:
         fast, slow = sorted(rates, key=lambda name: -rates[name])[:2]
         return fast, f"measured at {rates[fast] / rates[slow]:.2f}x the speed of {slow} on this machine"
+    if not (devices := _cuda_devices()):
+        return "transformers", "torch sees no CUDA device, and on a CPU transformers starts at once and is as fast"
+    return "vllm", f"vllm is installed and torch sees {devices} CUDA device(s)"
+
+
+def missing_vllm_note(cuda_devices: int) -> str:
+    """How to install vLLM where it is not installed and torch sees these devices; empty for none."""
+    if not cuda_devices:
+        return ""
+    return (
+        f"torch sees {cuda_devices} CUDA device(s), where auto prefers vllm, but vllm is not installed; "
+        f"run: {install_hint('vllm')}"
+    )
+
+
+def _has_vllm() -> bool:
+    return importlib.util.find_spec("vllm") is not None
+
+
+def _cuda_devices() -> int:
     import torch
 
-    if not torch.cuda.is_available():
-        return "transformers", "torch sees no CUDA device, and on a CPU transformers starts at once and is as fast"
-    return "vllm", f"vllm is installed and torch sees {torch.cuda.device_count()} CUDA device(s)"
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def _load_scripted(options: EngineOptions) -> Engine:

@@ -1,10 +1,11 @@
 """Resolves `--dtype auto` to a numeric format.
 
-It is the checkpoint's own, except on a CPU without instructions for it: such a CPU emulates bfloat16 and float16,
-several times slower than float32. A few products of the model's shape are measured, and float32 is taken where it is
-clearly faster and fits into memory. Nothing is rounded to fewer bits than the checkpoint has, except a float16
-checkpoint whose float32 form does not fit, and weights that were blocks of a few bits in a GGUF file: bfloat16 moves
-them by at most 1 part in 256, far less than their quantisation did, and is the fast format of most devices.
+It is the checkpoint's own, with two exceptions. On a CUDA device a float32 checkpoint runs in bfloat16, in half of the
+memory and several times faster. A CPU without instructions for bfloat16 or float16 emulates them, several times slower
+than float32: there a few products of the model's shape are measured, and float32 is taken where it is clearly faster
+and fits into memory. On a CPU nothing is rounded to fewer bits than the checkpoint has, except a float16 checkpoint
+whose float32 form does not fit, and weights that were blocks of a few bits in a GGUF file: bfloat16 moves them by at
+most 1 part in 256, far less than their quantisation did, and is the fast format of most devices.
 """
 
 import time
@@ -36,6 +37,9 @@ _WEIGHTS_SHARE = 0.8
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
+TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, including_emulation=False)
+"""Whether torch's CUDA device computes in bfloat16; starts CUDA in this process."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DtypeChoice:
@@ -53,6 +57,7 @@ def resolve_dtype(
     device: str,
     reserved_bytes: int = 0,
     engine: str | None = None,
+    has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16,
 ) -> DtypeChoice:
     """The format for `options.dtype` on this machine; on a CPU it measures for a tenth of a second.
 
@@ -65,9 +70,12 @@ def resolve_dtype(
         device: torch's name of the device.
         reserved_bytes: memory that the engine takes besides the weights.
         engine: the engine that judges; None for other work, for which no speed was measured.
+        has_bfloat16: whether the CUDA device computes in bfloat16; called for float32 checkpoints alone.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization not in (None, INT8) or getattr(config, "quantization_config", None) is not None
+    if options.dtype == "auto" and device.startswith("cuda"):
+        return choose_gpu_dtype(stored, has_bfloat16)
     if quantized:
         return DtypeChoice(dtype=(stored or "auto") if options.dtype == "auto" else options.dtype)
     flags = this_cpu_flags()
@@ -116,6 +124,25 @@ def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Map
         return DtypeChoice(dtype=dtype)
     finding = slowness(dtype, measure(), flags)
     return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as asked ({finding} than float32)" if finding else "")
+
+
+def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> DtypeChoice:
+    """The format on a CUDA device: the checkpoint's, but bfloat16 for float32.
+
+    Args:
+        stored: the checkpoint's format; None where it is not known before it is loaded.
+        has_bfloat16: whether the device computes in bfloat16; called for float32 alone.
+    """
+    if stored != "float32":
+        return DtypeChoice(dtype=stored or "auto")
+    if not has_bfloat16():
+        return DtypeChoice(
+            dtype="float32",
+            note="dtype: float32, the checkpoint's (this GPU has no bfloat16; --dtype float16 takes half the memory)",
+        )
+    return DtypeChoice(
+        dtype="bfloat16", note="dtype: bfloat16 (the checkpoint's float32, rounded; --dtype float32 keeps it)"
+    )
 
 
 def choose_cpu_dtype(
@@ -171,9 +198,7 @@ def wide_note(half: str | None, weights: int | None) -> str:
 
 
 def half_format(device: str, flags: frozenset[str]) -> str | None:
-    """The 16-bit format that a device supports, for `--dtype` and messages; None where there is none."""
-    if device.startswith("cuda"):
-        return "bfloat16 (before Ampere float16)"  # asking the GPU would start CUDA before vLLM's workers
+    """The 16-bit format that a CPU computes in, for messages; None where there is none."""
     return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
 
 

@@ -3,9 +3,8 @@
 Three estimates and a baseline: the judge's own rate, the labels alone, Rogan-Gladen and PPI++. Every interval is that
 of a mean of linearised values (the delta method), with pairs of one question as a cluster.
 
-`ppi-python` computes the same PPI++ estimate (a test compares them). It is not called here: it has no clusters and no
-Student quantiles, without which intervals from 20 labels are too short, and it loads numba, after which vLLM's CPU
-build can load no model in the process.
+`ppi-python` computes the same PPI++ estimate (a test holds its values). Its intervals have no clusters and no Student
+quantiles, without which those from 20 labels are too short.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
     Zrnic (2023), PPI++, section 6 (power tuning).
@@ -20,6 +19,7 @@ from scipy.stats import t, ttest_ind
 from statsmodels.regression.linear_model import OLS
 
 from judgelm.metrics.resampling import LEVEL, Estimate, widened
+from judgelm.metrics.self_bias.ppi import power_tuned_weight
 
 FEWEST_LABELS = 10
 _STEP = 1e-6
@@ -153,12 +153,10 @@ def _estimate(values: NDArray[np.float64], clusters: Sequence[Hashable]) -> Esti
 def _ppi(pairs: JudgedPairs) -> tuple[Estimate | str, float | None]:
     known = pairs.labelled
     labels, on_labelled, others = pairs.labels[known], pairs.proxy[known], pairs.proxy[~known]
-    spread = float(np.var(pairs.proxy, ddof=1))
-    if not len(others) or spread == 0:
+    if not len(others) or np.ptp(pairs.proxy) == 0:
         return ("every pair has a label" if not len(others) else "the judge gives every pair one value"), None
     n, m = len(labels), len(others)
-    # PPI++, equation (6): the weight that makes the variance smallest, held in [0, 1] as in ppi-python
-    weight = float(np.clip(np.cov(labels, on_labelled, ddof=0)[0, 1] / ((1 + n / m) * spread), 0, 1))
+    weight = power_tuned_weight(labels, on_labelled, others)
     rectified = labels - weight * on_labelled
     value = float(rectified.mean() + weight * others.mean())
     linear = np.zeros(n + m)

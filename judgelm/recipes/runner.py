@@ -13,9 +13,8 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from judgelm.errors import ConfigError, InputError, RunError, not_found
+from judgelm.extras import extra_requirements, install_hint
 from judgelm.recipes.recipe import Recipe, Step
 from judgelm.recipes.state import Decision, StateFile, StepRecord, decide, input_shas, read_state
 
@@ -168,8 +167,7 @@ def _check_programs(recipe: Recipe) -> None:
     for step in recipe.steps:
         if shutil.which(step.command[0], path=_search_path()) is None:
             raise ConfigError(
-                f"{recipe.path}: step {step.name}: program {step.command[0]} not found; install it "
-                "(pip install 'judgelm[train]' brings accelerate), or write its path"
+                f"{recipe.path}: step {step.name}: program {step.command[0]} not found; install it, or write its path"
             )
 
 
@@ -178,12 +176,8 @@ def _check_extras(recipe: Recipe) -> None:
     for extra in recipe.extras:
         if extra not in (known := judgelm.metadata.get_all("Provides-Extra", [])):
             raise not_found(f"{recipe.path}: extras: judgelm's extra", extra, known)
-        needed = [Requirement(each) for each in judgelm.requires or [] if f'extra == "{extra}"' in each]
-        if missing := [package.name for package in needed if not _is_installed(package.name)]:
-            raise ConfigError(
-                f"{recipe.path}: {', '.join(missing)} not installed; run: pip install 'judgelm[{extra}]', "
-                "and in a clone of judgelm: make setup"
-            )
+        if missing := [each.name for each in extra_requirements(extra) if not _is_installed(each.name)]:
+            raise ConfigError(f"{recipe.path}: {', '.join(missing)} not installed; run: {install_hint(extra)}")
 
 
 def _is_installed(package: str) -> bool:

@@ -25,6 +25,7 @@ from judgelm.records import Unparsed
 from judgelm.training.arguments import row_options
 from judgelm.training.config import JudgeArguments
 from judgelm.training.nan_guard import NanGuardMixin
+from judgelm.training.precision import installed_vllm, vllm_fault
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.rows.judging_prompts import JudgingPromptOptions, in_both_orders
@@ -185,9 +186,12 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
     """Check the arguments of the reinforcement against each other.
 
     Raises:
-        ConfigError: they do not fit, the template begins with scores, or both orders of a pair could be torn apart.
+        ConfigError: they do not fit, the template begins with scores, both orders of a pair could be torn apart, or TRL
+            does not support the installed vLLM.
     """
     reasoned_template(judge.template)
+    if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
+        raise ConfigError(f"use_vllm is set, but {fault}")
     defaults = {"loss_on": "completion", "score_weight": 1.0, "reason_prob": 1.0, "global_batch": None}
     for name, only in defaults.items():
         if getattr(judge, name) != only:

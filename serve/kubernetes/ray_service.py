@@ -4,8 +4,9 @@
     kubectl -n judgelm apply -f serve/kubernetes/ray_service.yaml
 
 Each replica loads the judge once and answers OpenAI's API as `judgelm serve` does; Ray Serve spreads the requests and
-replaces replicas that fail. Needs `pip install 'judgelm[ray,serve]' 'ray[serve]'`. Keys are read from JUDGELM_API_KEYS
-(none: everybody who reaches the port may ask). Sizes of bodies are limited here, times of headers by Ray's proxy.
+replaces replicas that fail. Needs `pip install '.[ray,serve]' 'ray[serve]'` in a clone. Keys are read from
+JUDGELM_API_KEYS (none: everybody who reaches the port may ask). Sizes of bodies are limited here, times of headers by
+Ray's proxy.
 """
 
 from typing import Any

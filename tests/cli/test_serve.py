@@ -65,7 +65,7 @@ def test_a_full_queue_is_refused_under_the_present_and_the_former_option(tmp_pat
 
 @pytest.mark.distributed
 def test_it_serves_on_workers_and_ends_in_order():
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
     command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--ray", "local", "--port", "0"]
     with running(*command, "--workers", "2", "--worker-cores", "1") as (process, url, said):
         assert "on workers, Ray address local" in "".join(said)

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def ray_cluster():
-    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
     environment = {
         "env_vars": {"PYTHONPATH": str(ROOT)},
         "worker_process_setup_hook": "tests.support.fragile_engine.install",

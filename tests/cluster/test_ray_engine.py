@@ -15,7 +15,7 @@ from judgelm.records import Sample
 from judgelm.runs.runner import judge
 from judgelm.training.tiny_model import make_base
 
-pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 TWO = Cluster(workers=2, cores=1)
 
 pytestmark = [pytest.mark.distributed, pytest.mark.usefixtures("ray_cluster")]

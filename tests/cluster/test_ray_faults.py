@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.batch_runs import BATCH, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
 
-pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 COUNT = 1500
 

@@ -15,7 +15,7 @@ from judgelm.cluster.plan import Cluster
 from tests.support.fragile_engine import WORDS
 from tests.support.served import CHAT, served, until
 
-pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 pytestmark = [pytest.mark.distributed, pytest.mark.usefixtures("ray_cluster")]
 TWO = Cluster(workers=2, cores=1)
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "stream": True}

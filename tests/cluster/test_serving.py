@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "serve/ray_batch.py"
 

@@ -32,7 +32,7 @@ def openai_engine(tiny_judge):
 @pytest.fixture(scope="module")
 def ray_engine(tiny_judge):
     """Two workers on Ray, each with `tiny_judge` on one core."""
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
     engine = load_workers("transformers", EngineOptions(model=str(tiny_judge)), Cluster(workers=2, cores=1))
     yield engine
     engine.close()

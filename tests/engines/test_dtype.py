@@ -11,7 +11,9 @@ from transformers import LlamaConfig
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.engines.dtype import (
+    DtypeChoice,
     choose_cpu_dtype,
+    choose_gpu_dtype,
     cpu_flags,
     half_format,
     requested_dtype,
@@ -20,6 +22,7 @@ from judgelm.engines.dtype import (
     wide_note,
 )
 from judgelm.engines.parameters import all_parameters
+from judgelm.engines.transformers.loading import in_gpu_dtype
 from judgelm.training.tiny_model import make_base
 
 # flags as Linux prints them, those that matter and some beside
@@ -116,10 +119,52 @@ def test_a_float32_checkpoint_says_what_half_of_it_would_take():
     assert wide_note(None, 6_738_415_616) == ""
 
 
-def test_a_gpu_is_told_of_half_the_bytes():
-    assert "--dtype bfloat16 (before Ampere float16) takes 13.5 GB" in wide_note(
-        half_format("cuda:1", frozenset()), 6_738_415_616
-    )
+def unasked():
+    raise AssertionError("CUDA would start in this process")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+@pytest.mark.parametrize(
+    ("stored", "asked", "quantization", "expected"),
+    [
+        ("float32", "auto", None, "bfloat16"),
+        ("float32", "auto", "4bit", "bfloat16"),
+        ("float32", "float32", None, "float32"),
+        ("float32", "float16", None, "float16"),
+        ("float16", "auto", None, "float16"),
+        ("bfloat16", "auto", None, "bfloat16"),
+        (None, "auto", None, "auto"),  # known once it is loaded
+    ],
+)
+def test_on_a_gpu_float32_runs_in_bfloat16_unless_asked_otherwise(device, stored, asked, quantization, expected):
+    options = EngineOptions(model="m", dtype=asked, quantization=quantization)
+    has_bfloat16 = (lambda: True) if stored == "float32" else unasked
+    choice = resolve_dtype("m", LlamaConfig(dtype=stored), options, device=device, has_bfloat16=has_bfloat16)
+    assert choice.dtype == expected
+    assert bool(choice.note) is (stored == "float32" and asked == "auto")
+
+
+def test_a_gpu_before_ampere_keeps_float32():
+    choice = choose_gpu_dtype("float32", lambda: False)
+    assert (choice.dtype, "--dtype float16" in choice.note) == ("float32", True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "chosen", "device", "expected"),
+    [
+        (torch.float32, "auto", "cuda", torch.bfloat16),
+        (torch.float16, "auto", "cuda", torch.float16),
+        (torch.float32, "float32", "cuda", torch.float32),  # as asked
+        (torch.float32, "auto", "cpu", torch.float32),
+    ],
+)
+def test_a_format_that_only_the_loaded_weights_tell_counts_too(stored, chosen, device, expected):
+    class Loaded(torch.nn.Linear):
+        dtype = stored
+
+    model, choice = in_gpu_dtype(Loaded(2, 2, dtype=stored), DtypeChoice(dtype=chosen), device, lambda: True)
+    assert model.weight.dtype == expected
+    assert ("float32" in choice.note) is (expected == torch.bfloat16)
 
 
 @pytest.mark.parametrize(("cpuinfo", "half"), [(ZEN_3, None), (ZEN_4, "bfloat16"), (GRAVITON_3, "bfloat16")])

@@ -11,6 +11,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine, resolve_options
 from judgelm.engines.measured_speed import MeasuredSpeed, read_speeds, write_speeds
 from judgelm.engines.model_cache import CACHE_VARIABLE
+from judgelm.extras import install_hint
 from judgelm.training.tiny_model import make_base
 
 FLOAT32 = MeasuredSpeed(engine="transformers", dtype="float32", quantization=None, prompt_tokens_per_s=3.0)
@@ -82,3 +83,17 @@ def test_engine_auto_takes_the_engine_that_was_measured_to_be_faster(model, monk
     assert choose_engine(model) == ("vllm", "measured at 2.00x the speed of transformers on this machine")
     write_speeds(model, None, [BFLOAT16, replace(VLLM, prompt_tokens_per_s=6.0)])
     assert choose_engine(model) == ("transformers", "measured at 1.50x the speed of vllm on this machine")
+
+
+@pytest.mark.parametrize(("devices", "advised"), [(0, False), (1, True), (8, True)])
+def test_without_vllm_a_gpu_gets_the_command_that_installs_it(model, monkeypatch, devices, advised):
+    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: None)  # vLLM is not installed
+    monkeypatch.setattr("torch.cuda.is_available", lambda: devices > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: devices)
+    engine, why = choose_engine(model)
+    assert engine == "transformers"
+    assert (install_hint("vllm") in why) is advised
+    assert "vllm is not installed" in why
+    # Ray workers choose for themselves, and the driver prints their note
+    assert (why in resolve_options("auto", EngineOptions(model=model, device="cpu"))[1]) is advised
+    assert install_hint("vllm") not in resolve_options("transformers", EngineOptions(model=model, device="cpu"))[1]

@@ -49,7 +49,7 @@ print(json.dumps([[task.name, task.service.readiness_path if task.service else N
 @pytest.fixture(scope="module")
 def ray_serve(tmp_path_factory):
     """The Python of an environment with Ray Serve, and its variables."""
-    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
     python = environment(tmp_path_factory.mktemp("ray") / "venv", f"ray[serve]=={ray.__version__}", with_this=True)
     paths = f"{ROOT}{os.pathsep}{ROOT / 'serve/kubernetes'}"  # the manifest sets the second one
     return python, os.environ | {"PYTHONPATH": paths, "RAY_USAGE_STATS_ENABLED": "0", "JUDGELM_API_KEYS": "key"}

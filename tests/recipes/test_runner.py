@@ -173,7 +173,7 @@ def test_extras_are_looked_for_before_anything_runs(monkeypatch):
         'Requires-Dist: trl>=1; extra == "train"\n'
     )
     sys.path.insert(0, str(Path("alone").absolute()))
-    with pytest.raises(ConfigError, match=r"mine\.yaml: trl not installed; run: pip install 'judgelm\[train\]'"):
+    with pytest.raises(ConfigError, match=r"mine\.yaml: trl not installed; run: pip install .*\[train\]"):
         run()
     change("[train]", "[trian]")
     with pytest.raises(ConfigError, match=r"'trian' does not exist; did you mean train"):

@@ -124,7 +124,7 @@ def study_page():
 
 @pytest.fixture(scope="module")
 def browser():
-    pytest.importorskip("playwright", reason="playwright is not installed: pip install 'judgelm[dev]'")
+    pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
     from tests.support.browser import chromium
 
     with chromium() as found:

@@ -155,7 +155,7 @@ def test_a_mark_of_version_0_1_is_read(tmp_path):
 
 def test_a_process_with_a_title_of_its_own_keeps_its_mark(run, tmp_path):
     # vLLM's do so; the title is written over the beginning of the environment
-    pytest.importorskip("setproctitle", reason="setproctitle is not installed: pip install 'judgelm[vllm]'")
+    pytest.importorskip("setproctitle", reason="setproctitle is not installed: pip install -e '.[vllm]'")
     out = tmp_path / "out.jsonl"
     parent, child = run(out, "titled")
     kill(parent)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.served import CHAT, error_of, review, served
 
-pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="not installed: pip install 'judgelm[otel]'")
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="not installed: pip install -e '.[otel]'")
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from judgelm.serving.traces import RequestTracer

@@ -15,7 +15,7 @@ from judgelm.metrics.self_bias.design import design_of
 from judgelm.metrics.self_bias.regression import BiasModel, fit_self_bias
 from judgelm.metrics.self_bias.rows import family_by_name, pair_with_reference
 
-pingouin = pytest.importorskip("pingouin", reason="pingouin is not installed: pip install 'judgelm[dev]'")
+pingouin = pytest.importorskip("pingouin", reason="pingouin is not installed: pip install -e '.[dev]'")
 
 HOW = Resampling(resamples=100)
 

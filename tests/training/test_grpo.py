@@ -14,7 +14,7 @@ from judgelm.judge import Judge
 from judgelm.modes import Reasoned
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.grpo import GRPOArguments, VerdictRewards, check_grpo_arguments
-from judgelm.training.precision import JudgeGRPOConfig
+from judgelm.training.precision import JudgeGRPOConfig, vllm_fault
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import IGNORED, RowOptions
 from tests.support import recipe_runs
@@ -63,6 +63,24 @@ def parsed(tmp_path, **options):
 def test_what_does_not_fit_is_refused_with_the_way_out(tmp_path, options, message):
     judge, args = parsed(tmp_path, **options)
     with pytest.raises(ConfigError, match=message):
+        check_grpo_arguments(judge, args)
+
+
+@pytest.mark.parametrize("installed", ["0.22.0", "0.30.0", "0.31.0", "0.31.0+cu129", "0.30.1rc1"])
+def test_trl_generates_with_the_versions_of_vllm_that_it_supports(installed):
+    assert vllm_fault(installed) is None
+
+
+@pytest.mark.parametrize("installed", ["0.21.9", "0.31.1", "0.32.0", "0.32.0+cpu", "1.0"])
+def test_another_vllm_is_refused_with_the_range(installed):
+    # TRL 1.16.0 states vllm<=0.31.0,>=0.22.0 in its metadata, and only warns of others
+    assert re.match(rf"vllm {re.escape(installed)} is installed, .*0\.31\.0.*pip install 'vllm", vllm_fault(installed))
+
+
+def test_a_training_with_vllm_but_without_a_vllm_of_trls_ends_before_it_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr("judgelm.training.precision.packages_distributions", dict)  # no package is installed
+    judge, args = parsed(tmp_path, use_vllm=True)
+    with pytest.raises(ConfigError, match="use_vllm is set, but vllm is not installed"):
         check_grpo_arguments(judge, args)
 
 

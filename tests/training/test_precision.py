@@ -8,11 +8,12 @@ import sys
 
 import pytest
 import torch
+from transformers.utils.import_utils import enable_tf32
 from trl import ModelConfig
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.config import JudgeArguments
-from judgelm.training.precision import JudgeSFTConfig, settle_precision
+from judgelm.training.precision import JudgeGRPOConfig, JudgeSFTConfig, settle_precision
 from judgelm.training.tiny_model import make_base
 from tests.support import recipe_runs
 
@@ -84,3 +85,37 @@ def test_formats_of_this_cpu_are_chosen_without_a_recipe(settings, tmp_path):
     [note] = settle_precision(judge, args, model)
     assert note.startswith(f"dtype: {model.dtype}")
     assert model.dtype in ("float32", "bfloat16")
+
+
+@pytest.fixture
+def gpu_with_tf32(monkeypatch):
+    """transformers sees a GPU that has TF32; torch's switches are as before afterwards."""
+    monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
+    monkeypatch.delenv("VLLM_FLOAT32_MATMUL_PRECISION", raising=False)
+    enable_tf32.cache_clear()
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.fp32_precision = "none"
+    os.environ.pop("VLLM_FLOAT32_MATMUL_PRECISION", None)
+
+
+@pytest.mark.usefixtures("gpu_with_tf32")
+@pytest.mark.parametrize("config", [JudgeSFTConfig, JudgeGRPOConfig])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"tf32": True}, True),
+        ({"tf32": False}, False),
+        ({}, False),
+        ({"torch_compile": True, "bf16": True}, True),  # transformers turns TF32 on for it
+        ({"torch_compile": True, "tf32": False}, False),
+    ],
+)
+def test_both_switches_of_tf32_say_the_same(tmp_path, config, options, expected):
+    config(output_dir=str(tmp_path), use_cpu=True, **options)
+    assert torch.backends.cuda.matmul.allow_tf32 is expected  # the old one, which raises where they differ
+    assert (torch.backends.cuda.matmul.fp32_precision == "tf32") is expected
+    assert torch.get_float32_matmul_precision() == ("high" if expected else "highest")
+    # what a vLLM in this process sets
+    torch.set_float32_matmul_precision(os.environ.get("VLLM_FLOAT32_MATMUL_PRECISION", "highest"))
+    assert torch.backends.cuda.matmul.allow_tf32 is expected

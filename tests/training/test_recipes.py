@@ -10,9 +10,11 @@ import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
+from packaging.specifiers import SpecifierSet
 from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantization_config
 
 from judgelm.errors import ConfigError
+from judgelm.extras import extra_requirements
 from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import row_options
 from judgelm.training.config import JudgeArguments, accumulation_steps
@@ -82,7 +84,7 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
 @pytest.mark.parametrize(("name", "processes", "pairs"), [("demo_grpo", 1, 32), ("grpo_7b", 8, 16)])
 def test_the_recipes_of_a_reinforcement_state_their_batch(name, processes, pairs):
     path = ROOT / f"configs/train/{name}.yaml"
-    judge, args, _ = parse(path)
+    judge, args, _ = parse(path, "--use_vllm", "false")  # this machine's vLLM may be none of TRL's
     check_grpo_arguments(judge, args)
     assert load_config_from_file(str(ROOT / command_of(path)[1])).num_processes == processes
     assert prompts_of_a_generation(args) * processes == 2 * pairs
@@ -108,6 +110,21 @@ def test_the_papers_judges_have_the_values_of_table_7(name, processes):
     assert (cluster.num_processes, cluster.deepspeed_config["zero_stage"]) == (processes, 3)
     assert "vicuna-" + name.removeprefix("judgelm_") in model.model_name_or_path
     assert not model.use_peft
+
+
+def test_the_recipe_states_the_versions_of_vllm_that_trl_supports():
+    text = (ROOT / "configs/train/grpo_7b.yaml").read_text(encoding="utf-8")
+    low, high = re.search(r"vLLM ([\d.]+) to ([\d.]+)", text).groups()
+    [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
+    assert supported == SpecifierSet(f">={low},<={high}")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in TRAIN if path.stem.startswith("judgelm_")], ids=lambda path: path.stem
+)
+def test_large_recipes_train_on_rows_of_like_length(path):
+    _, args, _ = parse(path)
+    assert args.train_sampling_strategy == "group_by_length"
 
 
 MANY = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "x 8 proc" in path.read_text())

@@ -1,5 +1,6 @@
 """Options of the data builder (inputs, augmentation, cleaning, split) and the sources of their defaults."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
@@ -99,7 +100,8 @@ class BuildOptions:
             judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
             held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.builder.other_tasks`.
         max_reject_rate: share of the rows read above which those that cannot be used end the command with exit code 2.
-        workers: number of processes; it does not change the files.
+        workers: number of processes, or `auto`: one for each core that this process may use, up to 16. It does not
+            change the files.
     """
 
     inputs: tuple[InputOptions, ...] = Field(min_length=1)
@@ -132,7 +134,7 @@ class BuildOptions:
     subsets: tuple[int, ...] = ()
     abilities: tuple[Literal["single", "multi", "chat"], ...] = ()
     max_reject_rate: float = Field(default=0.05, ge=0, le=1)
-    workers: int = Field(default=1, ge=1)
+    workers: int | str = 1
 
     def cleaning(self, source: InputOptions) -> CleaningOptions:
         """Cleaning options of one input."""
@@ -140,6 +142,16 @@ class BuildOptions:
 
 
 _OPTIONS = TypeAdapter(BuildOptions)
+_MOST_WORKERS = 16
+"""One process reads for all, and can feed about this many."""
+
+
+def usable_workers(requested: int | str | None) -> int:
+    """Processes that work on rows: the number that is requested, else one for each core of this process, up to 16."""
+    if isinstance(requested, int) and requested:
+        return requested
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_WORKERS)
 
 
 def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
@@ -171,6 +183,8 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     for name, amount in (("validation", options.validation), ("test", options.test)):
         if amount >= 1 and not float(amount).is_integer():
             raise ConfigError(f"{location}: {name} {amount:g}: a share below 1, or a whole number of questions")
+    if options.workers != "auto" and not (isinstance(options.workers, int) and options.workers >= 1):
+        raise ConfigError(f"{location}: workers={options.workers!r}: a number of processes from 1, or auto")
     if options.longer_share != 0.5 and ("length" not in options.balance or "models" in options.balance):
         raise ConfigError(f"{location}: longer_share needs balance by length, and not by models")
     if list(options.length_strata) != sorted(set(options.length_strata)):

@@ -34,7 +34,7 @@ from judgelm.data.builder.balance import (
 from judgelm.data.builder.cleaning import DropReason
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.dataset_files import DatasetFiles
-from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.options import BuildOptions, usable_workers
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
 from judgelm.data.builder.reader import CHUNK_PAIRS, LengthFilter, PairCache, PairReader, read_chunk
 from judgelm.data.builder.splits import Side, SubsetSizes, nested_order, split_questions, subset_sizes
@@ -235,7 +235,7 @@ def _write(
     parts = [plan.part(start) for start in range(0, len(plan.sides), CHUNK_PAIRS)]
     for epoch in range(options.epochs):
         work = partial(_chunk, options, cache.path, epoch)
-        with _mapping(options.workers) as mapping:
+        with _mapping(usable_workers(options.workers)) as mapping:
             for done, (rows, others, part) in enumerate(mapping(work, cache.offsets, parts), 1):
                 for side, rank, row in rows:
                     files.write(side, row)

@@ -1,6 +1,5 @@
 """Running replies in blocks: one call attends for all replies of a block, since a call for each takes far longer."""
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 
@@ -11,7 +10,7 @@ from judgelm.engines.transformers.attention_options import AttentionOptions
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.sequences import RunningSequence
 
-_MAX_ROWS, _MAX_STABLE_ROWS = 32, 256
+_MAX_ROWS = 32
 _FIRST_ROWS = 4
 _SPARE_TOKENS = 32
 
@@ -25,17 +24,12 @@ class DecodeBlock:
 
     Args:
         capacity: tokens of a row.
-        max_rows: maximum replies.
     """
 
-    _serials = itertools.count()
-
-    def __init__(self, capacity: int, max_rows: int = _MAX_ROWS) -> None:
+    def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.sequences: list[RunningSequence] = []
         self.rows = 0
-        self._serial = next(self._serials)
-        self._max_rows = max_rows
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
         self._places: tuple[Tensor, Tensor] | None = None
         self._masks: dict[int | None, Tensor] = {}
@@ -47,11 +41,6 @@ class DecodeBlock:
         return len(self._places[1])
 
     @property
-    def buffers(self) -> tuple[int, int]:
-        """Identifies its buffers: the block, and their rows."""
-        return self._serial, self.rows
-
-    @property
     def allocated_tokens(self) -> int:
         """Tokens that its buffers have room for."""
         return self.rows * self.capacity
@@ -59,7 +48,7 @@ class DecodeBlock:
     @property
     def full(self) -> bool:
         """True if no further reply fits in."""
-        return len(self.sequences) == self._max_rows
+        return len(self.sequences) == _MAX_ROWS
 
     def layers_of(self, sequence: RunningSequence) -> _Layers:
         """A reply's keys and values, per layer, shape (kv heads, capacity, head size)."""
@@ -114,8 +103,7 @@ class DecodeBlock:
         """Take the places of a pass.
 
         Args:
-            places: shape (rows,), where the last token of each row's reply goes. There may be more rows than replies:
-                a row without a reply holds nothing, and its attention means nothing.
+            places: shape (replies,), where the last token of each goes.
         """
         self._places = torch.arange(len(places), device=places.device), places
         self._masks = {}
@@ -150,13 +138,10 @@ class DecodeBlocks:
 
     Args:
         idle_tokens: room for so many tokens is kept in blocks without a reply, since new memory is slow to touch.
-        stable: few large blocks whose rows hold a whole reply from its begin, so that one pass has the same blocks as
-            the pass before; else rows grow with their replies.
     """
 
-    def __init__(self, idle_tokens: int, *, stable: bool = False) -> None:
+    def __init__(self, idle_tokens: int) -> None:
         self._idle_tokens = idle_tokens
-        self._stable = stable
         self._all: list[DecodeBlock] = []
 
     def __len__(self) -> int:
@@ -222,11 +207,10 @@ class DecodeBlocks:
         self._all = []
 
     def _insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        most = sequence.parent.capacity
-        capacity = _row_tokens(most if self._stable else min(read + len(nodes) + _SPARE_TOKENS, most))
+        capacity = _row_tokens(min(read + len(nodes) + _SPARE_TOKENS, sequence.parent.capacity))
         block = next((other for other in self._all if other.capacity == capacity and not other.full), None)
         if block is None:
-            block = DecodeBlock(capacity, _MAX_STABLE_ROWS if self._stable else _MAX_ROWS)
+            block = DecodeBlock(capacity)
             self._all.append(block)
         block.insert(sequence, layers, read, nodes)
 

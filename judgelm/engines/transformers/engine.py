@@ -16,15 +16,13 @@ import transformers
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.request_preparation import prepare_request, refuse_images
-from judgelm.engines.transformers.decode_blocks import DecodeBlock, DecodeBlocks
-from judgelm.engines.transformers.decode_graphs import CudaGraphRecorder, DecodeGraphs, repeat_plainly
+from judgelm.engines.transformers.decode_blocks import DecodeBlocks
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
 from judgelm.engines.transformers.lora_adapters import LoraAdapters
 from judgelm.engines.transformers.memory import PassThread, is_device_lost, is_out_of_memory, kv_capacity
 from judgelm.engines.transformers.new_replies import NewLogits
 from judgelm.engines.transformers.output_head import install_head
-from judgelm.engines.transformers.packed_attention import Segment
 from judgelm.engines.transformers.packed_row import NewPrompt, PackedRow
 from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, check_request, next_tokens
@@ -45,7 +43,6 @@ class TransformersEngine:
         loaded: model and tokenizer.
         max_num_batched_tokens: maximum tokens in a pass (a single prompt may be longer); None chooses by device.
         max_num_seqs: maximum running sequences.
-        decode_graphs: whether passes over running replies alone are recorded and repeated; None: on a GPU alone.
     """
 
     supports_grammar = False
@@ -56,7 +53,6 @@ class TransformersEngine:
         *,
         max_num_batched_tokens: int | None = None,
         max_num_seqs: int = 256,
-        decode_graphs: bool | None = None,
     ) -> None:
         self._loaded = loaded
         self._device = torch.device(loaded.model.device)
@@ -75,10 +71,7 @@ class TransformersEngine:
         self._pass_thread = PassThread()
         self.kv_capacity = kv_capacity(loaded.model, self._device)
         self._prefix_cache = PrefixCache(self.kv_capacity // 8)
-        records = on_gpu if decode_graphs is None else decode_graphs
-        recorder = CudaGraphRecorder() if records and on_gpu else repeat_plainly
-        self._graphs = DecodeGraphs(self._decode, recorder) if records else None
-        self._decoding = DecodeBlocks(idle_tokens=self.kv_capacity // 16, stable=records)
+        self._decoding = DecodeBlocks(idle_tokens=self.kv_capacity // 16)
 
     @classmethod
     def load(cls, options: EngineOptions) -> "TransformersEngine":
@@ -193,7 +186,7 @@ class TransformersEngine:
     def stats(self) -> dict[str, Any]:
         """Notes, out-of-memory events, the current limits, and prompt tokens taken from the prefix cache."""
         return {
-            "notes": [*self._loaded.notes, *([self._graphs.failure] if self._graphs and self._graphs.failure else [])],
+            "notes": list(self._loaded.notes),
             "out_of_memory": self.halvings,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_num_seqs": self.max_num_seqs,
@@ -205,7 +198,7 @@ class TransformersEngine:
         self._waiting.clear()
         self._decoding.clear()
         self._prefix_cache.clear()
-        self._images = self._head = self._graphs = None
+        self._images = self._head = None
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
@@ -218,12 +211,8 @@ class TransformersEngine:
             self._decoding.make_room()
             running = list(self._decoding)
             fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
-            if fresh or self._graphs is None or self._adapters:  # a recorded pass has no adapters
-                logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
-                most_probable = logits.argmax(-1)
-            else:
-                logits, most_probable = self._graphs.run(self._decoding.blocks, self._device)
-            greedy = most_probable.tolist()  # waits for the device; score trees and sampled replies wait again
+            logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
+            greedy = logits.argmax(-1).tolist()  # waits for the device; score trees and sampled replies wait again
             begun = self._begin(fresh, NewLogits(logits[len(running) :], greedy[len(running) :]))
             tokens = next_tokens(running, logits[: len(running)], greedy)
         except (RuntimeError, AssertionError, ValueError, LookupError) as error:
@@ -291,26 +280,17 @@ class TransformersEngine:
         return self.run_pass(row, self._images.embed(ids, fresh, start=len(self._decoding)))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass over a packed row of tokens, or of their embeddings."""
+        """Run a pass over a packed row of tokens, or of their embeddings; logits, shape (places, vocabulary)."""
         ids = torch.tensor([row.ids], device=self._device) if embeddings is None else None
         positions = torch.tensor([row.positions], device=self._device)
         places = torch.tensor(row.logit_places, device=self._device)
-        return self._model_logits({"input_ids": ids, "inputs_embeds": embeddings}, positions, places, row.segments)
-
-    def _decode(self, ids: torch.Tensor, positions: torch.Tensor, blocks: Sequence[DecodeBlock]) -> torch.Tensor:
-        """Logits at all tokens of a pass over running replies alone."""
-        return self._model_logits({"input_ids": ids}, positions, 0, blocks)
-
-    def _model_logits(
-        self,
-        tokens: dict[str, torch.Tensor | None],
-        positions: torch.Tensor,
-        places: torch.Tensor | int,
-        segments: Sequence[Segment],
-    ) -> torch.Tensor:
-        """Logits at the places, or at all tokens for 0, shape (places, vocabulary)."""
         output = self._loaded.model(
-            **tokens, position_ids=positions, use_cache=False, logits_to_keep=places, segments=segments
+            input_ids=ids,
+            inputs_embeds=embeddings,
+            position_ids=positions,
+            use_cache=False,
+            logits_to_keep=places,
+            segments=row.segments,
         )
         return cast(torch.Tensor, output.logits[0])
 
@@ -353,9 +333,9 @@ class TransformersEngine:
         """Make the next pass half as large; a request that does not fit even alone fails."""
         self.halvings += 1
         self._decoding.free_idle()
-        for cache in (self._prefix_cache, self._graphs, self._images):
-            if cache is not None:
-                cache.clear()
+        self._prefix_cache.clear()
+        if self._images is not None:
+            self._images.clear()
         oldest_first = sorted(self._decoding, key=lambda sequence: -len(sequence.ids))
         running = list({id(sequence.parent): sequence.parent for sequence in oldest_first}.values())
         if fresh and len(fresh) + len(running) > 1:

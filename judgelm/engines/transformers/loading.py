@@ -1,5 +1,6 @@
 """Loads a model, its tokenizer and its adapter from a folder or the hub."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from judgelm.engines.base import INT8, EngineOptions, thinking_policy
-from judgelm.engines.dtype import DtypeChoice, resolve_dtype
+from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import (
     LOAD_ERRORS,
@@ -90,7 +91,7 @@ def load(options: EngineOptions) -> LoadedModel:
         check_int8(device)
     vision = _runs_vision(base, options)
     choice = _dtype(base, options, device)
-    model = _load_model(base, options, device, dtype=choice.dtype, vision=vision)
+    model, choice = in_gpu_dtype(_load_model(base, options, device, dtype=choice.dtype, vision=vision), choice, device)
     if adapter is not None:
         from judgelm.engines.transformers.adapters import load_adapter
 
@@ -147,6 +148,17 @@ def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
         return resolve_dtype(source, load_config(source, options), options, device=device, engine="transformers")
     except ModelError:
         return DtypeChoice(dtype=options.dtype)  # loading the model gives the better error
+
+
+def in_gpu_dtype(
+    model: Any, choice: DtypeChoice, device: str, has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16
+) -> tuple[Any, DtypeChoice]:
+    """The model in the format of a CUDA device, where the checkpoint's was not known before it was loaded."""
+    if choice.dtype != "auto" or not device.startswith("cuda"):
+        return model, choice
+    choice = choose_gpu_dtype(str(model.dtype).removeprefix("torch."), has_bfloat16)
+    quantized = getattr(model, "is_quantized", False)
+    return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
 
 
 def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:

@@ -23,7 +23,8 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.llm_engine import LLMEngine
 
 from judgelm.engines.event_loop import LoopThread
-from judgelm.engines.vllm.engine_args import quiet_start
+from judgelm.engines.vllm.engine_args import device_count, quiet_start
+from judgelm.engines.vllm.environment import logged_stages
 from judgelm.errors import EngineError
 
 _START_TIMEOUT_S = 3600.0
@@ -48,7 +49,7 @@ class InProcessBackend:
     def __init__(self, arguments: EngineArgs) -> None:
         if InProcessBackend._loaded:
             raise EngineError("this process already runs a vLLM engine, and only one is possible: close it first")
-        with quiet_start(arguments.model, multiprocessing=False):
+        with quiet_start(arguments.model, multiprocessing=False), logged_stages(1):
             self._engine = LLMEngine.from_engine_args(arguments, usage_context=_CONTEXT)
         InProcessBackend._loaded = True
 
@@ -117,7 +118,7 @@ class AsyncBackend:
         self._outputs: queue.SimpleQueue[RequestOutput | tuple[str, str] | BaseException] = queue.SimpleQueue()
         self._in_flight: set[str] = set()
         try:
-            with quiet_start(arguments.model, multiprocessing=True):
+            with quiet_start(arguments.model, multiprocessing=True), logged_stages(device_count(arguments)):
                 self._engine: AsyncLLM = self._loop.run(_start(arguments), _START_TIMEOUT_S)
         except BaseException:
             self._loop.close(timeout_s=_CLOSE_TIMEOUT_S)

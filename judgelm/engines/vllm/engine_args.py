@@ -103,7 +103,7 @@ def engine_args(
 
 
 def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
-    """The format for `options.dtype`; vLLM's own `auto` would turn a float32 checkpoint into bfloat16.
+    """The format for `options.dtype`; vLLM's own `auto` would turn a float32 checkpoint into bfloat16 on a CPU too.
 
     Raises:
         ModelError: the model's config cannot be read.
@@ -111,7 +111,15 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
     reserved = int(options.engine_args.get("kv_cache_memory_bytes", _CPU_KEY_VALUE_BYTES))
     config = load_config(base, options)
     device = current_platform.device_type
-    return resolve_dtype(base, config, options, device=device, reserved_bytes=reserved, engine="vllm")
+    return resolve_dtype(
+        base,
+        config,
+        options,
+        device=device,
+        reserved_bytes=reserved,
+        engine="vllm",
+        has_bfloat16=lambda: torch.bfloat16 in current_platform.supported_dtypes,  # without starting CUDA here
+    )
 
 
 def resolved_args(config: VllmConfig) -> dict[str, Any]:

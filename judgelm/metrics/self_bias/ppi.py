@@ -1,11 +1,9 @@
 """Stratified prediction-powered inference: mean reference scores from few human labels and many judge ratings.
 
-The estimate and its variance within a stratum come from the package `ppi-python` (PPI++ with its tuned weight); strata
-are put together by their share of the completions. Scores are normalised.
+The estimate and its variance within a stratum are those of PPI++ with its tuned weight, equal to the package
+`ppi-python`; strata are put together by their share of the completions. Scores are normalised.
 """
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,19 +83,26 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
     if not useful:
         n = len(stratum.labels)
         return float(stratum.labels.mean()), float(stratum.labels.std() / np.sqrt(n))
-    alpha = 0.1
-    low, high = _interval_of_mean()(stratum.labels, stratum.rated, stratum.rated_only, alpha=alpha)
-    reach = (high[0] - low[0]) / 2
-    return float((low[0] + high[0]) / 2), float(reach / stats.norm.ppf(1 - alpha / 2))
+    weight = power_tuned_weight(stratum.labels, stratum.rated, stratum.rated_only)
+    rectified, imputed = stratum.labels - weight * stratum.rated, weight * stratum.rated_only
+    error = np.sqrt(rectified.var() / len(rectified) + imputed.var() / len(imputed))
+    return float(rectified.mean() + imputed.mean()), float(error)
 
 
-def _interval_of_mean() -> Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """The package's function, imported where it is needed.
+def power_tuned_weight(
+    labels: NDArray[np.float64], rated: NDArray[np.float64], rated_only: NDArray[np.float64]
+) -> float:
+    """The weight of a judge's ratings with which the estimate of a mean varies least, held in [0, 1].
 
-    It loads numba, after which vLLM 0.32's CPU build can load no model in the same process, and it turns off every
-    warning of the process, which is undone here.
+    Args:
+        labels: shape (n,), human scores.
+        rated: shape (n,), the judge's scores of the same items.
+        rated_only: shape (m,), its scores of other items, not empty; not all ratings are equal.
+
+    Source: PPI++ (2023), section 6, in the form of the package `ppi-python` 0.2.3: the covariance divides by n, and the
+        variance is that of all ratings and divides by n + m - 1.
     """
-    with warnings.catch_warnings():
-        from ppi_py import ppi_mean_ci  # type: ignore[import-untyped]
-    estimates: Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]] = ppi_mean_ci
-    return estimates
+    n, m = len(labels), len(rated_only)
+    spread = np.var(np.concatenate([rated, rated_only]), ddof=1)
+    covariance = np.cov(labels, rated, ddof=0)[0, 1]
+    return float(np.clip(covariance / ((1 + n / m) * spread), 0, 1))

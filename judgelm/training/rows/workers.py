@@ -21,14 +21,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from judgelm.data.builder.options import usable_workers
 from judgelm.errors import RunError
 from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.records import RowCounts
 
 CHUNK = 256
 """Items of a chunk."""
-_MOST_WORKERS = 16
-"""One process reads for all, and can feed about this many."""
 _FEW_CHUNKS = 8
 """Up to this many are built in this process: a worker takes some seconds to start."""
 _TOKENS = pa.list_(pa.int32())
@@ -65,14 +64,6 @@ class Chunk:
     items: int
     rows: list[pa.RecordBatch]
     counts: RowCounts
-
-
-def usable_workers(requested: int | None) -> int:
-    """Processes that build rows: as requested, else one for each core that this process may use, up to 16."""
-    if requested:
-        return requested
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_WORKERS)
 
 
 def schema_of(row: type) -> pa.Schema:

@@ -73,7 +73,7 @@ def test_every_row_is_written_or_named_with_its_reason(world, tmp_path):
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_any_number_of_workers_writes_the_same_bytes(world, tmp_path, kind):
     options = {"swap": "draw", "reference": "draw", "epochs": 2, "subsets": [50, 100], "format": kind, "seed": 5}
-    for workers in (1, 3, 8):
+    for workers in (1, 3, "auto"):
         built(world, tmp_path / str(workers), workers=workers, **options)
     files = sorted(path.name for path in (tmp_path / "1").iterdir())
     sets = [f"{name}.{kind}" for name in ("train", "train-100", "train-50", "validation")]
@@ -81,7 +81,7 @@ def test_any_number_of_workers_writes_the_same_bytes(world, tmp_path, kind):
     for name in files:
         alone = (tmp_path / "1" / name).read_bytes()
         assert (tmp_path / "3" / name).read_bytes() == alone
-        assert (tmp_path / "8" / name).read_bytes() == alone
+        assert (tmp_path / "auto" / name).read_bytes() == alone
 
 
 def test_the_order_of_the_input_changes_the_order_of_the_output_alone(world, tmp_path):
@@ -302,6 +302,8 @@ def test_too_long_rows_are_measured_with_the_trainers_template(world, tmp_path, 
         ({"inputs": []}, "inputs"),
         ({"inputs": ["a/train.jsonl", "b/train.jsonl"]}, "2 inputs are named train; give each its own name"),
         ({"resample": {"tie": -1}}, "a share below 0"),
+        ({"workers": 0}, "workers=0: a number of processes from 1, or auto"),
+        ({"workers": "all"}, "workers='all': a number of processes from 1, or auto"),
     ],
 )
 def test_bad_options_are_named(world, tmp_path, change, words):

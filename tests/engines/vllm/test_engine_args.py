@@ -11,7 +11,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.vllm.environment import quiet_imports
 from judgelm.errors import ConfigError
 
-pytest.importorskip("vllm", reason="vllm is not installed: pip install 'judgelm[vllm]'")
+pytest.importorskip("vllm", reason="vllm is not installed: pip install -e '.[vllm]'")
 with quiet_imports():
     from vllm import EngineArgs
     from vllm.engine import arg_utils

@@ -17,7 +17,7 @@ def state_folder(tmp_path, monkeypatch):
 def chromium_browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium on the PATH")
-    pytest.importorskip("playwright", reason="playwright is not installed: pip install 'judgelm[dev]'")
+    pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
     from tests.support.browser import chromium
 
     with chromium() as found:

@@ -1,0 +1,131 @@
+"""The command that installs an extra works where the user stands, and nothing names a project of the index."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from judgelm.extras import install_hint
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (
+    ".ci",
+    ".github",
+    "benchmarks",
+    "configs",
+    "data_tools",
+    "docs",
+    "examples",
+    "judgelm",
+    "serve",
+    "tests",
+    "train",
+)
+FROM_THE_INDEX = re.compile(
+    r"judgelm\\?\["  # judgelm with extras
+    r"|(?:pip|pipx|uv|poetry|conda|pdm)\b.*\b(?:install|add|download)\b(?: +-\S+)* +['\"]?judgelm(?![\w./-])"
+)
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Install a distribution `judgeling` with these requirements; its site-packages."""
+
+    def install(*requires):
+        info = tmp_path / "judgeling-1.0.dist-info"
+        info.mkdir()
+        extras = sorted({line.split("extra == ")[1].strip('"') for line in requires if "extra == " in line})
+        lines = [f"Requires-Dist: {line}" for line in requires] + [f"Provides-Extra: {extra}" for extra in extras]
+        info.joinpath("METADATA").write_text(
+            "\n".join(["Metadata-Version: 2.1", "Name: judgeling", "Version: 1", *lines])
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return tmp_path
+
+    return install
+
+
+def make_clone(folder, *, constraints=True, name="judgelm"):
+    folder.mkdir(exist_ok=True)
+    folder.joinpath("pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+    if constraints:
+        folder.joinpath("constraints.txt").touch()
+    return folder
+
+
+def test_in_a_clone_the_clone_is_installed(tmp_path, monkeypatch):
+    clone = make_clone(tmp_path / "clone")
+    monkeypatch.chdir(clone)
+    assert install_hint("train", root=clone) == 'pip install -e ".[train]" -c constraints.txt'
+    (clone / "constraints.txt").unlink()
+    assert install_hint("train", root=clone) == 'pip install -e ".[train]"'
+
+
+def test_from_elsewhere_the_clone_is_named_by_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clone = make_clone(tmp_path / "a clone")
+    expected = f"pip install -e '{clone}[vllm]' -c '{clone}/constraints.txt'"
+    assert install_hint("vllm", root=clone) == expected
+
+
+def test_without_a_clone_the_packages_are_named(installed):
+    site = installed(
+        "base>=1",
+        'trl<1.17,>=1.16; extra == "train"',
+        'plain; extra == "train"',
+        'docs[python]>=2; extra == "train"',
+        'elsewhere; sys_platform == "nowhere" and extra == "train"',
+        'other; extra == "serve"',
+    )
+    hint = install_hint("train", distribution="judgeling", root=site)
+    # neither the base's package nor another system's
+    assert hint == "pip install 'trl>=1.16,<1.17' plain 'docs[python]>=2'"
+
+
+def test_another_packages_pyproject_in_site_packages_is_no_clone(installed):
+    site = make_clone(installed('trl; extra == "train"'), name="careless")
+    assert install_hint("train", distribution="judgeling", root=site) == "pip install trl"
+
+
+@pytest.mark.parametrize("extra", ["train", "missing"])
+def test_what_was_never_installed_is_installed_from_a_clone(tmp_path, extra):
+    hint = install_hint(extra, distribution="never-installed", root=tmp_path)
+    assert hint == f'pip install -e ".[{extra}]" in a clone of judgelm'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install 'judgelm[vllm]'",
+        "needs judgelm[web,dev]",
+        "pip install judgelm",
+        "pip install -U judgelm==1",
+        "uv pip install --quiet judgelm",
+        "uv add judgelm",
+        'pipx install "judgelm"',
+    ],
+)
+def test_an_installation_from_the_index_is_seen(text):
+    assert FROM_THE_INDEX.search(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["pip install ./judgelm", "cd ~/judgelm && pip install '.[vllm]'", "pip install . # judgelm", "judgelm run"]
+)
+def test_an_installation_from_a_clone_is_no_finding(text):
+    assert not FROM_THE_INDEX.search(text)
+
+
+def test_nothing_installs_judgelm_from_the_index():
+    """No text file of the repository, since anyone could register the name."""
+    own_files = [path for path in ROOT.iterdir() if path.is_file()]
+    own_files += [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    findings = []
+    for path in own_files:
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except ValueError:
+            continue  # not text
+        places = (f"{path.relative_to(ROOT)}:{number}: {line}" for number, line in enumerate(lines, 1))
+        findings += [place for place in places if path != Path(__file__) and FROM_THE_INDEX.search(place)]
+    assert findings == []
