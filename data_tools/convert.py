@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
+from judgelm.cli.console import echo
 from judgelm.data.formats.labels import json_scores
 from judgelm.data.formats.review_tables import join_reviews
 from judgelm.data.labelled_pair import pair_fields, score_line
@@ -42,10 +43,10 @@ def main() -> int:
     try:
         convert(options, counts)
     except JudgelmError as error:
-        print(error, file=sys.stderr)
+        echo(str(error), err=True)
         return 1
     for outcome, count in counts.items():
-        print(f"{count:>8}  {outcome}")
+        echo(f"{count:>8}  {outcome}")
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from judgelm.cli.console import echo
 from judgelm.data.seeds.files import SeedKind
 from judgelm.data.seeds.sampling import SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
@@ -50,7 +51,7 @@ def main() -> int:
     try:
         sample = write(read_config(options.config), options.out)
     except JudgelmError as error:
-        print(error, file=sys.stderr)
+        echo(str(error), err=True)
         return 1
     report(sample)
     return 0
@@ -96,9 +97,9 @@ def write(config: SeedsConfig, out: Path) -> SeedSample:
 def report(sample: SeedSample) -> None:
     """A line for each source."""
     columns = ("read", "rejected", "other_category", "duplicates", "available", "requested", "taken")
-    print(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
+    echo(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
     for name, count in sample.counts.items():
-        print(f"{name:<16}" + "".join(f"{asdict(count)[column]:>16}" for column in columns))
+        echo(f"{name:<16}" + "".join(f"{asdict(count)[column]:>16}" for column in columns))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
 from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_questions
 from judgelm.data.answers.generators import (
     for_task,
@@ -144,15 +144,15 @@ def collect_command(
         try:
             stats = collect(question_samples, model, file, retry=retry, overwrite=overwrite, on_answer=log)
         except JudgelmError as error:
-            typer.echo(f"{model.name}: error: {error}", err=True)
+            echo(f"{model.name}: error: {error}", err=True)
             worst = EXIT_USAGE
             continue
         except KeyboardInterrupt:
-            typer.echo("interrupted; run the same command again to continue", err=True)
+            echo("interrupted; run the same command again to continue", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        typer.echo(f"{log.line(stats)} in {file}")
+        echo(f"{log.line(stats)} in {file}")
         if stats.failures:
-            typer.echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
+            echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
             worst = worst or EXIT_FAILURES
     if worst:
         raise typer.Exit(worst)
@@ -188,7 +188,7 @@ def pairs_command(
             file.write(row)
     counts["answers that failed or were dropped"] = answer_set.left_out
     for outcome, count in counts.items():
-        typer.echo(f"{count:>8}  {outcome}")
+        echo(f"{count:>8}  {outcome}")
 
 
 @app.command("rows", cls=_SeveralFiles, epilog=_ROWS_EPILOG, no_args_is_help=True)
@@ -218,7 +218,7 @@ def rows_command(
             for truth in truths:
                 file.write(truth)
     for outcome, count in counts.items():
-        typer.echo(f"{count:>8}  {outcome}")
+        echo(f"{count:>8}  {outcome}")
 
 
 class _Log:
@@ -231,7 +231,7 @@ class _Log:
     def __call__(self, stats: AnswerStats) -> None:
         if time.monotonic() - self._logged > LOG_EVERY_S:
             self._logged = time.monotonic()
-            typer.echo(self.line(stats), err=True)
+            echo(self.line(stats), err=True)
 
     def line(self, stats: AnswerStats) -> str:
         failures = stats.failures + stats.earlier_failures
@@ -248,6 +248,6 @@ def _questions(path: str, limit: int | None = None) -> list[Sample]:
     """The questions; a row that cannot be used is named and left out."""
 
     def show(reject: Reject) -> None:
-        typer.echo(f"left out {reject.message}", err=True)
+        echo(f"left out {reject.message}", err=True)
 
     return read_questions(path, on_reject=show, limit=limit)
