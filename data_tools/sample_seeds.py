@@ -18,7 +18,7 @@ from judgelm.cli.console import echo
 from judgelm.data.seeds.files import SeedKind
 from judgelm.data.seeds.sampling import SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.jsonl import whole_file
+from judgelm.jsonl import check_no_input, whole_file
 from judgelm.yaml_files import read_yaml
 
 
@@ -78,6 +78,7 @@ def write(config: SeedsConfig, out: Path) -> SeedSample:
         name: SeedSource(paths=tuple(source.paths), kind=source.kind, categories=tuple(source.categories))
         for name, source in config.sources.items()
     }
+    check_no_input([out, rejects], [path for source in sources.values() for path in source.paths])
     with whole_file(out) as seeds_file, whole_file(rejects) as rejects_file:
         sample = sample_seeds(
             sources,

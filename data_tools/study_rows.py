@@ -34,7 +34,7 @@ from judgelm.data.formats.qa import qa_row, read_qa
 from judgelm.data.ratings.attention_checks import attention_checks
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, JudgelmError, RunError
-from judgelm.jsonl import whole_file
+from judgelm.jsonl import check_no_input, whole_file
 from judgelm.parsing.majority import majority
 from judgelm.runs.self_answers import read_self_answers
 
@@ -43,6 +43,7 @@ def main() -> int:
     """Read the options, make the rows, say how many."""
     options = parse_options()
     try:
+        check_no_input([options.out], [options.file, *getattr(options, "answers", ())])
         rows = COMMANDS[{"asked": "generator-prompts"}.get(options.command, options.command)](options)
         write(options.out, rows, overwrite=options.overwrite)
     except JudgelmError as error:

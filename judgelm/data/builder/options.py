@@ -116,6 +116,15 @@ class BuildOptions:
     abilities: tuple[Literal["single", "multi", "chat"], ...] = ()
     workers: int = Field(default=1, ge=1)
 
+    @property
+    def files_read(self) -> tuple[str, ...]:
+        """The files that the build reads, and so must not write."""
+        return (
+            *(source.path for source in self.inputs),
+            *self.exclude,
+            *((self.references,) if self.references else ()),
+        )
+
     def cleaning(self, source: InputOptions) -> CleaningOptions:
         """Cleaning options of one input."""
         return CleaningOptions(scale=self.scale, out_of_scale=self.out_of_scale, winner_scores=source.winner_scores)
