@@ -66,7 +66,7 @@ def main() -> None:
                 "models": len(ratings.rated),
                 "unrated": ratings.unrated,
                 "models_on_the_leaderboard": len(table),
-                "failed_resamples": ratings.failed_resamples,
+                "separable_resamples": ratings.separable_resamples,
                 "mean_width_of_rank_intervals": round(float(table["ranks"].mean()), 2),
                 "seconds_for_ratings": round(seconds, 1),
                 "elo_and_win_rate": correlation(table, "elo", "win_rate"),

@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
+from judgelm.cli.console import echo
 from judgelm.data.labelled_pair import pair_fields, score_line
 from judgelm.data.readers.rejects import reject_row
 from judgelm.data.readers.rows import Reject, Row
@@ -28,7 +29,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.sources.reviews import join_reviews
 from judgelm.data.sources.source import json_scores
 from judgelm.errors import ConfigError, InputError, JudgelmError
-from judgelm.jsonl import whole_file
+from judgelm.jsonl import check_no_input, whole_file
 from judgelm.records import Label, Sample
 
 Converted = tuple[str, dict[str, object]]
@@ -42,10 +43,10 @@ def main() -> int:
     try:
         convert(options, counts)
     except JudgelmError as error:
-        print(error, file=sys.stderr)
+        echo(str(error), err=True)
         return 1
     for outcome, count in counts.items():
-        print(f"{count:>8}  {outcome}")
+        echo(f"{count:>8}  {outcome}")
     return 0
 
 
@@ -72,6 +73,8 @@ def convert(options: argparse.Namespace, counts: Counter[str]) -> None:
     """Write the converted rows and the rejects; each file appears only when it is complete."""
     paths = outputs(options)
     rejects_path = paths["rejects"]
+    read = [options.questions, *options.answers, *options.reviews] if options.command == "reviews" else options.files
+    check_no_input(paths.values(), read)
     counts.update({"rows read": 0, "rows written": 0})
     with ExitStack() as stack:
         files = {name: stack.enter_context(whole_file(path)) for name, path in paths.items()}

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from judgelm.cli.console import echo
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.tiny_model import make_base
 
@@ -44,7 +45,7 @@ def main() -> None:
         max_positions=1024,
         seed=options.seed,
     )
-    print(f"data in {options.out}: {options.pretrain_rows + options.train_rows} training rows, base model")
+    echo(f"data in {options.out}: {options.pretrain_rows + options.train_rows} training rows, base model")
 
 
 def write(path: Path, rows: Iterable[dict[str, object]]) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from judgelm.cli.console import echo
 from judgelm.data.seeds.files import SeedKind
 from judgelm.data.seeds.sampling import SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.jsonl import whole_file
+from judgelm.jsonl import check_no_input, whole_file
 from judgelm.yaml_files import read_yaml
 
 
@@ -50,7 +51,7 @@ def main() -> int:
     try:
         sample = write(read_config(options.config), options.out)
     except JudgelmError as error:
-        print(error, file=sys.stderr)
+        echo(str(error), err=True)
         return 1
     report(sample)
     return 0
@@ -77,6 +78,7 @@ def write(config: SeedsConfig, out: Path) -> SeedSample:
         name: SeedSource(paths=tuple(source.paths), kind=source.kind, categories=tuple(source.categories))
         for name, source in config.sources.items()
     }
+    check_no_input([out, rejects], [path for source in sources.values() for path in source.paths])
     with whole_file(out) as seeds_file, whole_file(rejects) as rejects_file:
         sample = sample_seeds(
             sources,
@@ -96,9 +98,9 @@ def write(config: SeedsConfig, out: Path) -> SeedSample:
 def report(sample: SeedSample) -> None:
     """A line for each source."""
     columns = ("read", "rejected", "other_category", "duplicates", "available", "requested", "taken")
-    print(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
+    echo(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
     for name, count in sample.counts.items():
-        print(f"{name:<16}" + "".join(f"{asdict(count)[column]:>16}" for column in columns))
+        echo(f"{name:<16}" + "".join(f"{asdict(count)[column]:>16}" for column in columns))
 
 
 if __name__ == "__main__":

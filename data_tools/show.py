@@ -12,8 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-
+from judgelm.cli.console import PlainConsole, echo
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.word_diff import DiffPiece
 from judgelm.engines.base import EngineOptions
@@ -37,7 +36,8 @@ from judgelm.training.rows.records import RowOptions
 def main() -> int:
     """Read the options, find the rows, show them."""
     options = parse_options()
-    console = Console(highlight=False, soft_wrap=True)
+    console = PlainConsole()
+    console.soft_wrap = True
     try:
         card = find_card(options.model)
         rows = RowOptions(
@@ -52,7 +52,7 @@ def main() -> int:
         for pair in chosen(options):
             show_one(console, pair, tokenizer, rows, options)
     except JudgelmError as error:
-        print(f"error: {error}", file=sys.stderr)
+        echo(f"error: {error}", err=True)
         return 1
     except BrokenPipeError:
         sys.stderr.close()  # the reader, such as `head`, has seen enough
@@ -89,7 +89,7 @@ def chosen(options: argparse.Namespace) -> list[LabelledPair]:
 
 
 def show_one(
-    console: Console, pair: LabelledPair, tokenizer: object, rows: RowOptions, options: argparse.Namespace
+    console: PlainConsole, pair: LabelledPair, tokenizer: object, rows: RowOptions, options: argparse.Namespace
 ) -> None:
     """One row, or with --swap two of them, one under the other."""
     if not options.swap:
@@ -109,7 +109,11 @@ def show_one(
 
 
 def show_row(
-    console: Console, title: str, row: RowPreview | LeftOut, changed: Sequence[DiffPiece], options: argparse.Namespace
+    console: PlainConsole,
+    title: str,
+    row: RowPreview | LeftOut,
+    changed: Sequence[DiffPiece],
+    options: argparse.Namespace,
 ) -> None:
     """One row under its counts."""
     console.rule(visible(title).replace("\n", ""), characters="=", align="left", style="bright_black")

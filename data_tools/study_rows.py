@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from judgelm.cli.console import echo
 from judgelm.data.answers.contrastive_pairs import (
     contrastive_pair,
     generator_prompts,
@@ -32,7 +33,7 @@ from judgelm.data.sources.qa import TARGET, qa_row, read_qa, sample_by_type, typ
 from judgelm.data.sources.rating_tables import attention_checks
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, JudgelmError, RunError
-from judgelm.jsonl import whole_file
+from judgelm.jsonl import check_no_input, whole_file
 from judgelm.parsing.majority import majority
 from judgelm.runs.self_answers import read_self_answers
 
@@ -41,12 +42,13 @@ def main() -> int:
     """Read the options, make the rows, say how many."""
     options = parse_options()
     try:
+        check_no_input([options.out], [options.file, *getattr(options, "answers", ())])
         rows = COMMANDS[{"asked": "generator-prompts"}.get(options.command, options.command)](options)
         write(options.out, rows, overwrite=options.overwrite)
     except JudgelmError as error:
-        print(f"error: {error}", file=sys.stderr)
+        echo(f"error: {error}", err=True)
         return 1
-    print(f"{len(rows):,} rows in {options.out}", file=sys.stderr)
+    echo(f"{len(rows):,} rows in {options.out}", err=True)
     return 0
 
 
@@ -89,7 +91,7 @@ def questions(options: argparse.Namespace) -> list[Mapping[str, object]]:
     """The questions drawn; how many of each type is printed."""
     drawn = sample_by_type(list(read_qa(options.file)), target=options.target, seed=options.seed)
     for name, count in type_counts(drawn).most_common():
-        print(f"{name:>8} {count:>6,}", file=sys.stderr)
+        echo(f"{name:>8} {count:>6,}", err=True)
     return [qa_row(sample) for sample in drawn]
 
 
@@ -119,7 +121,7 @@ def contrastive_pairs(options: argparse.Namespace) -> list[Mapping[str, object]]
     samples = list(read_solved_questions(options.file))
     pairs = [contrastive_pair(sample, texts.get(sample.id, []), options.task, seed=options.seed) for sample in samples]
     made = [drawn for drawn in pairs if drawn is not None]
-    print(f"{len(samples) - len(made):,} questions without a right or without a wrong response", file=sys.stderr)
+    echo(f"{len(samples) - len(made):,} questions without a right or without a wrong response", err=True)
     check_absent(options.out, overwrite=options.overwrite)
     truths = options.out.with_name(f"{options.out.name.removesuffix('.jsonl')}.truth.jsonl")
     write(truths, [truth for _, truth in made], overwrite=options.overwrite)

@@ -9,13 +9,14 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.errors import InputError, RunError
+from judgelm.errors import ConfigError, InputError, RunError
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -129,6 +130,42 @@ def whole_file(path: str | Path) -> Iterator[Appender]:
             raise _cannot_write(str(path), error) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Refuse to write over a file that is read, under whichever name: path, symbolic link, hard link, redirection.
+
+    Args:
+        outputs: paths, `-` for standard output; a file that is written beside its place first counts there too.
+        inputs: paths, `-` for standard input; what does not exist is passed over.
+
+    Raises:
+        ConfigError: an output is one of the inputs.
+    """
+    read = {key: path for path in inputs for key in _file_keys(path, 0)}
+    for output in outputs:
+        for written in (output, f"{output}.partial"):
+            for key in _file_keys(written, 1):
+                if key in read:
+                    finding = f"{written}: this would write over its own input {read[key]}, the same file"
+                    raise ConfigError(f"{finding}; choose another path")
+
+
+def _file_keys(path: str | Path, descriptor: int) -> set[object]:
+    """What names a file: its resolved path, and device and inode of a regular file; `-` is a descriptor's file."""
+    keys: set[object] = set()
+    try:
+        status = os.fstat(descriptor) if str(path) == "-" else os.stat(path)
+        if stat.S_ISREG(status.st_mode):
+            keys.add((status.st_dev, status.st_ino))
+    except (OSError, ValueError):  # missing, or a name that no file can have
+        pass
+    if str(path) != "-":
+        with suppress(OSError, RuntimeError, ValueError):
+            resolved = Path(path).resolve()
+            if not resolved.exists() or resolved.is_file():
+                keys.add(resolved)
+    return keys
 
 
 def _cannot_write(path: str, error: OSError) -> RunError:

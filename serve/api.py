@@ -11,6 +11,7 @@ import argparse
 import sys
 
 from judgelm import Judge
+from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
 from judgelm.serving.app import create_app
 from judgelm.serving.chat import check_chat
@@ -42,7 +43,7 @@ def main() -> int:
             traffic=app.state.traffic,
             worker=worker,
             finish_s=60,
-            on_listening=lambda: print(f"serving at {address}", flush=True),
+            on_listening=lambda: echo(f"serving at {address}"),
         )
         try:
             server.run(sockets=[bound])
@@ -55,4 +56,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except JudgelmError as error:
-        sys.exit(f"error: {error}")
+        sys.exit(printable(f"error: {error}"))

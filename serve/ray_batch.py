@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm import Judge
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo, terminated_as_interrupt
 from judgelm.cli.options import parse_pairs
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions
@@ -44,9 +44,7 @@ def main() -> int:
     )  # a run keeps its format
     failed = 0.0
     with Judge(options.model, cluster=cluster, dtype=next(resumed, "auto"), **judge_options) as judge:
-        print(
-            "\n".join([f"loaded in {judge.load_s:.0f} s: {judge.engine.stats()['workers']}", *judge.notes]), flush=True
-        )
+        echo("\n".join([f"loaded in {judge.load_s:.0f} s: {judge.engine.stats()['workers']}", *judge.notes]))
         mode = judge.pairwise(**mode_options)
         for job in jobs:
             stats = run_batch(job, mode, judge.engine, hooks=BatchHooks())
@@ -54,9 +52,9 @@ def main() -> int:
             counts = (
                 f"{stats.judged} judged, {sum(stats.failures.values())} of them failed, {stats.skipped} done before"
             )
-            print(f"{job.out}: {counts}, {stats.rejected} lines rejected, {stats.judge_s:.0f} s", flush=True)
+            echo(f"{job.out}: {counts}, {stats.rejected} lines rejected, {stats.judge_s:.0f} s")
         stats = judge.engine.stats()
-    print(f"lost workers: {stats['lost_workers']}, requests sent again: {stats['requests_sent_again']}")
+    echo(f"lost workers: {stats['lost_workers']}, requests sent again: {stats['requests_sent_again']}")
     return EXIT_FAILURES if failed > options.max_failure_rate else 0
 
 
@@ -115,8 +113,8 @@ if __name__ == "__main__":
         with terminated_as_interrupt():
             sys.exit(main())
     except JudgelmError as error:
-        print(f"error: {error}", file=sys.stderr)
+        echo(f"error: {error}", err=True)
         sys.exit(EXIT_USAGE)
     except KeyboardInterrupt:
-        print("interrupted; run the same command again to resume", file=sys.stderr)
+        echo("interrupted; run the same command again to resume", err=True)
         sys.exit(EXIT_INTERRUPTED)

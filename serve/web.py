@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from judgelm import Judge
+from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.sockets import bind
@@ -34,7 +35,7 @@ def main() -> int:
     with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
         worker = EngineWorker(judge.engine)
         page = create_page(judge, worker, open_runs(files, options.pairs))
-        print(f"the page is at http://127.0.0.1:{bound.getsockname()[1]}", flush=True)
+        echo(f"the page is at http://127.0.0.1:{bound.getsockname()[1]}")
         try:
             serve_page(web_app(page), bound)
         finally:
@@ -46,4 +47,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except JudgelmError as error:
-        sys.exit(f"error: {error}")
+        sys.exit(printable(f"error: {error}"))

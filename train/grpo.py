@@ -13,6 +13,7 @@ import sys
 from transformers import TrainerCallback
 from trl import ModelConfig
 
+from judgelm.cli.console import echo, printable
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
 from judgelm.prompts.judge_card import find_card
@@ -82,14 +83,14 @@ def build_trainer(
     skip_if_done(trainer, start)
     check_disk_space(trainer, checkpoints.limit)
     if trainer.is_world_process_zero():
-        print(*run_summary(trainer, None, attention, [*notes, *start.notes]), sep="\n")
+        echo("\n".join(run_summary(trainer, None, attention, [*notes, *start.notes])))
     return trainer
 
 
 def main() -> int:
     """Build, train, save; the exit code."""
     judge, grpo, base = parse_arguments(GRPOArguments, JudgeGRPOConfig, ModelConfig)
-    connect_processes(grpo, log=print)
+    connect_processes(grpo, log=echo)
     card = find_card(base_name(base), base.model_revision)
     preemption = PreemptionCallback()
     trainer = build_trainer(judge, grpo, base, preemption)
@@ -101,7 +102,7 @@ def main() -> int:
             save_judge(trainer, judge, base, facts=grpo_facts(judge, grpo), tuned_from=card)
 
     if trainer.is_world_process_zero():
-        print(preemption.summary(trainer))
+        echo(preemption.summary(trainer))
     end_processes(trainer, preemption.exit_code)
     return preemption.exit_code
 
@@ -111,4 +112,4 @@ if __name__ == "__main__":
         if code := main():
             sys.exit(code)
     except JudgelmError as error:
-        sys.exit(f"error: {error}")
+        sys.exit(printable(f"error: {error}"))

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from judgelm.cli.console import echo, printable
 from judgelm.data.training_questions import read_hashes, write_hashes
 from judgelm.engines.adapter_files import weights_file
 from judgelm.engines.base import EngineOptions
@@ -50,7 +51,7 @@ def main() -> None:
         raise RunError(f"{out}: already exists; choose another folder, or empty it")
     facts = card.training if card else {}
     if facts.get("quantization"):
-        print(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
+        echo(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
     model = merge(load_base(base, options), adapter)
     tokenizer = load_tokenizer(base, str(adapter), EngineOptions(model=base, revision=options.revision))
     check_vocabulary(str(adapter), tokenizer, model)
@@ -58,7 +59,7 @@ def main() -> None:
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     if card is None:
-        print(f"{adapter}: has no judge.json, so {out} has none; pass --template whenever you use it", file=sys.stderr)
+        echo(f"{adapter}: has no judge.json, so {out} has none; pass --template whenever you use it", err=True)
     else:
         gguf = gguf_record(base)
         shown = {"base": gguf.file, "base_gguf_sha256": gguf.sha256} if gguf else {"base": base}
@@ -68,7 +69,7 @@ def main() -> None:
         write_model_card(out, card)
         if (hashes := read_hashes(adapter)) is not None:
             write_hashes(out, hashes)
-    print(f"judge in {out}")
+    echo(f"judge in {out}")
 
 
 def parse_options() -> argparse.Namespace:
@@ -132,4 +133,4 @@ if __name__ == "__main__":
     try:
         main()
     except JudgelmError as error:
-        sys.exit(f"error: {error}")
+        sys.exit(printable(f"error: {error}"))

@@ -14,6 +14,7 @@ import sys
 from transformers import TrainerCallback
 from trl import ModelConfig
 
+from judgelm.cli.console import echo, printable
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
 from judgelm.training.arguments import check_arguments, parse_arguments
@@ -79,14 +80,14 @@ def build_trainer(
     skip_if_done(trainer, start)
     check_disk_space(trainer, checkpoints.limit)
     if trainer.is_world_process_zero():
-        print(*run_summary(trainer, evaluation, attention, [*notes, *start.notes]), sep="\n")
+        echo("\n".join(run_summary(trainer, evaluation, attention, [*notes, *start.notes])))
     return trainer
 
 
 def main() -> int:
     """Build, train, save; the exit code."""
     judge, sft, base = parse_arguments(PreferenceArguments, JudgeSFTConfig, ModelConfig)
-    connect_processes(sft, log=print)
+    connect_processes(sft, log=echo)
     preemption = PreemptionCallback()
     trainer = build_trainer(judge, sft, base, preemption)
 
@@ -97,7 +98,7 @@ def main() -> int:
             save_judge(trainer, judge, base, facts=preference_facts(judge))
 
     if trainer.is_world_process_zero():
-        print(preemption.summary(trainer))
+        echo(preemption.summary(trainer))
     end_processes(trainer, preemption.exit_code)
     return preemption.exit_code
 
@@ -107,4 +108,4 @@ if __name__ == "__main__":
         if code := main():
             sys.exit(code)
     except JudgelmError as error:
-        sys.exit(f"error: {error}")
+        sys.exit(printable(f"error: {error}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_DRIFT, console, watch
+from judgelm.cli.console import EXIT_DRIFT, console, echo, watch
 from judgelm.cli.options import CanaryOptions, Command, Config, JudgeOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
@@ -131,7 +131,7 @@ def check_command(
     write_json(json_out, check.to_json())
     if not (quiet or is_stdout(json_out)):
         for line in _lines(check):
-            typer.echo(line)
+            echo(line)
     elif check.drifted and not is_stdout(json_out):
         console.print(check.conclusion, markup=False, highlight=False, soft_wrap=True)
     if check.drifted:

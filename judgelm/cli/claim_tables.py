@@ -1,8 +1,8 @@
 """A win rate's estimates, and a control of style, as tables in a terminal."""
 
-from rich.console import Console
 from rich.table import Table
 
+from judgelm.cli.console import PlainConsole
 from judgelm.metrics.resampling import Estimate
 from judgelm.metrics.style_control import StyleControl
 from judgelm.studies.claim.study import WinRateClaim, claim_sentences
@@ -19,7 +19,7 @@ _COUNTS = {
 
 def print_claim(claim: WinRateClaim) -> None:
     """Print the estimates, the judge's errors, the control and the counts on standard output."""
-    out = Console()
+    out = PlainConsole()
     for sentence in (*claim_sentences(claim), *claim.warnings):
         out.print(sentence, highlight=False, markup=False)
     table = Table(title=f"win rate of {claim.name}, in percent", title_justify="left")
@@ -41,7 +41,7 @@ def print_claim(claim: WinRateClaim) -> None:
             out.print(f"{meaning}: {count:,}", highlight=False)
 
 
-def print_control(out: Console, control: ControlledAgreement) -> None:
+def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
     """Print the agreement of controlled verdicts, and the coefficients of judge and labels."""
     table = Table(title=f"controlled for {control.control}, with 95 % intervals", title_justify="left")
     for column in ("coefficient, positive: more is preferred", "judge", "labels"):

@@ -1,16 +1,30 @@
-"""Messages, errors, configuration files and progress of all commands."""
+"""Messages, errors, configuration files and progress of all commands.
 
+This is the one place that writes to a terminal. Names, ids and messages of others pass through `printable` here: no
+control, bidirectional or invisible character reaches the terminal, and Rich finds no markup in them. What machines read
+(`--json -`, judgments on standard output) is written as it is, by `typer.echo`.
+"""
+
+import io
+import logging
+import re
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.former_names import current_names
@@ -26,29 +40,122 @@ _NOT_CONFIGURED = {"config", "help", "install_completion", "show_completion"}
 _LOG_EVERY_S = 30.0
 _REFRESH_EVERY_S = 0.2
 
-console = Console(stderr=True)
+_SHOWN_AS_THEY_ARE = frozenset("\n\t")
+_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_ODD = re.compile(r"[^ -~]")
+
+
+def printable(text: str) -> str:
+    r"""Text whose control, bidirectional, invisible and unassigned characters are escaped, as in `\x1b` or `\u202e`.
+
+    Line ends, tabs and blanks stay, and so do letters and signs of all scripts.
+    """
+    return text if text.isascii() and text.isprintable() else _ODD.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    shown = character in _SHOWN_AS_THEY_ARE or unicodedata.category(character) == "Zs"
+    if shown or (character.isprintable() and character not in _BLANK_LETTERS):
+        return character
+    return ascii(character)[1:-1]
+
+
+class PlainConsole(Console):
+    """A console that reads no markup and no emoji codes in text, and escapes what `printable` escapes."""
+
+    def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
+        super().__init__(stderr=stderr, quiet=quiet, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text of a string, of a table's cell for instance: escaped before its width is measured."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Segments of anything, where what was no string is escaped too."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    def message(self, text: str, *, label: str = "", style: str = "") -> None:
+        """Print text that is not wrapped, behind a label in a style; further lines are indented, to be told apart."""
+        indented = printable(text).replace("\n", "\n  ")
+        self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True, highlight=False)
+
+    @contextmanager
+    def activity(self, text: str) -> Iterator[Callable[[str], None]]:
+        """A spinner with a text that can be changed; it shows nothing where there is no terminal."""
+        with self.status(Text(printable(text))) as status:
+            yield lambda changed: status.update(Text(printable(changed)))
+
+
+console = PlainConsole(stderr=True)
 """Messages go to standard error, so that standard output holds nothing but results."""
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines for people, as they are but for what `printable` escapes."""
+    typer.echo(printable(text), err=err)
 
 
 def run_app(app: typer.Typer) -> None:
     """Run a Typer app: usage errors and judgelm's own end with a sentence and exit code 1."""
     try:
-        with terminated_as_interrupt():
+        with escaped_diagnostics(), terminated_as_interrupt():
             code = app(standalone_mode=False)
     except JudgelmError as error:
         fail(str(error))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
     except _UsageError as error:
-        error.show()  # type: ignore[attr-defined]
+        message = io.StringIO()
+        error.show(message)  # type: ignore[attr-defined]
+        echo(message.getvalue().rstrip("\n"), err=True)
         sys.exit(EXIT_USAGE)  # click's own code for these is 2, which here means "too many failures"
     sys.exit(code if isinstance(code, int) else 0)
 
 
+@contextmanager
+def escaped_diagnostics() -> Iterator[None]:
+    """Escape what Python and libraries print: tracebacks (until the process ends), warnings, log messages."""
+
+    def print_traceback(error: BaseException | None) -> None:
+        echo("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
+
+    sys.excepthook = lambda kind, error, trace: print_traceback(error)
+    before = threading.excepthook, warnings.formatwarning, logging.getLogRecordFactory()
+    threading.excepthook = lambda failed: print_traceback(failed.exc_value)
+    warnings.formatwarning = _format_warning
+    logging.setLogRecordFactory(_PrintableRecord)
+    try:
+        yield
+    finally:
+        threading.excepthook, warnings.formatwarning = before[:2]
+        logging.setLogRecordFactory(before[2])
+
+
+_python_format_warning = warnings.formatwarning
+
+
+def _format_warning(*parts: Any, **named: Any) -> str:
+    return printable(_python_format_warning(*parts, **named))
+
+
+class _PrintableRecord(logging.LogRecord):
+    """A log record whose message and traceback are escaped, whichever handler writes them."""
+
+    def __init__(self, *parts: Any, **named: Any) -> None:
+        super().__init__(*parts, **named)
+        if self.exc_info and self.exc_info[1] is not None:
+            trace = "".join(traceback.format_exception(*self.exc_info))
+            self.exc_text = printable(trace.rstrip("\n"))
+
+    def getMessage(self) -> str:  # noqa: N802 - logging's own name
+        return printable(super().getMessage())
+
+
 def fail(message: str) -> NoReturn:
     """Print an error and end with exit code 1."""
-    console.print("[bold red]error:[/] ", end="")
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    console.message(message, label="error:", style="bold red")
     sys.exit(EXIT_USAGE)
 
 

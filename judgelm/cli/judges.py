@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
 from judgelm.cli.completion import card_names as released_card_names
 from judgelm.cli.completion import judge_names, templates
-from judgelm.cli.console import console
+from judgelm.cli.console import PlainConsole, console
 from judgelm.cli.options import Command
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.engines.model_cache import cache_root, gguf_folder
@@ -100,7 +99,7 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
     write_json(json_out, rows + [_released_row(judge) for judge in released])
     if is_stdout(json_out):
         return
-    out = Console()
+    out = PlainConsole()
     for row in rows:
         state = f"installed, version {row['version']}" if row["installed"] else "not installed"
         lines = (
@@ -122,7 +121,7 @@ def show_command(
     json_out: JsonOut = None,
 ) -> None:
     """Show a judge: weights, licences, memory, its tasks, and what was verified."""
-    out = Console()
+    out = PlainConsole()
     if name in card_names():
         row = _row(judge_card(name))
         write_json(json_out, row)
@@ -235,7 +234,7 @@ def install_command(
     if needs_base:
         if not quiet:
             _announce_base(card)
-        with console.status(f"downloading and dequantising {card.base.name}"):
+        with console.activity(f"downloading and dequantising {card.base.name}"):
             install_base(card.base)
     if not quiet:
         done = "is installed" if needs_adapter or needs_base else "was installed before"

@@ -7,12 +7,11 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from judgelm.cli import completion
 from judgelm.cli.batch.options import ModeFlags
+from judgelm.cli.console import PlainConsole
 from judgelm.cli.output import JsonOut, is_stdout, write_json
 
 EPILOG = """
@@ -44,14 +43,14 @@ def modes_command(
     shown = MODES if name is None else {name: mode_type(name)}
     write_json(json_out, {known: _row(kind) for known, kind in shown.items()})
     if not is_stdout(json_out):
-        out = Console()
+        out = PlainConsole()
         if name is None:
             _print_all(shown, out)
         else:
             _print_one(shown[name], out)
 
 
-def _print_all(modes: dict[str, Any], out: Console) -> None:
+def _print_all(modes: dict[str, Any], out: PlainConsole) -> None:
     table = Table("mode", "judges", "of samples with", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, kind in modes.items():
         row = _row(kind)
@@ -60,14 +59,14 @@ def _print_all(modes: dict[str, Any], out: Console) -> None:
     out.print("judgelm modes MODE shows one mode's options.", highlight=False)
 
 
-def _print_one(kind: Any, out: Console) -> None:
+def _print_one(kind: Any, out: PlainConsole) -> None:
     out.print(_prose(kind), markup=False, highlight=False)
     out.print()
     table = Table("option", "default", "", box=box.SIMPLE_HEAD, pad_edge=False)
     table.columns[0].no_wrap = True
     for option in _row(kind)["options"]:
         default = "must be given" if option["required"] else _shown(option["default"])
-        table.add_row(option["flag"], default, Text(option["help"]))
+        table.add_row(option["flag"], default, option["help"])
     out.print(table)
 
 

@@ -1,7 +1,7 @@
 """The options that commands share; light, so that help comes at once."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -16,6 +16,7 @@ from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_name
+from judgelm.jsonl import check_no_input
 from judgelm.yaml_files import parse_yaml
 
 if TYPE_CHECKING:
@@ -299,8 +300,34 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+_OUTPUTS = ("out", "json_out", "json", "request_log")
+"""Parameters that name a file to write; whatever else names a file is read."""
+
+
 class Command(TyperCommand):
-    """A command that takes its options under their former names as well; help and completion do not show these."""
+    """A command that never writes over what it reads, and takes its options under their former names as well.
+
+    Help and completion do not show the former names.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless a file to write is one to read or another one to write.
+
+        Raises:
+            ConfigError: it is.
+        """
+        from judgelm.runs.run_files import run_paths  # help does not wait for it
+
+        named = {name: list(_texts(value)) for name, value in ctx.params.items()}
+        outputs = [path for name in _OUTPUTS for path in named.get(name, ())]
+        inputs = [path for name, paths in named.items() if name not in _OUTPUTS for path in paths]
+        read = {path for path in inputs if path == "-" or Path(path).is_file()}
+        read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
+        for output in outputs:
+            written = [output] if output == "-" else [str(path) for path in run_paths(Path(output))]
+            check_no_input(written, read)
+            read |= set(written) - {"-"}
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line and the configuration file; numbers that are not finite are refused.
@@ -316,6 +343,17 @@ class Command(TyperCommand):
                 flag = f"--{name.replace('_', '-')}"
                 raise typer.BadParameter(f"{flag} is {str(value)[:40]}; give a finite number below 2**63")
         return rest
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a parameter's value; of `NAME=FILE` both the whole and the file."""
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    elif isinstance(value, str | Path) and str(value):
+        yield str(value)
+        if (file := str(value).partition("=")[2]) and Path(file).exists():
+            yield file
 
 
 def _current_flag(word: str, known: set[str]) -> str:

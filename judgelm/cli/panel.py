@@ -66,7 +66,7 @@ def panel_command(
     console.print(_judges(counts))
     console.print(_summary(stats, counts))
     if not counts.same_input:
-        console.print("[bold yellow]note:[/] the runs read different files; they are joined by id")
+        console.message("the runs read different files; they are joined by id", label="note:", style="bold yellow")
     console.print(f"judgments in {out}", markup=False, highlight=False)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console
+from judgelm.cli.console import EXIT_INTERRUPTED, console, echo
 from judgelm.cli.options import Command
 from judgelm.cli.output import Quiet
 from judgelm.errors import ConfigError
@@ -85,14 +85,14 @@ def run_recipe(file: Path, changes: Sequence[str], *, dry_run: bool, restart: st
     try:
         run_steps(plan, restart=restart, announce=announce, write=_write)
     except StepError as error:
-        _message("[bold red]error:[/] ", str(error))
+        console.message(str(error), label="error:", style="bold red")
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt as error:
         step = f" in step {announced[-1]}" if announced else ""
-        _message("", f"interrupted{step}; run the same command again to go on")
+        console.message(f"interrupted{step}; run the same command again to go on")
         raise typer.Exit(EXIT_INTERRUPTED) from error
     if not quiet:
-        _message("", f"all {len(plan.steps)} steps are finished; state and logs are in {plan.folder}")
+        console.message(f"all {len(plan.steps)} steps are finished; state and logs are in {plan.folder}")
 
 
 def _parse_changes(changes: Sequence[str]) -> dict[str, str]:
@@ -112,8 +112,8 @@ def _print_planned(planned: "PlannedStep") -> None:
     from judgelm.recipes.runner import command_text
 
     done = planned.decision.action == "skip"
-    typer.echo(f"# {planned.step.name}: {'skipped' if done else planned.decision.action}, {planned.decision.reason}")
-    typer.echo(f"{'# ' if done else ''}{command_text(planned)}")
+    echo(f"# {planned.step.name}: {'skipped' if done else planned.decision.action}, {planned.decision.reason}")
+    echo(f"{'# ' if done else ''}{command_text(planned)}")
 
 
 def _announce(plan: "Recipe", planned: "PlannedStep", index: int) -> None:
@@ -121,15 +121,10 @@ def _announce(plan: "Recipe", planned: "PlannedStep", index: int) -> None:
 
     head = f"step {index} of {len(plan.steps)}, {planned.step.name}: "
     if planned.decision.action == "skip":
-        _message("", f"{head}skipped, {planned.decision.reason}")
+        console.message(f"{head}skipped, {planned.decision.reason}")
         return
     why = "" if planned.decision.action == "run" else f" ({planned.decision.reason})"
-    _message("", f"{head}{command_text(planned)}{why}")
-
-
-def _message(markup: str, text: str) -> None:
-    console.print(markup, end="")
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.message(f"{head}{command_text(planned)}{why}")
 
 
 def _write(chunk: bytes) -> None:

@@ -254,7 +254,7 @@ def serve(
         )
         server.run(sockets=[bound])
     if server.unanswered:
-        console.print(f"[yellow]ended[/] before {server.unanswered} requests were answered")
+        console.message(f"before {server.unanswered} requests were answered", label="ended", style="yellow")
         raise typer.Exit(EXIT_INTERRUPTED)
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from judgelm.cli.console import PlainConsole
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def share_command(
     from judgelm.training.hub_upload import prepare_share, upload_share
 
     share = prepare_share(folder, name=to, licence=licence)
-    out = Console(stderr=is_stdout(json_out), quiet=quiet)
+    out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
     _show(share, to, public=public, out=out)
     uploaded = upload_share(share, to, public=public) if yes else None
     write_json(
@@ -67,7 +67,7 @@ def share_command(
         _print(out, f"uploaded to {uploaded.url} ({seen})")
 
 
-def _show(share: "Share", name: str, *, public: bool, out: Console) -> None:
+def _show(share: "Share", name: str, *, public: bool, out: PlainConsole) -> None:
     lines = [f"{share.folder} -> {name}, {'public' if public else 'private'}"]
     lines += [f"  {_size(size):>9}  {part}" for part, size in share.files.items()]
     lines += [f"  {_size(sum(share.files.values())):>9}  in all"]
@@ -85,5 +85,5 @@ def _size(size: int) -> str:
     return f"{size} B"
 
 
-def _print(out: Console, text: str) -> None:
+def _print(out: PlainConsole, text: str) -> None:
     out.print(text, markup=False, highlight=False, soft_wrap=True)

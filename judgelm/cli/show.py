@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import console
+from judgelm.cli.console import PlainConsole, console, printable
 from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
 from judgelm.data.readers.rejects import FileUse, RejectCounts
@@ -113,7 +112,7 @@ def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict
 
 
 def _print_verdicts(rows: list[dict[str, Any]], limit: int) -> None:
-    out, has_label = Console(), any(row["label"] is not None for row in rows)
+    out, has_label = PlainConsole(), any(row["label"] is not None for row in rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("verdict", "P(first)", "orders", *(["label"] if has_label else [])):
         table.add_column(name, min_width=13 if name in ("verdict", "label") else len(name))
@@ -132,8 +131,8 @@ def _print_verdicts(rows: list[dict[str, Any]], limit: int) -> None:
 
 
 def _one_line(text: str) -> str:
-    """Text of a data set without line ends and control characters, which a terminal would obey."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    """Text of a data set in one line, with what a terminal would obey escaped."""
+    return printable(" ".join(text.splitlines()).replace("\t", " "))
 
 
 def _summary(rows: list[dict[str, Any]]) -> list[str]:

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.table import Table
 
 from judgelm.cli.claim_tables import print_control
+from judgelm.cli.console import PlainConsole
 from judgelm.cli.evaluation import Scored
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import failure_name
@@ -23,7 +23,7 @@ _SHOWN_GROUPS = 12
 
 def print_evaluation(scored: Scored) -> None:
     """Print the evaluation as tables on standard output."""
-    out = Console()
+    out = PlainConsole()
     evaluation = scored.evaluation
     for sentence in headline(evaluation):
         out.print(sentence, highlight=False)
@@ -59,7 +59,7 @@ def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def _print_counts(out: Console, scored: Scored) -> None:
+def _print_counts(out: PlainConsole, scored: Scored) -> None:
     """Print the check of training questions, and what was left out, by reason."""
     if scored.seen is not None:
         out.print(str(scored.seen), highlight=False)

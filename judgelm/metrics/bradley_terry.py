@@ -4,27 +4,37 @@ P(model i, shown first, beats j) = expit(strength_i - strength_j + position). A 
 half a win for each. Fits are scikit-learn's logistic regressions without penalty on sums over equal matches, which is
 the same likelihood as over single verdicts, so that a resample of questions costs milliseconds.
 
-Source: Bradley and Terry (1952); Chiang et al. (2024), Chatbot Arena, section 4. The scale is Elo's: 400 points are
-    odds of 10 to 1.
+Where the likelihood has no finite maximum (a model never lost, or the first answer always won), the fit is regularised:
+each model has one more tie, half a win and half a loss, against a virtual player of mean strength, and the position one
+between equal players. A rating that only this prior bounds has an open interval.
+
+Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chiang et al. (2024), Chatbot Arena,
+    section 4. The scale is Elo's: 400 points are odds of 10 to 1. Half a win and half a loss are Jeffreys' prior of a
+    single proportion, as in Firth (1993).
 """
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq, linprog
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, shortest_path
+from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
 from judgelm.metrics.fractional_logit import FARTHEST
-from judgelm.metrics.resampling import Estimate, Resampling, interval
+from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, interval
 
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
-_MOST_FAILED = 0.05
+_REACH = 60.0
+"""Logits within which the bound of an open interval is searched."""
+_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +61,11 @@ class Rating:
     """One model.
 
     Attributes:
-        elo: on Elo's scale, the mean of all rated models at 1000, with a bootstrap interval over questions.
-        rank: 1 is the strongest; `best_rank` and `worst_rank` are the bounds of its 95 % interval.
+        elo: on Elo's scale, the mean of all rated models at 1000, with a bootstrap interval over questions. `low` is
+            -inf or `high` inf where the matches set no such bound.
+        rank: 1 is the strongest, or one that never lost; `best_rank` and `worst_rank` are the bounds of its 95 %
+            interval.
+        record: `unbeaten` and `winless` where it never lost or never won, not even in part.
     """
 
     model: str
@@ -60,6 +73,7 @@ class Rating:
     rank: int
     best_rank: int
     worst_rank: int
+    record: Literal["unbeaten", "winless", "mixed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,52 +82,55 @@ class Ratings:
 
     Attributes:
         rated: the strongest first.
-        unrated: models without a finite strength, by reason.
+        unrated: models that never met the rated ones, directly or through others, by reason.
         position: advantage of the first position in Elo points, or why there is none.
-        failed_resamples: resamples without a finite solution, which no interval holds.
+        regularised: whether the likelihood has no finite maximum, so that all fits are regularised.
+        separable_resamples: resamples without a finite maximum, whose fits are regularised.
     """
 
     rated: tuple[Rating, ...]
     unrated: dict[str, str]
     position: Estimate | str
-    failed_resamples: int
+    regularised: bool
+    separable_resamples: int
 
 
 def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
-    """Rate models; those that never lost or never won against the others have no finite strength and are left out.
+    """Rate the largest set of models that met each other, directly or through others; the rest have no rating.
 
     Raises:
-        ValueError: fewer than two models are left, or too many resamples have no solution.
+        ValueError: no match.
     """
-    models, unrated = comparable_models([(match.first, match.second, match.preference) for match in matches])
-    if len(models) < 2:
-        raise ValueError("no two models have beaten each other, directly or through others; judge more pairs")
-    comparable = [match for match in matches if match.first in models and match.second in models]
-    kinds, sums = _sums(comparable)
-    design, position = _design(kinds, models)
-    point = _fit(design, sums.sum(axis=0))
+    if not matches:
+        raise ValueError("no match to rate models by")
+    models, unrated = _connected_models(matches)
+    rated = [match for match in matches if match.first in models and match.second in models]
+    data, no_position = _data(rated, models)
+    point = _fit(data.design, data.sums.sum(axis=0))
+    regularised = point is None
     if point is None:
-        raise ValueError("the Bradley-Terry model has no finite solution; judge more pairs")
+        point = _regularised_fit(data.design, data.sums.sum(axis=0))
     generator = np.random.default_rng(resampling.seed)
-    draws = generator.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=resampling.resamples)
-    fits = [_fit(design, np.tensordot(draw, sums, axes=1)) for draw in draws]
-    samples = np.array([fit for fit in fits if fit is not None])
-    failed = len(fits) - len(samples)
-    if failed > _MOST_FAILED * len(fits):
-        raise ValueError(
-            f"{failed} of {len(fits)} resamples have no finite solution: some models win or lose almost always; "
-            "judge more pairs of like strength"
-        )
-    n = len(comparable)
-    if position is None:
-        advantage = ELO_PER_LOGIT * samples[:, -1]
-        low, high = interval(advantage)
-        first: Estimate | str = Estimate(value=float(ELO_PER_LOGIT * point[-1]), low=low, high=high, n=n)
-    else:
-        first = position
-    counts = _counts(comparable, models)
-    elo, drawn = _elo(point[None], len(models))[0], _elo(samples, len(models))
-    return Ratings(rated=_ranked(models, elo, drawn, counts), unrated=unrated, position=first, failed_resamples=failed)
+    n = len(data.sums)
+    draws = generator.multinomial(n, np.full(n, 1 / n), size=resampling.resamples)
+    samples, separable = np.empty((len(draws), data.design.shape[1])), 0
+    for index, draw in enumerate(draws):
+        drawn = np.tensordot(draw, data.sums, axes=1)
+        fit = None if regularised else _fit(data.design, drawn)
+        separable += fit is None and not regularised
+        samples[index] = _regularised_fit(data.design, drawn) if fit is None else fit
+    elo, drawn_elo = _elo(point[None], len(models))[0], _elo(samples, len(models))
+    bounds = np.array([interval(column) for column in drawn_elo.T])
+    wins = _wins_over([(match.first, match.second, match.preference) for match in rated], models)
+    if regularised:
+        bounds = _open_bounds(elo, bounds, wins, data, point)
+    return Ratings(
+        rated=_ranked(models, elo, drawn_elo, bounds, wins, _counts(rated, models)),
+        unrated=unrated,
+        position=no_position or _advantage(data, point, samples, len(rated)),
+        regularised=regularised,
+        separable_resamples=separable,
+    )
 
 
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
@@ -126,23 +143,54 @@ def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[
         The set by name, and the reason of each model that is left out.
     """
     names = sorted({name for first, second, _ in verdicts for name in (first, second)})
-    index = {name: column for column, name in enumerate(names)}
-    wins = {(index[first], index[second]) for first, second, preference in verdicts if preference > 0}
-    wins |= {(index[second], index[first]) for first, second, preference in verdicts if preference < 1}
-    edges = np.array(sorted(wins)).T
-    graph = coo_array((np.ones(edges.shape[1]), (edges[0], edges[1])), shape=(len(names), len(names)))
-    labels = connected_components(graph, directed=True, connection="strong")[1]
-    largest = int(np.argmax(np.bincount(labels)))
-    models = [name for name in names if labels[index[name]] == largest]
+    labels = connected_components(coo_array(_wins_over(verdicts, names)), directed=True, connection="strong")[1]
     reason = "it has no win or no loss, even in part, against the rated models, directly or through others"
-    return models, {name: reason for name in names if labels[index[name]] != largest}
+    return _largest(names, labels, reason)
+
+
+def _connected_models(matches: Sequence[Match]) -> tuple[list[str], dict[str, str]]:
+    """The largest set of models that met each other through some chain, whoever won."""
+    names = sorted({name for match in matches for name in (match.first, match.second)})
+    met = _wins_over([(match.first, match.second, 0.5) for match in matches], names)
+    labels = connected_components(coo_array(met), directed=False)[1]
+    return _largest(names, labels, "it never met the rated models, directly or through others")
+
+
+def _largest(names: list[str], labels: NDArray[np.int_], reason: str) -> tuple[list[str], dict[str, str]]:
+    largest = int(np.argmax(np.bincount(labels)))
+    models = [name for name, label in zip(names, labels, strict=True) if label == largest]
+    return models, {name: reason for name, label in zip(names, labels, strict=True) if label != largest}
+
+
+def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether the row's model ever beat the column's, even in part."""
+    index = {name: column for column, name in enumerate(names)}
+    wins = np.zeros((len(names), len(names)), dtype=np.bool_)
+    for first, second, preference in verdicts:
+        wins[index[first], index[second]] |= preference > 0
+        wins[index[second], index[first]] |= preference < 1
+    return wins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data:
+    """Equal matches as one kind.
+
+    Attributes:
+        design: shape (kinds, models and perhaps the position): 1 for the first model, -1 for the second, 1 if ordered.
+        sums: wins of the first model and count of each kind by question, shape (questions, kinds, 2).
+    """
+
+    models: Sequence[str]
+    design: NDArray[np.float64]
+    sums: NDArray[np.float64]
 
 
 _Kind = tuple[str, str, bool]
 
 
-def _sums(matches: Sequence[Match]) -> tuple[list[_Kind], NDArray[np.float64]]:
-    """Kinds of match, and their wins and counts by question: shape (questions, kinds, 2)."""
+def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str | None]:
+    """The matches by kind, and why the position has no effect in the design where it has none."""
     kinds: dict[_Kind, int] = {}
     questions: dict[Hashable, int] = {}
     entries: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -154,75 +202,177 @@ def _sums(matches: Sequence[Match]) -> tuple[list[_Kind], NDArray[np.float64]]:
     sums = np.zeros((len(questions), len(kinds), 2))
     for (question, kind), entry in entries.items():
         sums[question, kind] = entry
-    return list(kinds), sums
+    design, no_position = _design(list(kinds), models)
+    return _Data(models=models, design=design, sums=sums), no_position
 
 
 def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[NDArray[np.float64], str | None]:
-    """One row per kind, one column per model but the first, and the position's where it can be told from them."""
+    """One row per kind, one column per model, and the position's where it can be told from the strengths.
+
+    It can where the position adds to the rank of a design with a free effect of each two models, so where some two met
+    in both orders. Without, only the assumption that strengths add up would tell them apart.
+    """
     index = {name: column for column, name in enumerate(models)}
     design = np.zeros((len(kinds), len(models) + 1))
+    shown: dict[frozenset[str], set[int]] = defaultdict(set)
     for row, (first, second, ordered) in zip(design, kinds, strict=True):
         row[index[first]] += 1
         row[index[second]] -= 1
         row[-1] = ordered
+        shown[frozenset((first, second))].add(ordered * (1 if first < second else -1))
     if not design[:, -1].any():
-        return design[:, 1:-1], "the order shown is unknown, or both orders were averaged"
-    if np.linalg.matrix_rank(design[:, 1:]) < len(models):
-        return design[:, 1:-1], "some model is always shown at one position, so that its strength and the position mix"
-    return design[:, 1:], None
+        return design[:, :-1], "the order shown is unknown, or both orders were averaged"
+    if all(len(orders) == 1 for orders in shown.values()):
+        reason = "each two models were always shown in the same order, so that it cannot be told from their strengths"
+        return design[:, :-1], reason
+    return design, None
 
 
 def _fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Coefficients, or None where there is no finite solution."""
-    wins, counts = sums.T
-    drawn = counts > 0
-    if np.linalg.matrix_rank(design[drawn]) < design.shape[1]:
+    """Coefficients with the first model's at 0, or None where there is no finite solution."""
+    drawn = sums[:, 1] > 0
+    rows = design[drawn, 1:]
+    if np.linalg.matrix_rank(rows) < rows.shape[1]:
         return None
-    model = LogisticRegression(C=np.inf, fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=100)
-    rows = np.concatenate([design[drawn], design[drawn]])
-    outcomes = np.repeat([1, 0], drawn.sum())
-    weights = np.concatenate([wins[drawn], (counts - wins)[drawn]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            coefficients = np.asarray(model.fit(rows, outcomes, sample_weight=weights).coef_[0], dtype=np.float64)
+            coefficients = _maximum(rows, sums[drawn])
         except (Warning, np.linalg.LinAlgError, FloatingPointError):
             return None
-    finite = np.isfinite(coefficients).all() and np.abs(design[drawn] @ coefficients).max() < FARTHEST
-    return coefficients if finite else None
+    finite = np.isfinite(coefficients).all() and np.abs(rows @ coefficients).max() < FARTHEST
+    return np.concatenate([[0.0], coefficients]) if finite else None
+
+
+def _regularised_fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Coefficients with one more tie of each model against a player of strength 0, and of the position by itself."""
+    ties = np.broadcast_to([0.5, 1.0], (design.shape[1], 2))
+    rows, drawn = np.concatenate([design, np.eye(design.shape[1])]), np.concatenate([sums, ties])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a finite maximum exists; scikit-learn warns where it takes another solver
+        return _maximum(rows[drawn[:, 1] > 0], drawn[drawn[:, 1] > 0])
+
+
+def _maximum(rows: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Coefficients of the largest likelihood."""
+    wins, counts = sums.T
+    model = LogisticRegression(C=np.inf, fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=100)
+    outcomes, weights = np.repeat([1, 0], len(rows)), np.concatenate([wins, counts - wins])
+    fitted = model.fit(np.concatenate([rows, rows]), outcomes, sample_weight=weights)
+    return np.asarray(fitted.coef_[0], dtype=np.float64)
 
 
 def _elo(coefficients: NDArray[np.float64], models: int) -> NDArray[np.float64]:
-    """Elo points of shape (m, models) from coefficients of shape (m, k); the first model's strength is 0."""
-    strengths = np.column_stack([np.zeros(len(coefficients)), coefficients[:, : models - 1]])
+    """Elo points of shape (m, models) from coefficients of shape (m, k)."""
+    strengths = coefficients[:, :models]
     return np.asarray(ELO_MEAN + ELO_PER_LOGIT * (strengths - strengths.mean(axis=1, keepdims=True)))
 
 
-def _counts(matches: Sequence[Match], models: Sequence[str]) -> dict[str, int]:
+def _advantage(data: _Data, point: NDArray[np.float64], samples: NDArray[np.float64], n: int) -> Estimate:
+    """The position's advantage in Elo points; a bound is open where the likelihood grows without limit beyond it."""
+    low, high = interval(ELO_PER_LOGIT * samples[:, -1])
+    wins, counts = data.sums.sum(axis=0).T
+    mixed = (wins > 0) & (wins < counts)
+    signs = np.where(wins == counts, 1.0, -1.0)[:, None]
+    limits = {
+        "A_ub": (-signs * data.design)[~mixed], "b_ub": np.zeros((~mixed).sum()),
+        "A_eq": data.design[mixed], "b_eq": np.zeros(mixed.sum()),
+    }  # fmt: skip
+    cost = np.zeros(data.design.shape[1])
+    cost[-1] = 1
+    # directions in which every outcome becomes more probable (Albert and Anderson, 1984), as far as each goes
+    falls, rises = (linprog(sign * cost, **limits, bounds=(-1, 1)).fun < -_TOLERANCE for sign in (1, -1))
+    return Estimate(
+        value=float(ELO_PER_LOGIT * point[-1]), low=-np.inf if falls else low, high=np.inf if rises else high, n=n
+    )
+
+
+def _open_bounds(
+    elo: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+    wins: NDArray[np.bool_],
+    data: _Data,
+    point: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Intervals, open where a model is without limit above or below the largest group whose models beat each other.
+
+    The other bound is then at least so far away that the model would win (or lose) all of these matches with a
+    probability of 2.5 %: resamples of matches that were all won show no spread. A question counts once.
+    """
+    reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
+    together = reaches & reaches.T
+    sizes = together.sum(axis=1)
+    largest = sizes == sizes.max()
+    core = largest if largest.sum() == sizes.max() > 1 else None
+    result = bounds.copy()
+    for index in range(len(data.models)):
+        others = ~together[index] if core is None else core & ~together[index]
+        above, below = bool((reaches[index] & others).any()), bool((reaches[:, index] & others).any())
+        alone = bool(others.any()) and not (above or below)  # it met the group through others alone
+        if (above and below) or alone:
+            result[index] = (-np.inf, np.inf)
+        elif above:
+            shift = _improbable_shift(data, data.design @ point, index, ~together[index], won=True)
+            result[index] = (min(bounds[index, 0], elo[index] + shift), np.inf)
+        elif below:
+            shift = _improbable_shift(data, data.design @ point, index, ~together[index], won=False)
+            result[index] = (-np.inf, max(bounds[index, 1], elo[index] - shift))
+    return result
+
+
+def _improbable_shift(
+    data: _Data, margins: NDArray[np.float64], index: int, outside: NDArray[np.bool_], *, won: bool
+) -> float:
+    """Elo points by which a model's matches of one outcome, against models outside its group, are improbable."""
+    wins, counts = data.sums.sum(axis=0).T
+    side = np.where(data.design[:, index] > 0, 1, -1)
+    opponents = (data.design[:, : len(data.models)] * -side[:, None]) @ outside > 0
+    all_alike = (wins == counts) == ((side > 0) == won)
+    chosen = (data.design[:, index] != 0) & opponents & all_alike & ((wins == 0) | (wins == counts))
+    played = data.sums[:, chosen, 1]
+    played = played[played.any(axis=1)]
+    if not len(played):
+        return 0.0
+    shares = played / played.sum(axis=1, keepdims=True)
+    towards = margins[chosen] * side[chosen] * (1 if won else -1)
+
+    def excess(shift: float) -> float:
+        return float((shares @ log_expit(towards + shift)).sum() - np.log((1 - LEVEL) / 2))
+
+    return float(ELO_PER_LOGIT * brentq(excess, -_REACH - towards.max(), _REACH))
+
+
+def _counts(matches: Sequence[Match], models: Sequence[str]) -> NDArray[np.int_]:
     counts = dict.fromkeys(models, 0)
     for match in matches:
         counts[match.first] += 1
         counts[match.second] += 1
-    return counts
+    return np.array(list(counts.values()))
 
 
 def _ranked(
-    models: Sequence[str], elo: NDArray[np.float64], drawn: NDArray[np.float64], counts: dict[str, int]
+    models: Sequence[str],
+    elo: NDArray[np.float64],
+    drawn: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+    wins: NDArray[np.bool_],
+    counts: NDArray[np.int_],
 ) -> tuple[Rating, ...]:
+    """The models by Elo, but those that never lost before all others and those that never won behind them."""
+    beaten, winning = np.asarray(wins.any(axis=0)), np.asarray(wins.any(axis=1))
     ranks = 1 + (-drawn).argsort(axis=1).argsort(axis=1)
-    order = np.argsort(-elo)
     ratings = []
-    for rank, index in enumerate(order, start=1):
-        low, high = interval(drawn[:, index])
+    for rank, index in enumerate(np.lexsort((-elo, ~winning, beaten)), start=1):
+        low, high = bounds[index]
         best, worst = interval(ranks[:, index].astype(np.float64))
-        points = Estimate(value=float(elo[index]), low=low, high=high, n=counts[models[index]])
         ratings.append(
             Rating(
                 model=models[index],
-                elo=points,
+                elo=Estimate(value=float(elo[index]), low=float(low), high=float(high), n=int(counts[index])),
                 rank=rank,
-                best_rank=int(np.floor(best)),
-                worst_rank=int(np.ceil(worst)),
+                best_rank=min(int(np.floor(best)), rank),
+                worst_rank=max(int(np.ceil(worst)), rank),
+                record="unbeaten" if not beaten[index] else "mixed" if winning[index] else "winless",
             )
         )
     return tuple(ratings)

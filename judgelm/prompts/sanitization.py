@@ -1,18 +1,32 @@
 """Candidate text can never close its own block.
 
 An answer that contains `[The End of Assistant 1's Answer]`, `### Response:` or `</s>` could pretend that its block
-has ended and write the judge's verdict itself. Look-alikes of such markers, in any case, with other blanks, invisible
-characters, accents, full-width or foreign letters, are sanitized by exchanging their brackets and hashes for plain
-characters; the words stay readable. How many were found is counted in the judgment.
+has ended and write the judge's verdict itself. Look-alikes of such markers, in any case, with other blanks or signs in
+their place, invisible characters, accents, full-width or foreign letters, digits and brackets, are sanitized by
+exchanging their brackets and hashes for plain characters; the words stay readable. How many were found is counted in
+the judgment.
 """
 
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import pairwise
 
-from judgelm.prompts.confusables import BEGINNINGS, fold
+from judgelm.prompts.confusables import CLOSING, OPENING, ROMAN, beginnings, fold
 
-_HARMLESS = str.maketrans({"[": "(", "]": ")", "<": "(", ">": ")", "#": "*", "|": "/", "{": "(", "}": ")"})
+_HARMLESS = str.maketrans(
+    {"[": "(", "]": ")", "<": "(", ">": ")", OPENING: "(", CLOSING: ")"} | {"#": "*", "|": "/", "{": "(", "}": ")"}
+)
+_PART = re.compile(r"\{n\}|\w|[^\w\s]")
+_BRACKETS = {"[": rf"[\[{OPENING}]", "]": rf"[\]{CLOSING}]", "<": f"[<{OPENING}]", ">": f"[>{CLOSING}]"}
+_OUTER = frozenset("[]<>#")
+_ANY_SIGNS = rf"(?:[^\w\[\]<>#{OPENING}{CLOSING}]|_)*+"
+_ANY_NUMBER = rf"[^\n\[\]<>#{OPENING}{CLOSING}]{{0,20}}?"
+_NUMBER = "[0-9\u2160-\u217f]+"
+_BLANKS = r"[\s\\]*+"
+_DIGIT_FOR = {"a": "4", "b": "8", "e": "3", "g": "9", "i": "1l", "l": "1i", "o": "0", "s": "5", "t": "7", "z": "2"}
+_ROMAN_FOR = {str(number): chr(0x215F + number) for number in range(1, 10)}
+_FEWEST_LETTERS = 4
 _PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
@@ -65,14 +79,44 @@ def _beginnings(markers: list[str]) -> re.Pattern[str] | None:
     firsts = {marker[0] for marker in markers}
     if not firsts <= {"[", "#", "<"}:
         return None
-    return re.compile("[" + re.escape("".join(first + BEGINNINGS[first] for first in sorted(firsts))) + "]")
+    return re.compile("[" + re.escape("".join(first + beginnings(first) for first in sorted(firsts))) + "]")
 
 
 def _loose(marker: str) -> str:
-    """A pattern for a marker with any blanks between its letters and signs, and any number where it has `{n}`."""
-    parts = re.findall(r"\{n\}|\w|[^\w\s]", marker)
-    known = {"{n}": r"\d+", "'": "['`]"}
-    return r"\s*".join(known.get(part, re.escape(part)) for part in parts)
+    """A pattern for a marker and what looks like it.
+
+    Blanks may stand between its letters. In a marker of several letters any signs may, a digit may stand for a letter,
+    and any short text for `{n}`: `[1]` and `[S]` are ordinary text, `[The_End_of_Assistant_One's_Answer]` is not.
+    """
+    parts = _PART.findall(marker)
+    wordy = sum(part.isalpha() for part in parts) >= _FEWEST_LETTERS
+    if wordy:  # signs between letters are among any signs
+        words = [index for index, part in enumerate(parts) if _is_word(part)]
+        parts = [part for index, part in enumerate(parts) if not words[0] < index < words[-1] or _is_word(part)]
+    pattern = _look(parts[0], wordy)
+    for before, part in pairwise(parts):
+        beside_word = _is_word(before) and _is_word(part)
+        beside_word |= (_is_word(before) or _is_word(part)) and (before in _OUTER or part in _OUTER)
+        pattern += (_ANY_SIGNS if wordy and beside_word else _BLANKS) + _look(part, wordy)
+    return pattern
+
+
+def _is_word(part: str) -> bool:
+    return part == "{n}" or part.isalnum()
+
+
+def _look(part: str, wordy: bool) -> str:
+    """A pattern for a letter, sign or number of a marker."""
+    if part == "{n}":
+        return _ANY_NUMBER if wordy else _NUMBER
+    if part in _BRACKETS:
+        return _BRACKETS[part]
+    if part == "'":
+        return "['`]"
+    if not part.isalnum():
+        return re.escape(part)
+    odd = ROMAN.get(part.lower(), "") + _ROMAN_FOR.get(part, "") + (_DIGIT_FOR.get(part.lower(), "") if wordy else "")
+    return f"[{part}{odd}]" if odd else part
 
 
 def _sanitize(marker: str) -> str:

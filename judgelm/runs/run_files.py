@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel
 
 from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.jsonl import Appender, parse_json, read_jsonl, repair_tail
+from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
 from judgelm.records import Judgment
 from judgelm.runs.fingerprint import check_same_run, short_sha, with_current_names
 from judgelm.runs.serialization import judgment_from_row, judgment_row
@@ -98,14 +98,12 @@ def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> N
     Raises:
         ConfigError: an input is one of the run's own files.
     """
-    own = {path.resolve() for path in run_paths(Path(out))}
     for path in inputs:
-        if str(path) != "-" and Path(path).resolve() in own:
-            raise ConfigError(f"-o {out}: this run would write over its own input {path}; choose another -o")
         if Path(path).is_dir() and Path(path).resolve() == Path(out).resolve().parent:
             raise ConfigError(
                 f"-o {out}: this run would write into its own input, the folder {path}; choose another -o"
             )
+    check_no_input([out] if str(out) == "-" else run_paths(Path(out)), inputs)
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:

@@ -100,6 +100,7 @@ def uvicorn_config(app: object, *, access_log: bool = False, head_timeout_s: flo
         lifespan="off",
         log_level="info" if access_log else "warning",
         access_log=access_log,
+        use_colors=False,  # the command line escapes control characters of log messages
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=30,

@@ -1,5 +1,8 @@
 """Words of studies: an estimate always with its interval and n; the beginning of a text."""
 
+import math
+from collections.abc import Callable
+
 from judgelm.metrics.resampling import Estimate
 
 _OPENING = 160
@@ -36,8 +39,21 @@ def file_slug(group: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in group.lower())
 
 
+def format_bounds(estimate: Estimate, written: Callable[[float], str]) -> str:
+    """`0.380 to 0.447`; an infinite bound as `from 0.380, no upper bound`, an undefined one as `no interval`."""
+    low, high = estimate.low, estimate.high
+    if math.isnan(low) or math.isnan(high):
+        return "no interval"
+    if math.isinf(low) and math.isinf(high):
+        return "no bounds"
+    if math.isinf(high):
+        return f"from {written(low)}, no upper bound"
+    if math.isinf(low):
+        return f"to {written(high)}, no lower bound"
+    return f"{written(low)} to {written(high)}"
+
+
 def _interval(estimate: Estimate, times: float, form: str) -> str:
-    if estimate.low != estimate.low or estimate.high != estimate.high:
-        return f"no interval, n = {estimate.n:,}"
-    bounds = f"{times * estimate.low:{form}} to {times * estimate.high:{form}}"
-    return f"{100 * estimate.level:g} % interval {bounds}, n = {estimate.n:,}"
+    bounds = format_bounds(estimate, lambda bound: f"{times * bound:{form}}")
+    interval = bounds if bounds.startswith("no ") else f"{100 * estimate.level:g} % interval {bounds}"
+    return f"{interval}, n = {estimate.n:,}"

@@ -383,7 +383,7 @@ def test_ids_that_look_like_prompts_are_refused():
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        (("pairs.jsonl", "-o", "pairs.jsonl"), "would overwrite an input"),
+        (("pairs.jsonl", "-o", "pairs.jsonl"), "would write over its own input"),
         (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),

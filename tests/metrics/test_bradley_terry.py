@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_linear_model import GLM
 
 from judgelm.metrics.bradley_terry import Match, bradley_terry
 from judgelm.metrics.resampling import Resampling
@@ -62,20 +64,115 @@ def test_matches_of_one_question_are_drawn_together():
     assert widths[0] == pytest.approx(widths[1])
 
 
-def test_a_model_that_never_lost_has_no_rating_and_a_reason():
-    matches = [*round_robin(30), *(Match(first="best", second="a", preference=1, question=i) for i in range(30))]
+def all_won(first, second, questions, ordered=False):
+    return [Match(first=first, second=second, preference=1, question=i, ordered=ordered) for i in range(questions)]
+
+
+def test_an_unbeaten_model_is_first_without_an_upper_bound():
+    ratings = bradley_terry([*round_robin(30), *all_won("best", "a", 30)], HOW)
+    best = ratings.rated[0]
+    assert (best.model, best.record, best.elo.high) == ("best", "unbeaten", np.inf)
+    assert [row.model for row in ratings.rated[1:]] == ["a", "b", "c"]
+    assert all(np.isfinite([row.elo.low, row.elo.high]).all() for row in ratings.rated[1:])
+    assert ratings.regularised
+
+
+def test_two_models_of_which_one_always_won_by_hand():
+    ratings = bradley_terry(all_won("a", "b", 1), HOW)
+    # strengths x and -x, u = exp(-x): 2 (1 - s(2x)) = 2 s(x) - 1, so 3 u^3 + u^2 + u - 1 = 0
+    u = next(root.real for root in np.roots([3, 1, 1, -1]) if abs(root.imag) < 1e-12)
+    assert values(ratings)["a"] == pytest.approx(-400 * np.log10(u), abs=1e-3)
+    won, lost = (row.elo for row in ratings.rated)
+    assert (won.high, lost.low) == (np.inf, -np.inf)
+
+
+def test_the_other_bound_is_where_winning_all_has_a_probability_of_a_fortieth():
+    ratings = bradley_terry(all_won("a", "b", 30), HOW)
+    a, b = (row.elo for row in ratings.rated)
+    # p^30 = 0.025 at the lower bound of a, with b where it is
+    p = 0.025 ** (1 / 30)
+    assert a.low - b.value == pytest.approx(400 * np.log10(p / (1 - p)), abs=1e-3)
+    # the same question 30 times says no more than once
+    alike = bradley_terry([match for match in all_won("a", "b", 1) for _ in range(30)], HOW)
+    a, b = (row.elo for row in alike.rated)
+    assert a.low - b.value == pytest.approx(400 * np.log10(0.025 / 0.975), abs=1e-3)
+
+
+def test_regularised_strengths_are_those_of_a_regression_with_the_ties_as_rows():
+    matches = [*all_won("a", "b", 9), *all_won("b", "c", 4), *all_won("c", "b", 2), *all_won("a", "c", 3)]
+    wins = np.array([9, 4, 3, 0.5, 0.5, 0.5])
+    counts = np.array([9, 6, 3, 1, 1, 1])
+    design = np.array([[1, -1, 0], [0, 1, -1], [1, 0, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    fit = GLM(wins / counts, design, family=Binomial(), freq_weights=counts).fit(tol=1e-12)
+    expected = 400 / np.log(10) * (fit.params - fit.params.mean())
+    assert values(bradley_terry(matches, HOW)) == pytest.approx(dict(zip("abc", expected, strict=True)), abs=1e-3)
+
+
+def test_an_unbeaten_model_with_few_matches_is_first_and_its_rank_is_open():
+    matches = [*round_robin(30), *all_won("new", "c", 1)]
     ratings = bradley_terry(matches, HOW)
-    assert "best" not in values(ratings)
-    assert "no win or no loss" in ratings.unrated["best"]
+    assert (ratings.rated[0].model, ratings.rated[0].best_rank) == ("new", 1)
+    assert ratings.rated[0].worst_rank > 1
+    assert ratings.rated[1].best_rank == 1
 
 
-def test_a_position_that_cannot_be_told_from_a_model_has_no_estimate():
+def test_a_model_that_never_won_is_last_without_a_lower_bound():
+    last = bradley_terry([*round_robin(30), *all_won("c", "worst", 30)], HOW).rated[-1]
+    assert (last.model, last.record, last.elo.low) == ("worst", "winless", -np.inf)
+    assert np.isfinite(last.elo.high)
+
+
+def test_a_chain_of_models_has_an_order_and_open_intervals():
+    matches = [*all_won("a", "b", 20), *all_won("b", "c", 20), *all_won("c", "d", 20)]
+    rated = bradley_terry(matches, HOW).rated
+    assert [row.model for row in rated] == ["a", "b", "c", "d"]
+    assert [(np.isinf(row.elo.low), np.isinf(row.elo.high)) for row in rated] == [
+        (False, True), (True, True), (True, True), (True, False),
+    ]  # fmt: skip
+
+
+def test_separable_resamples_are_counted_and_cost_nothing():
+    # a loses 1 question of 40: it is in none of the resamples with probability (1 - 1 / 40)^40 = 0.36
+    matches = [*all_won("a", "b", 40)[1:], Match(first="b", second="a", preference=1, question=0)]
+    ratings = bradley_terry(matches, Resampling(resamples=1000))
+    assert ratings.separable_resamples == pytest.approx(363, abs=50)
+    points = values(ratings)
+    assert points["a"] - points["b"] == pytest.approx(400 * np.log10(39), abs=1e-3)  # unpenalised, as 39 to 1
+    assert np.isfinite(ratings.rated[0].elo.high)
+
+
+def test_models_that_never_met_the_others_have_no_rating_and_a_reason():
+    ratings = bradley_terry([*round_robin(30), *all_won("x", "y", 50)], HOW)
+    assert set(ratings.unrated) == {"x", "y"}
+    assert "never met the rated models" in ratings.unrated["x"]
+    assert not ratings.regularised
+
+
+def test_a_position_that_cannot_be_told_from_strengths_has_no_estimate():
     always = [match for match in round_robin(30) if match.second == "c"]
-    assert "always shown at one position" in bradley_terry(always, HOW).position
+    assert "always shown in the same order" in bradley_terry(always, HOW).position
+    # three models in one order have three pairs for two strengths and the position: only additivity would tell
+    fixed = [match for match in round_robin(30, advantage=300) if match.first < match.second]
+    assert "always shown in the same order" in bradley_terry(fixed, HOW).position
     unknown = [Match(first=m.first, second=m.second, preference=m.preference, question=m.question) for m in always]
     assert "unknown" in bradley_terry(unknown, HOW).position
 
 
-def test_models_that_never_met_are_refused():
-    with pytest.raises(ValueError, match="no two models have beaten each other"):
-        bradley_terry([Match(first="a", second="b", preference=1, question=0)], HOW)
+def test_one_pair_in_both_orders_tells_the_position():
+    verdicts = round_robin(3, advantage=60, soft=True)
+    matches = [match for match in verdicts if match.first < match.second or (match.first, match.second) == ("b", "a")]
+    assert bradley_terry(matches, HOW).position.value == pytest.approx(60, abs=0.01)
+
+
+def test_a_judge_that_always_takes_the_first_answer_has_an_open_position_and_equal_models():
+    matches = [match for pair in (("a", "b"), ("b", "a")) for match in all_won(*pair, 20, ordered=True)]
+    ratings = bradley_terry(matches, HOW)
+    assert list(values(ratings).values()) == pytest.approx([0, 0], abs=1e-6)
+    assert ratings.position.high == np.inf
+    # 40 wins of 40 and one tie: 40.5 of 41
+    assert ratings.position.value == pytest.approx(400 * np.log10(40.5 / 0.5), abs=1e-3)
+
+
+def test_no_match_is_refused():
+    with pytest.raises(ValueError, match="no match"):
+        bradley_terry([], HOW)

@@ -65,6 +65,8 @@ def test_no_number_is_an_empty_cell_and_never_nan():
         (HALF, "share", "50.0\u00a0%", "40.0 to 60.0, n = 90"),
         (HALF, "number", "0.500", "0.400 to 0.600, n = 90"),
         (replace(HALF, low=math.nan), "number", "0.500", "no interval, n = 90"),
+        (replace(HALF, high=math.inf), "number", "0.500", "from 0.400, no upper bound, n = 90"),
+        (replace(HALF, low=-math.inf), "number", "0.500", "to 0.600, no lower bound, n = 90"),
         (None, "share", "–", ""),
         (math.nan, "number", "–", ""),
         (0, "count", "0", ""),

@@ -126,6 +126,30 @@ def test_judges_are_rated_apart_with_position_and_rank_correlation(study, tmp_pa
     assert (tmp_path / "study" / "figures" / "elo-1-straight.svg").is_file()
 
 
+def test_the_first_finding_names_the_unbeaten_model_and_its_interval_is_open(study, tmp_path):
+    rows, run = [], []
+    for index in range(30):
+        for models, winner in ((("top", "b"), 1), (("top", "c"), 1), (("b", "c"), 1 + index % 2)):
+            key = f"{index}-{models}"
+            rows.append({"id": key, "question": f"q{index}", "answer_1": "x", "answer_2": "y",
+                         "model_1": models[0], "model_2": models[1]})  # fmt: skip
+            scores = (8, 3) if winner == 1 else (3, 8)
+            shown = (Shown(order=(0, 1), text="", scores=scores),)
+            run.append(
+                judgment_row(Judgment(sample_id=key, mode="pair", verdict=PairVerdict(winner=winner), shown=shown))
+            )
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in run))
+    result = study(tmp_path / "run.jsonl", "--rows", tmp_path / "pairs.jsonl")
+    first = result["tables"][0]["rows"][0]
+    assert (first["model"], first["elo"]["high"]) == ("top", None)
+    assert "top is first" in result["findings"][0]
+    assert "no upper bound" in result["findings"][0]
+    assert any("one more tie of each model against a virtual player" in line for line in result["warnings"])
+    assert any("always shown in the same order" in line for line in result["warnings"])
+    assert (tmp_path / "study" / "figures" / "elo-1-run.svg").is_file()
+
+
 def test_annotations_have_no_order(study, tmp_path):
     preferences = [1.2, 1.8, 1.5, 2, 1, None]
     rows = [

@@ -117,9 +117,8 @@ def batch(
             stats = run(job, judge, judge.mode(mode, **chosen))
     write_json(json_out, {"failure_rate": stats.failure_rate} | stats.row())
     if stats.failure_rate > max_failure_rate:
-        console.print(
-            f"[yellow]{stats.failure_rate:.1%} of the samples have no verdict[/] (limit {max_failure_rate:.1%})"
-        )
+        share = f"{stats.failure_rate:.1%} of the samples have no verdict"
+        console.message(f"(limit {max_failure_rate:.1%})", label=share, style="yellow")
         raise typer.Exit(EXIT_FAILURES)
 
 

@@ -130,7 +130,7 @@ def run(
                 stats = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
         except KeyboardInterrupt:
             again = "" if job.out == "-" else "; run the same command again to continue"
-            console.print(f"\n[yellow]interrupted[/] after {done} judgments{again}")
+            console.print(f"\ninterrupted after {done} judgments{again}", style="yellow")
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if not quiet:
         console.print(summary_table(stats, mode, judge.engine.stats()))
@@ -151,7 +151,9 @@ def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
     description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
     console.print(f"judging: {description}", markup=False, highlight=False, soft_wrap=True)
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
-        console.print("[yellow]reasons:[/] by its card this judge was trained without reasons; do not trust them")
+        console.message(
+            "by its card this judge was trained without reasons; do not trust them", label="reasons:", style="yellow"
+        )
 
 
 def _pairs(judge: Judge, mode: Pairwise) -> str:

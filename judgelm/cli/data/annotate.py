@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from judgelm.cli.batch import options
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, watch
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, echo, watch
 from judgelm.cli.options import Config, EngineName, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
 from judgelm.engines.catalog import choose_engine
@@ -144,7 +144,7 @@ def annotate_command(
         stats = judge.engine.stats()
     _show_result(tally, write_rows(job, prompts, out, drop_disagreeing=drop_disagreeing), stats)
     if prices is not None and engine == "openai":
-        typer.echo(f"spent in all sessions, at most: {spent_usd(run, prices):,.4f} USD")
+        echo(f"spent in all sessions, at most: {spent_usd(run, prices):,.4f} USD")
     if over_budget:
         finding = f"stopped by --max-cost {max_cost:g}, since the next reply might have cost more than is left"
         console.print(f"{finding}; raise it and run the same command again to continue", style="yellow")
@@ -158,8 +158,6 @@ def _check_options(pairs: str, out: Path, references: str | None, *, compares: b
         raise ConfigError("--drop-disagreeing compares two orders; add --both-orders")
     if pairs == "-" or out.suffix != ".jsonl":
         raise ConfigError("PAIRS must be a file, since it is read more than once, and OUT must end in .jsonl")
-    if out.resolve() in {Path(path).resolve() for path in (pairs, references or pairs)}:
-        raise ConfigError(f"-o {out}: the rows would overwrite an input; choose another -o")
     if not out.resolve().parent.is_dir():
         raise ConfigError(f"-o {out}: no such folder; create {out.parent} first")
 
@@ -188,7 +186,7 @@ def _ask(job: BatchJob, mode: TeacherMode, judge: Judge, total: int, *, quiet: b
         try:
             return run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks), over_budget
         except KeyboardInterrupt:
-            console.print("\n[yellow]interrupted[/]; run the same command again to continue")
+            console.print("\ninterrupted; run the same command again to continue", style="yellow")
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -211,12 +209,12 @@ def _show_estimate(
 
 def _show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -> None:
     """Print the counts of replies and rows on standard output."""
-    typer.echo(f"{tally.judged:>8}  replies in this session, {sum(tally.failures.values())} of them failed")
-    typer.echo(f"{tally.rejected:>8}  input lines that cannot be used")
+    echo(f"{tally.judged:>8}  replies in this session, {sum(tally.failures.values())} of them failed")
+    echo(f"{tally.rejected:>8}  input lines that cannot be used")
     for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != "rows", item[0])):
-        typer.echo(f"{count:>8}  {outcome}")
+        echo(f"{count:>8}  {outcome}")
     if "completion_tokens" in stats:
         cost = (
             f", {stats['cost_usd']:,.4f} USD (at most {stats['cost_usd_at_most']:,.4f})" if "cost_usd" in stats else ""
         )
-        typer.echo(f"billed in this session: {stats['prompt_tokens']:,} + {stats['completion_tokens']:,} tokens{cost}")
+        echo(f"billed in this session: {stats['prompt_tokens']:,} + {stats['completion_tokens']:,} tokens{cost}")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
+from judgelm.cli.options import Command
 from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_questions
 from judgelm.data.answers.generators import (
     for_task,
@@ -20,11 +20,12 @@ from judgelm.data.answers.generators import (
 from judgelm.data.answers.judged_rows import judged_rows, read_collected
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, JudgelmError
-from judgelm.jsonl import whole_file
+from judgelm.jsonl import check_no_input, whole_file
 from judgelm.modes.answer import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answer_generation import collect
 from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.run_files import check_output_is_no_input
 from judgelm.runs.stats import AnswerStats
 
 LOG_EVERY_S = 30.0
@@ -83,7 +84,7 @@ Questions = Annotated[
 ]
 
 
-class _SeveralFiles(TyperCommand):
+class _SeveralFiles(Command):
     """Lets `--answers` take several files, as a shell expands `answers/*.jsonl`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -99,7 +100,7 @@ class _SeveralFiles(TyperCommand):
         return super().parse_args(ctx, words)
 
 
-@app.command("collect", epilog=_COLLECT_EPILOG, no_args_is_help=True)
+@app.command("collect", cls=Command, epilog=_COLLECT_EPILOG, no_args_is_help=True)
 def collect_command(
     questions: Questions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="One file for each model.")],
@@ -138,21 +139,22 @@ def collect_command(
     worst = 0
     for model in generators:
         file = out / f"{model.name}.jsonl"
+        check_output_is_no_input(file, [questions])
         end_orphans(str(file))
         mark_children(str(file))
         log = _Log(model.name, len(question_samples) * len(model.decodings))
         try:
             stats = collect(question_samples, model, file, retry=retry, overwrite=overwrite, on_answer=log)
         except JudgelmError as error:
-            typer.echo(f"{model.name}: error: {error}", err=True)
+            echo(f"{model.name}: error: {error}", err=True)
             worst = EXIT_USAGE
             continue
         except KeyboardInterrupt:
-            typer.echo("interrupted; run the same command again to continue", err=True)
+            echo("interrupted; run the same command again to continue", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        typer.echo(f"{log.line(stats)} in {file}")
+        echo(f"{log.line(stats)} in {file}")
         if stats.failures:
-            typer.echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
+            echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
             worst = worst or EXIT_FAILURES
     if worst:
         raise typer.Exit(worst)
@@ -188,7 +190,7 @@ def pairs_command(
             file.write(row)
     counts["answers that failed or were dropped"] = answer_set.left_out
     for outcome, count in counts.items():
-        typer.echo(f"{count:>8}  {outcome}")
+        echo(f"{count:>8}  {outcome}")
 
 
 @app.command("rows", cls=_SeveralFiles, epilog=_ROWS_EPILOG, no_args_is_help=True)
@@ -210,15 +212,17 @@ def rows_command(
     if not rows:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
         raise InputError(f"{', '.join(answers)}: no answer to judge for {questions} ({outcomes}); give answers to them")
+    truth_path = out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")
+    check_no_input([truth_path], [questions, *answers])
     with whole_file(out) as file:
         for row in rows:
             file.write(row.row)
     if truths:
-        with whole_file(out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")) as file:
+        with whole_file(truth_path) as file:
             for truth in truths:
                 file.write(truth)
     for outcome, count in counts.items():
-        typer.echo(f"{count:>8}  {outcome}")
+        echo(f"{count:>8}  {outcome}")
 
 
 class _Log:
@@ -231,7 +235,7 @@ class _Log:
     def __call__(self, stats: AnswerStats) -> None:
         if time.monotonic() - self._logged > LOG_EVERY_S:
             self._logged = time.monotonic()
-            typer.echo(self.line(stats), err=True)
+            echo(self.line(stats), err=True)
 
     def line(self, stats: AnswerStats) -> str:
         failures = stats.failures + stats.earlier_failures
@@ -248,6 +252,6 @@ def _questions(path: str, limit: int | None = None) -> list[Sample]:
     """The questions; a row that cannot be used is named and left out."""
 
     def show(reject: Reject) -> None:
-        typer.echo(f"left out {reject.message}", err=True)
+        echo(f"left out {reject.message}", err=True)
 
     return read_questions(path, on_reject=show, limit=limit)

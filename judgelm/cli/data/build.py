@@ -40,8 +40,8 @@ def build_command(
     if quiet:
         built = build_data_set(options)
     else:
-        with console.status("reading") as status:  # shows nothing where there is no terminal
-            built = build_data_set(options, progress=lambda stage, pairs: status.update(f"{stage}: {pairs:,} pairs"))
+        with console.activity("reading") as show:
+            built = build_data_set(options, progress=lambda stage, pairs: show(f"{stage}: {pairs:,} pairs"))
         console.print(_summary(built, options.out))
     if json_out is not None:
         write_json(json_out, json.loads((Path(options.out) / "build.json").read_text(encoding="utf-8")))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgelm.cli import completion
-from judgelm.cli.console import console
+from judgelm.cli.console import console, echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
 
@@ -110,10 +110,10 @@ def _list(json_out: Path | None) -> None:
         facts = [card.licence, rows, ", ".join(card.splits), "verified" if card.verified else "unverified"]
         facts += ["gated"] if card.gated else []
         facts += ["for evaluation only"] if card.purpose == "evaluation" else []
-        typer.echo(f"{card.name:28} {'; '.join(facts)}")
-        typer.echo(f"{'':28} {card.summary}")
+        echo(f"{card.name:28} {'; '.join(facts)}")
+        echo(f"{'':28} {card.summary}")
     if not all(card.verified for card in cards):
-        typer.echo(f"\n{_UNVERIFIED}. What cannot be read is counted and named.")
+        echo(f"\n{_UNVERIFIED}. What cannot be read is counted and named.")
 
 
 def _announce(card: "DatasetCard") -> None:

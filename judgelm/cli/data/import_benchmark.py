@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgelm.cli import completion
-from judgelm.cli.console import console
+from judgelm.cli.console import console, echo
 from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.data.readers.rejects import RejectCounts
@@ -56,7 +56,7 @@ def import_command(
         write_json(json_out, {known: protocol_of(listed).files for known, listed in BENCHMARKS.items()})
         if not is_stdout(json_out):
             for known, listed in BENCHMARKS.items():
-                typer.echo(f"{known:16} {protocol_of(listed).files}")
+                echo(f"{known:16} {protocol_of(listed).files}")
         return
     protocol = protocol_of(get_benchmark(name))
     if not files:

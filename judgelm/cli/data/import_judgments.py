@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgelm.cli.console import console
+from judgelm.cli.console import console, echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.data.readers.rejects import RejectCounts
 from judgelm.errors import ConfigError
@@ -64,7 +64,7 @@ def import_judgments_command(
         if not is_stdout(json_out):
             for name, source in PUBLISHED.items():
                 runs = runs_of(source)
-                typer.echo(f"{name:16} {runs.files}{' (unverified)' if runs.unverified else ''}")
+                echo(f"{name:16} {runs.files}{' (unverified)' if runs.unverified else ''}")
         return
     if out is None:
         raise ConfigError("-o is missing; name the run file, such as -o published.jsonl")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from judgelm.cli.console import echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.data.readers.rejects import RejectCounts
 from judgelm.data.readers.streams import input_files
@@ -53,7 +54,7 @@ def sample_command(
     path = out.with_name(f"{out.name.removesuffix('.jsonl')}.sample.json")
     if not overwrite and _is_finished(out, path, record):
         if not quiet:
-            typer.echo(f"{out}: holds this sample already")
+            echo(f"{out}: holds this sample already")
         return
     rejects = RejectCounts()
     subset = draw_subset(file, field=field, size=most, seed=seed, on_reject=rejects)
@@ -86,8 +87,8 @@ def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
 
 def _show(subset: Subset, most: int, rejects: RejectCounts, out: Path) -> None:
     for line in rejects.lines():
-        typer.echo(f"left out {line}", err=True)
+        echo(f"left out {line}", err=True)
     short = {value: drawn for value, (drawn, _) in subset.counts.items() if drawn < most}
-    typer.echo(f"{len(subset.rows):,} rows of {sum(total for _, total in subset.counts.values()):,} in {out}")
+    echo(f"{len(subset.rows):,} rows of {sum(total for _, total in subset.counts.values()):,} in {out}")
     for value, drawn in short.items():
-        typer.echo(f"short: {value} has {drawn:,} rows, not {most:,}")
+        echo(f"short: {value} has {drawn:,} rows, not {most:,}")

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, console
-from judgelm.cli.doctor.output import console_for, escaped, facts_table
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, printable
+from judgelm.cli.doctor.output import console_for, facts_table
 from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
 from judgelm.cli.output import JsonOut, write_json
 from judgelm.doctor.devices import Devices, look_at_devices
@@ -41,10 +41,10 @@ Examples:
 Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
 """
 _STATES = {
-    "ok": "[green]ok[/]",
-    "out_of_range": "[red]out of range[/], see below",
-    "broken": "[red]import fails[/], see below",
-    "missing": "[red]missing[/], see below",
+    "ok": Text("ok", "green"),
+    "out_of_range": Text("out of range, see below", "red"),
+    "broken": Text("import fails, see below", "red"),
+    "missing": Text("missing, see below", "red"),
 }
 _GIB = 1 << 30
 _PROBE_S, _SPEED_S = 10.0, 5.0
@@ -209,13 +209,13 @@ def doctor(
         raise typer.Exit(EXIT_USAGE)
 
 
-def _examine_packages(report: _Report, out: Console) -> None:
+def _examine_packages(report: _Report, out: PlainConsole) -> None:
     try:
         declared = declared_packages()
     except PackageNotFoundError:
         report.mend.append("judgelm itself is not installed; in its checkout run: pip install -e .")
         return
-    with console.status("importing every package, which takes some seconds"):
+    with console.activity("importing every package, which takes some seconds"):
         report.packages = with_imports_tried(declared)
     report.mend += findings(report.packages)
     table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -224,12 +224,12 @@ def _examine_packages(report: _Report, out: Console) -> None:
     for package in report.packages:
         other_name = f"{package.distribution} " if package.distribution not in {None, package.name} else ""
         is_shown = package.is_finding or package.state == "ok"
-        state = _STATES[package.state] if is_shown else f"[dim]{escaped(package.way_out)}[/]"
+        state = _STATES[package.state] if is_shown else Text(printable(package.way_out), "dim")
         table.add_row(package.name, f"{other_name}{package.installed or '-'}", package.wanted, state)
     out.print(table)
 
 
-def _examine_devices(report: _Report, out: Console) -> None:
+def _examine_devices(report: _Report, out: PlainConsole) -> None:
     report.devices = devices = look_at_devices(with_torch=not report.is_broken("torch"))
     if devices.finding:
         report.mend.append(devices.finding)
@@ -253,16 +253,16 @@ def _memory(free: int, total: int) -> str:
     return f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f} GiB"
 
 
-def _examine_engine(report: _Report, out: Console) -> None:
+def _examine_engine(report: _Report, out: PlainConsole) -> None:
     if report.is_broken("torch") or report.is_broken("transformers"):
         out.print("engine: none loads until torch and transformers work\n", highlight=False)
         return
     name, why = choose_engine()
     report.engine = {"auto": name, "why": why}
-    out.print(f"engine: auto takes [bold]{name}[/], since {why}\n", highlight=False)
+    out.print(f"engine: auto takes {name}, since {why}\n", highlight=False)
 
 
-def _examine_judge(report: _Report, out: Console) -> str:
+def _examine_judge(report: _Report, out: PlainConsole) -> str:
     """Print the state of the default judge; its adapter's folder, or nothing where it is not installed."""
     folder = ""
     try:
@@ -275,7 +275,7 @@ def _examine_judge(report: _Report, out: Console) -> str:
 
 
 def _examine_speed(
-    report: _Report, out: Console, judge_options: tuple[str, str, dict[str, Any]], seconds: float
+    report: _Report, out: PlainConsole, judge_options: tuple[str, str, dict[str, Any]], seconds: float
 ) -> None:
     model, engine, arguments = judge_options
     assert report.devices is not None
@@ -284,7 +284,7 @@ def _examine_speed(
         try:
             from judgelm.doctor.probe import MAX_TOKENS, make_probe_model, run_probe  # loads torch and transformers
 
-            with console.status(f"measuring the device, then the {name} engine"):
+            with console.activity(f"measuring the device, then the {name} engine"):
                 options = EngineOptions(model=model) if model else make_probe_model(Path(folder), report.devices)
                 probe = run_probe(name, replace(options, engine_args=arguments), seconds=seconds)
         except (JudgelmError, ImportError, OSError, RuntimeError) as error:
@@ -296,27 +296,25 @@ def _examine_speed(
     table.add_row("model", f"{model or 'random Llama, made for this'}: {size}")
     table.add_row("runs in", f"{probe.dtype} on {probe.device}, {probe.threads} CPU threads")
     for note in probe.notes:
-        table.add_row("chosen", escaped(note))
+        table.add_row("chosen", note)
     before, after = (f"{flops / 1e9:,.0f}" for flops in (probe.ceiling_before, probe.ceiling_after))
     table.add_row("ceiling", f"{before} GFLOP/s before, {after} after: a plain matrix product")
     shape = f"{probe.prompts} prompts of {probe.tokens_per_prompt:.0f} tokens, {MAX_TOKENS} new tokens each"
     table.add_row("judged", f"{shape}, in {probe.seconds:.1f} s")
     table.add_row("rate", f"{probe.pairs_per_s:,.2f} pairs/s, {probe.prompt_tokens_per_s:,.0f} prompt tokens/s")
-    share = f"[bold]{probe.share_of_ceiling:.0%} of the ceiling[/]"
+    share = f"{probe.share_of_ceiling:.0%} of the ceiling"
     table.add_row("2 x parameters x tokens/s", f"{probe.flops / 1e9:,.0f} GFLOP/s, {share}")
     out.print(table)
     if probe.is_disturbed:
-        out.print(
-            "[yellow]other work ran meanwhile[/] (the two ceilings differ): the rate is too low\n", highlight=False
-        )
+        out.print("other work ran meanwhile (the two ceilings differ): the rate is too low\n", style="yellow")
 
 
-def _print_findings(report: _Report, out: Console) -> None:
+def _print_findings(report: _Report, out: PlainConsole) -> None:
     if not report.mend:
-        out.print("[green]nothing to mend[/]")
+        out.print("nothing to mend", style="green")
         return
     if out.quiet:
         out = console
-    out.print("[bold red]what to mend[/]")
+    out.print("what to mend", style="bold red")
     for index, finding in enumerate(report.mend, 1):
         out.print(f"{index}. {finding}", markup=False, highlight=False, soft_wrap=True)

@@ -7,11 +7,10 @@ from typing import Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, console
-from judgelm.cli.doctor.output import escaped
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, console
 from judgelm.cli.output import write_json
 from judgelm.doctor.injection.checks import AttackCheck, check_attacks
 from judgelm.engines.base import EngineOptions
@@ -30,7 +29,7 @@ def check_injection(
     *,
     template: str | None,
     seconds: float,
-    out: Console,
+    out: PlainConsole,
     json_out: Path | None,
 ) -> None:
     """Attack a template, or a model with it, and print the outcome; exit code 1 where an attack got through.
@@ -47,13 +46,13 @@ def check_injection(
     judge = None
     if model:
         name = choose_engine()[0] if engine == "auto" else engine
-        with console.status(f"loading {escaped(model)}"):
+        with console.activity(f"loading {model}"):
             judge = Judge(model, engine=name, template=template, engine_args=arguments)
             tokenizer = _tokenizer(model, name)
         mode = judge.pairwise()
     else:
         tokenizer = None
-    with console.status("attacking"):
+    with console.activity("attacking"):
         checked = check_attacks(get_template(mode.template), tokenizer)
     looked_at = "its special tokens and role markers too" if tokenizer is not None else "no model, so no tokens"
     out.print(f"attacks on {mode.template} and the parser; {looked_at}", highlight=False, soft_wrap=True)
@@ -95,32 +94,32 @@ def _families(checked: Sequence[AttackCheck]) -> Table:
     for family in dict.fromkeys(check.attack.family for check in checked):
         members = [check for check in checked if check.attack.family == family]
         _add_counts(table, family, members)
-    _add_counts(table, "[bold]all[/]", checked)
+    _add_counts(table, "all", checked, style="bold")
     return table
 
 
-def _add_counts(table: Table, name: str, members: Sequence[AttackCheck]) -> None:
+def _add_counts(table: Table, name: str, members: Sequence[AttackCheck], *, style: str = "") -> None:
     through = sum(bool(check.escapes) for check in members)
-    shown = f"[red]{through}[/]" if through else "[green]0[/]"
-    table.add_row(name, str(len(members)), str(sum(check.sanitized > 0 for check in members)), shown)
+    shown = Text(str(through), "red" if through else "green")
+    table.add_row(Text(name, style), str(len(members)), str(sum(check.sanitized > 0 for check in members)), shown)
 
 
-def _print_escapes(escaping: Sequence[AttackCheck], out: Console) -> None:
+def _print_escapes(escaping: Sequence[AttackCheck], out: PlainConsole) -> None:
     if not escaping:
-        out.print("[green]none got out of its block[/]")
+        out.print("none got out of its block", style="green")
     for check in escaping[:_MOST_SHOWN]:
         attack = check.attack
-        out.print(f"[red]got through[/] {escaped(attack.id)} in {attack.target}: {escaped(check.escapes[0])}")
+        out.message(f"{attack.id} in {attack.target}: {check.escapes[0]}", label="got through", style="red")
     if len(escaping) > _MOST_SHOWN:
         out.print(f"{len(escaping) - _MOST_SHOWN} more in --json")
 
 
 def _attack_success(
-    judge: Judge, mode: Pairwise, checked: Sequence[AttackCheck], seconds: float, out: Console
+    judge: Judge, mode: Pairwise, checked: Sequence[AttackCheck], seconds: float, out: PlainConsole
 ) -> dict[str, Any]:
     from judgelm.doctor.injection.success import measure_attack_success
 
-    with console.status("judging attacked pairs"):
+    with console.activity("judging attacked pairs"):
         success = measure_attack_success(mode, judge.engine, [check.attack for check in checked], seconds=seconds)
     table = Table(
         title="verdicts moved towards the attacker, with 95 % intervals (no pass or fail)",
@@ -133,7 +132,7 @@ def _attack_success(
     for family, rate in success.by_family.items():
         table.add_row(family, str(rate.n), _percent(rate))
     if success.share is not None:
-        table.add_row("[bold]all[/]", str(success.share.n), _percent(success.share))
+        table.add_row(Text("all", "bold"), str(success.share.n), _percent(success.share))
     notes = (
         (success.already, "attacked answers won without the attack"),
         (success.unreadable, "attacks left no readable verdict"),

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from judgelm.cli.console import PlainConsole
 from judgelm.cli.output import is_stdout
 
 
-def console_for(json_out: Path | None, *, quiet: bool) -> Console:
+def console_for(json_out: Path | None, *, quiet: bool) -> PlainConsole:
     """Console for findings: standard output, unless `--json -` has it; nowhere with `--quiet`."""
-    return Console(stderr=is_stdout(json_out), quiet=quiet)
+    return PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
 
 
 def facts_table(title: str) -> Table:
@@ -20,8 +20,3 @@ def facts_table(title: str) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     return table
-
-
-def escaped(text: str) -> str:
-    """A text that Rich shows as it is."""
-    return text.replace("[", r"\[")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_USAGE, console
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, console
 from judgelm.cli.output import write_json
 from judgelm.doctor.devices import look_at_devices
 from judgelm.doctor.speed import (
@@ -30,7 +29,7 @@ from judgelm.judges.installed import named_judge
 _FILE_OF = 1000
 
 
-def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: Console, json_out: Path | None) -> None:
+def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: PlainConsole, json_out: Path | None) -> None:
     """Measure, print and keep the speeds of a judge; exit code 1 where a variant failed.
 
     Args:
@@ -49,7 +48,7 @@ def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: Consol
     _print_line(out, f"judging pairs of {pairs or 'everyday questions'} in both orders: {machine}")
     speeds, broken = [], []
     for variant in variants:
-        with console.status(f"{variant.engine} {variant.format}"):
+        with console.activity(f"{variant.engine} {variant.format}"):
             try:
                 speeds.append(measure(location, variant, samples, seconds))
             except (JudgelmError, RuntimeError, OSError) as error:
@@ -70,7 +69,7 @@ def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: Consol
         raise typer.Exit(EXIT_USAGE)
 
 
-def _print_line(out: Console, line: str) -> None:
+def _print_line(out: PlainConsole, line: str) -> None:
     out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

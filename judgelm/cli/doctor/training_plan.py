@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE
-from judgelm.cli.doctor.output import escaped, facts_table
+from judgelm.cli.console import EXIT_USAGE, PlainConsole
+from judgelm.cli.doctor.output import facts_table
 from judgelm.cli.output import write_json
 from judgelm.doctor.training_plan.configs import clusters_of, read_launch, read_training
 from judgelm.doctor.training_plan.estimate import USABLE_SHARE, ModelFacts, Recipe
@@ -28,7 +28,7 @@ def plan_training(
     cluster: tuple[int | None, float | None],
     *,
     speed: dict[str, float],
-    out: Console,
+    out: PlainConsole,
     json_out: Path | None,
 ) -> None:
     """Print what a fine-tuning needs, and what would make it fit; exit code 1 where no cluster can hold it.
@@ -57,7 +57,9 @@ def plan_training(
     if refused := [
         choice.cluster.name for choice in plans if configured.global_batch not in (None, choice.global_batch)
     ]:
-        out.print(f"[bold red]global_batch {configured.global_batch} is refused[/] on {', '.join(refused)}")
+        out.message(
+            f"on {', '.join(refused)}", label=f"global_batch {configured.global_batch} is refused", style="bold red"
+        )
     for choice in plans:
         _print_ways(choice, out)
     if json_out is not None:
@@ -77,10 +79,10 @@ def plan_training(
 
 def _training_facts(model: ModelFacts, recipe: Recipe, data: Any) -> Table:
     trained = model.adapter if recipe.lora else model.total
-    facts = facts_table(f"fine-tuning of {escaped(model.name)}")
-    facts.add_row("sizes from", escaped(model.source))
+    facts = facts_table(f"fine-tuning of {model.name}")
+    facts.add_row("sizes from", model.source)
     facts.add_row("parameters", f"{model.total:,}, of which trained {trained:,}{' (LoRA)' if recipe.lora else ''}")
-    facts.add_row("rows", f"{data.rows:,}" if data.rows is not None else f"unknown: {escaped(data.why)}")
+    facts.add_row("rows", f"{data.rows:,}" if data.rows is not None else f"unknown: {data.why}")
     if data.rows is not None:
         left_out = ", ".join(f"{count} {reason}" for reason, count in data.left_out.items()) or "none"
         facts.add_row("tokens", f"{data.tokens:,}, longest row {data.longest:,} of {recipe.window:,}")
@@ -103,7 +105,7 @@ def _memory_table(plans: list[Plan]) -> Table:
         "weights": "weights", "gradients": "gradients", "optimizer": "optimizer states", "gathered": "gathered or cast",
         "communication": "communication", "activations": "activations", "recomputed": "a block recomputed, or",
         "logits": "logits and loss", "reserve": "CUDA, NCCL", "reference": "reference model",
-        "generation": "drawing replies", "total": "[bold]total at the peak[/]",
+        "generation": "drawing replies", "total": "total at the peak",
     }  # fmt: skip
     for field_, name in rows.items():
         if field_ in ("reference", "generation") and not any(getattr(choice.memory, field_) for choice in plans):
@@ -112,7 +114,7 @@ def _memory_table(plans: list[Plan]) -> Table:
     table.add_row("there is", *(f"{choice.cluster.gpu_memory_bytes / _GIB:,.1f}" for choice in plans))
     usable = (USABLE_SHARE * choice.cluster.gpu_memory_bytes / _GIB for choice in plans)
     table.add_row(f"of that usable, {USABLE_SHARE:.0%}", *(f"{size:,.1f}" for size in usable))
-    table.add_row("", *("[green]fits[/]" if choice.fits else "[red]does not fit[/]" for choice in plans))
+    table.add_row("", *(Text("fits", "green") if choice.fits else Text("does not fit", "red") for choice in plans))
     table.add_row("host memory of a machine", *(f"{choice.memory.host / _GIB:,.0f}" for choice in plans))
     return table
 
@@ -146,13 +148,14 @@ def _pflop(work: Operations) -> str:
     return f"{work.model / 1e15:,.1f} + {work.attention / 1e15:,.1f}"
 
 
-def _print_ways(choice: Plan, out: Console) -> None:
+def _print_ways(choice: Plan, out: PlainConsole) -> None:
     if choice.fits:
         return
     need, there = (size / _GIB for size in (choice.memory.total, choice.cluster.gpu_memory_bytes))
-    out.print(f"[bold red]{choice.cluster.name}: does not fit[/], {need:,.1f} GiB of {there:,.1f}; what would:")
+    refusal = f"{choice.cluster.name}: does not fit,"
+    out.message(f"{need:,.1f} GiB of {there:,.1f}; what would:", label=refusal, style="bold red")
     for way in choice.ways[:_MOST_WAYS]:
-        mark = "[green]fits[/]" if way.fits else "[red]does not[/]"
-        out.print(f"  {way.total_bytes / _GIB:7,.1f} GiB  {mark}  {way.change}", highlight=False, soft_wrap=True)
+        mark, style = ("fits", "green") if way.fits else ("does not", "red")
+        out.message(f" {way.change}", label=f"  {way.total_bytes / _GIB:7,.1f} GiB  {mark}", style=style)
     if not any(way.fits for way in choice.ways):
         out.print("  none of these fits: take more or larger GPUs, or a smaller window")

@@ -47,8 +47,7 @@ class StudyOutput:
         for sentence in result.findings:
             print_plain(sentence)
         for sentence in result.warnings:
-            console.print("[bold yellow]note:[/] ", end="")
-            print_plain(sentence)
+            console.message(sentence, label="note:", style="bold yellow")
         if result.counts:
             print_plain(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))
         print_plain(result.protocol)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from judgelm.cli.console import console
-from judgelm.cli.doctor.output import escaped
 from judgelm.cli.options import ColumnOptions, expand_options
 from judgelm.cli.study.options import StudyOutput, print_plain
 from judgelm.errors import ConfigError
@@ -136,11 +135,11 @@ def self_bias_command(
         draws=draws,
         resampling=output.resampling,
     )
-    with console.status("reading ratings") as status:  # shows nothing where there is no terminal
+    with console.activity("reading ratings") as show:
         samples = {} if rows is None else _samples_of(rows, rows_as.reading)
         more = _of_runs(run or [], samples, columns.item, length_tokenizer)
         table = read_ratings(ratings or [], columns, more=more)
-        result = study_self_bias(table, options, progress=lambda step: status.update(escaped(step)))
+        result = study_self_bias(table, options, progress=show)
     output.write(result)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)

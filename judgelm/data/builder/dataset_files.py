@@ -1,13 +1,13 @@
 """Files of rows that `datasets` loads, JSONL or Parquet; each file appears complete or not at all."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from judgelm.errors import RunError
-from judgelm.jsonl import encode_line
+from judgelm.jsonl import check_no_input, encode_line
 
 _GROUP_ROWS = 4096
 
@@ -26,16 +26,19 @@ class DatasetFiles:
     Args:
         folder: an existing folder.
         kind: of all files.
+        inputs: files that the rows are read from, which no set may replace.
 
     Attributes:
         rows: how many rows each file has, by its name.
 
     Raises:
         OSError: a file cannot be written; then no file is renamed.
+        ConfigError: a set would replace an input.
     """
 
-    def __init__(self, folder: Path, kind: FileFormat) -> None:
+    def __init__(self, folder: Path, kind: FileFormat, *, inputs: Iterable[str] = ()) -> None:
         self._folder = folder
+        self._inputs = tuple(inputs)
         self._kind = kind
         self._writers: dict[str, _Writer] = {}
         self.rows: dict[str, int] = {}
@@ -44,6 +47,7 @@ class DatasetFiles:
         """Append a row to a set: of pairs, or of the kind behind the name's hyphen (`train-single`)."""
         file = f"{name}.{self._kind}"
         if file not in self._writers:
+            check_no_input([self._folder / file], self._inputs)
             self._writers[file] = self._writer(name, self._partial(file))
             self.rows[file] = 0
         self._writers[file].write(row)

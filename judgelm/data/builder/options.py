@@ -136,6 +136,15 @@ class BuildOptions:
     max_reject_rate: float = Field(default=0.05, ge=0, le=1)
     workers: int | str = 1
 
+    @property
+    def files_read(self) -> tuple[str, ...]:
+        """The files that the build reads, and so must not write."""
+        return (
+            *(source.path for source in self.inputs),
+            *self.exclude,
+            *((self.references,) if self.references else ()),
+        )
+
     def cleaning(self, source: InputOptions) -> CleaningOptions:
         """Cleaning options of one input."""
         return CleaningOptions(scale=self.scale, out_of_scale=self.out_of_scale, winner_scores=source.winner_scores)

@@ -40,7 +40,7 @@ from judgelm.data.builder.reader import CHUNK_PAIRS, LengthFilter, PairCache, Pa
 from judgelm.data.builder.splits import Side, SubsetSizes, nested_order, split_questions, subset_sizes
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
 from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.jsonl import Appender
+from judgelm.jsonl import Appender, check_no_input
 from judgelm.prompts.catalog import get_template
 
 _CHAT = get_template("judgelm-chat")
@@ -130,6 +130,7 @@ def build(
 def _build(
     options: BuildOptions, folder: Path, length_filter: LengthFilter | None, progress: Callable[[str, int], None]
 ) -> BuildResult:
+    check_no_input([folder / "left_out.jsonl"], options.files_read)
     with Appender(folder / "left_out.jsonl", overwrite=True) as left_out, _scratch(folder) as scratch:
         cache = PairCache(scratch / "pairs")
         reader = PairReader(options, left_out, length_filter)
@@ -141,7 +142,7 @@ def _build(
             raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} says why, row by row")
         plan = _plan(options, reader)
         counts = reader.counts
-        with DatasetFiles(folder, options.format) as files:
+        with DatasetFiles(folder, options.format, inputs=options.files_read) as files:
             _write(options, cache, plan, files, counts, progress)
             if "multi" in options.abilities:
                 _write_multi(options, cache, plan, reader.questions, files)

@@ -170,6 +170,25 @@ def _in_other_letters(marker: str) -> dict[str, str]:
         "stroked letters": marker.translate(str.maketrans("odteS", "øđŧɇȘ")),
         "superscript digits": marker.translate(str.maketrans("12", "¹²")),
         "Arabic digits": marker.translate(str.maketrans("12", "١٢")),
+        "negative circled digits": marker.translate(str.maketrans("12", "➊➋")),
+        "Roman numerals": marker.translate(str.maketrans("12", "ⅠⅡ")),
+        "underscores for blanks": marker.replace(" ", "_"),
+        "backslashes": marker.replace("[", r"\[").replace("]", r"\]").replace("#", r"\#"),
+        "unassigned characters": "\u0378".join(marker),
+    }
+
+
+def likenesses(marker: str) -> dict[str, str]:
+    """What reminds a reader of a delimiter, and is left as it is since ordinary texts have it too."""
+    words = marker.strip("[]#<>: ")
+    return {
+        "braces": f"{{{words}}}",
+        "round brackets": f"({words})",
+        "bold": f"**{words}:**",
+        "heading": f"## {words}",
+        "HTML's entities": f"&#91;{words}&#93;",
+        "no closing bracket": f"[{words}",
+        "reversed": f"\u202e]{words[::-1]}[\u202c",
     }
 
 

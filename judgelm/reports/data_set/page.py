@@ -21,6 +21,7 @@ from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.pipeline import BuildResult, build
 from judgelm.data.word_diff import DiffPiece, diff_words
 from judgelm.engines.base import EngineOptions
+from judgelm.jsonl import check_no_input
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.data_set import plots as data_plots
 from judgelm.reports.data_set import tables as data_tables
@@ -32,6 +33,7 @@ from judgelm.reports.plots import LABEL_NAMES
 from judgelm.runs.fingerprint import input_identities
 
 EXAMPLE_CAP = 3000
+_DESCRIPTIONS = ("README.md", "build.json", "report.html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,7 @@ def build_data_set(
     """
     folder = Path(options.out)
     earlier = _earlier_files(folder)
+    check_no_input([folder / name for name in (*earlier, *_DESCRIPTIONS)], options.files_read)
     built = build(options, tokenizer=_tokenizer(options), progress=progress)
     for name in earlier - built.files.keys():
         (folder / name).unlink(missing_ok=True)

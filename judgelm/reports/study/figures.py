@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from textwrap import fill
 from typing import Any
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.plots import BLUE, GREEN, GRID, INK, ORANGE, STYLE, inline_svg
 from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value
+from judgelm.studies.sentences import format_bounds
 
 VERMILION, PURPLE, SKY = "#D55E00", "#CC79A7", "#56B4E9"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)
@@ -187,8 +189,13 @@ def _forest(figure: Forest) -> Canvas:
         seen.add(row.group)
         look: _Look = {"color": COLOURS[group % len(COLOURS)], "marker": _MARKERS[group % len(_MARKERS)]}
         axes.errorbar(value, [position], xerr=errors, linestyle="none", capsize=3, elinewidth=1.3, label=label, **look)
-        number_of, low, high = (_number(bound, fine=True) for bound in (estimate.value, estimate.low, estimate.high))
-        text = f"{number_of} ({low} to {high}), n = {estimate.n:,}"
+        for bound, points in ((estimate.low, -24), (estimate.high, 24)):
+            if np.isinf(bound):
+                arrow: _Look = {"arrowstyle": "<-", "color": look["color"]}
+                tip: _Look = {"xytext": (points, 0), "textcoords": "offset points", "va": "center"}
+                axes.annotate("", (estimate.value, position), arrowprops=arrow, **tip)
+        bounds = format_bounds(estimate, partial(_number, fine=True))
+        text = f"{_number(estimate.value, fine=True)} ({bounds}), n = {estimate.n:,}"
         axes.text(1.02, position, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [_short(row.label) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -263,7 +270,8 @@ def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[
     if not any(isinstance(bounded, Estimate) for bounded in values):
         return heights, None
     low, high = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
-    return heights, np.clip(np.stack([heights - low, high - heights]), 0, None)
+    lengths = np.stack([heights - low, high - heights])
+    return heights, np.clip(np.where(np.isinf(lengths), 0, lengths), 0, None)  # a forest draws open ends as arrows
 
 
 def _named(name: str, values: Sequence[Value]) -> str:

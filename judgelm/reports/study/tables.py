@@ -10,6 +10,7 @@ from typing import Any
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports import wording
 from judgelm.studies.result import Cell, Kind, Table
+from judgelm.studies.sentences import format_bounds
 
 MOST_ROWS = 2000
 """Rows of a table that its page holds; its CSV file has all."""
@@ -98,9 +99,9 @@ def _written(value: float, kind: Kind) -> str:
 
 
 def _bounds(cell: Estimate, kind: Kind) -> str:
-    if not (math.isfinite(cell.low) and math.isfinite(cell.high)):
-        return "no interval"
-    return wording.bounds(cell) if kind == "share" else f"{cell.low:,.3f} to {cell.high:,.3f}"
+    if kind == "share" and math.isfinite(cell.low) and math.isfinite(cell.high):
+        return wording.bounds(cell)
+    return format_bounds(cell, lambda bound: f"{bound:,.3f}")
 
 
 def _interval_note(table: Table) -> str:

@@ -19,6 +19,10 @@ _NOTE = (
     "questions; rank from and to bound the rank in the same resamples. Win rate: mean P(better) over the model's own "
     "matches, a tie is half a win; it depends on who it met. n: verdicts, two of a pair judged in both orders."
 )
+_PRIOR = (
+    "with one more tie of each model against a virtual player of mean strength, and one between equal players for the "
+    "position"
+)
 
 
 def leaderboard_study(
@@ -43,6 +47,7 @@ def leaderboard_study(
         protocol=(
             "Bradley-Terry ratings by maximum likelihood on P(better), a verdict without probability as 1, 0.5 (tie) "
             "or 0; a pair judged in both orders is a verdict in each, with one effect of the first position for all. "
+            f"Where the likelihood has no finite maximum, {_PRIOR}. "
             f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
             "judgments are left out and counted."
         ),
@@ -99,7 +104,7 @@ def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
         columns("count", n="n"),
         name="leaderboard",
         title="Leaderboard",
-        note=_NOTE + " Empty: no finite rating; the warnings say why.",
+        note=_NOTE + " Empty: no rating; the warnings say why.",
     )
 
 
@@ -157,8 +162,9 @@ def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
 
 def _findings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     best = ratings.rated[0]
-    lines = [f"{judge.judge}: {best.model} is first with Elo {format_number(best.elo, '.0f')}."]
-    level = [row.model for row in ratings.rated[1:] if row.best_rank == 1]
+    never_lost = " It never lost, not even in part." if best.record == "unbeaten" else ""
+    lines = [f"{judge.judge}: {best.model} is first with Elo {format_number(best.elo, '.0f')}.{never_lost}"]
+    level = [row.model for row in ratings.rated[1:] if row.best_rank == 1 or row.record == "unbeaten"]
     if level:
         lines.append(f"{judge.judge}: the first rank may as well be that of {', '.join(level[:5])}.")
     if isinstance(ratings.position, Estimate):
@@ -168,9 +174,23 @@ def _findings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
 
 
 def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
-    lines = [f"{judge.judge}: {model} has no finite rating: {reason}." for model, reason in ratings.unrated.items()]
-    if ratings.failed_resamples:
-        lines.append(f"{judge.judge}: {ratings.failed_resamples} resamples have no finite solution and are left out.")
+    lines = [f"{judge.judge}: {model} has no rating: {reason}." for model, reason in ratings.unrated.items()]
+    if ratings.regularised:
+        lines.append(
+            f"{judge.judge}: the likelihood has no finite maximum: some models, or the first position, always won. "
+            f"Ratings are fitted {_PRIOR}; intervals without a limit are open."
+        )
+    for row in ratings.rated:
+        if row.record != "mixed":
+            verb, place = ("lost", "before") if row.record == "unbeaten" else ("won", "behind")
+            lines.append(
+                f"{judge.judge}: {row.model} never {verb}, not even in part, and stands {place} all others; its rating "
+                "depends on these ties."
+            )
+    if ratings.separable_resamples:
+        lines.append(
+            f"{judge.judge}: {ratings.separable_resamples:,} resamples have no finite maximum and are fitted {_PRIOR}."
+        )
     if isinstance(ratings.position, str):
         lines.append(f"{judge.judge}: no effect of the first position: {ratings.position}.")
     return lines

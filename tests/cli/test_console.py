@@ -1,0 +1,161 @@
+"""Whatever a file, a user or a server names things: the terminal gets no control character, no markup, no escape."""
+
+import json
+import logging
+import sys
+import threading
+import unicodedata
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+from rich.text import Text
+
+from judgelm.cli import console as console_module
+from judgelm.cli.console import PlainConsole, echo, escaped_diagnostics, printable
+
+HOSTILE = (
+    "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202edrow\u202c\u200b\u2028\u2029\x85\r\u2066\ufeff\U000e0041[bold red]x[/]:smile:"
+)
+
+
+def is_dangerous(text):
+    return any(
+        unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp", "Cs") and letter not in "\n\t" for letter in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", r"\x1b[31m"),
+        ("\x9b", r"\x9b"),
+        ("a\u202eb", r"a\u202eb"),
+        ("\u200b\u200d\ufeff\u2060\u00ad", r"\u200b\u200d\ufeff\u2060\xad"),
+        ("\u2028\u2029\x85\x0b\x0c\r", r"\u2028\u2029\x85\x0b\x0c\r"),
+        ("\U000e0041\ud800\ue000\u0378", r"\U000e0041\ud800\ue000\u0378"),
+        ("\u3164\u115f\u034f", r"\u3164\u115f\u034f"),
+        ("[red]x[/] :smile:", "[red]x[/] :smile:"),
+        ("line\n\tnext", "line\n\tnext"),
+        ("Übung 模型 نموذج 모델 ❤️ 🇫🇷 a\u00a0b\u3000c", "Übung 模型 نموذج 모델 ❤️ 🇫🇷 a\u00a0b\u3000c"),
+    ],
+)
+def test_what_a_terminal_would_obey_or_hide_is_escaped(text, shown):
+    assert printable(text) == shown
+
+
+@given(st.text())
+def test_nothing_dangerous_is_left_and_a_second_time_changes_nothing(text):
+    assert not is_dangerous(printable(text))
+    assert printable(printable(text)) == printable(text)
+
+
+def test_a_console_escapes_strings_cells_titles_and_texts_and_reads_no_markup(capsys):
+    table = Table(title=HOSTILE, caption=HOSTILE)
+    table.add_column(HOSTILE)
+    table.add_row(HOSTILE)
+    table.add_row(Text(HOSTILE))
+    out = PlainConsole()
+    out.print(table)
+    out.print(HOSTILE)
+    out.message(HOSTILE, label="note:", style="bold")
+    echo(HOSTILE)
+    shown = capsys.readouterr().out
+    assert not is_dangerous(shown)
+    assert "[bold red]x[/]:smile:" in shown
+    assert r"\x1b]0;PWN" in shown
+
+
+def test_a_cell_is_as_wide_as_its_escaped_text(capsys):
+    table = Table()
+    table.add_column("name")
+    table.add_row("\x1b[2J")
+    table.add_row("plain")
+    PlainConsole().print(table)
+    assert len({len(line) for line in capsys.readouterr().out.splitlines()}) == 1
+
+
+def test_a_name_cannot_begin_a_line_of_its_own(capsys):
+    PlainConsole().message("id a\nerror: all is lost", label="note:")
+    assert capsys.readouterr().out == "note: id a\n  error: all is lost\n"
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A file with a hostile name, whose rows have hostile ids, categories and models."""
+    name = HOSTILE.replace("/", "_")
+    path = tmp_path / f"{name}.jsonl"
+    rows = [
+        {"id": f"{HOSTILE}{index}", "question": f"q{index}{HOSTILE}", "answer_1": "a", "answer_2": "b", "winner": 1,
+         "category": HOSTILE, "model_1": HOSTILE, "model_2": f"other {HOSTILE}"}
+        for index in range(3)
+    ]  # fmt: skip
+    path.write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {"id": HOSTILE, "category": HOSTILE, HOSTILE: 1}])
+    )
+    return path
+
+
+def test_commands_print_hostile_names_escaped(cli, tmp_path, hostile):
+    out = tmp_path / f"out{hostile.name}"
+    judged = ("--engine", "scripted", "--model", "8 6")
+    for code, arguments in (
+        (2, ("batch", hostile, "-o", out, *judged)),
+        (1, ("batch", hostile, "-o", hostile.with_suffix(""), *judged)),
+        (1, ("batch", f"missing{HOSTILE}", "-o", out, *judged)),
+        (1, ("eval", out, "--labels", f"missing{HOSTILE}")),
+        (1, ("eval", f"--{HOSTILE}")),
+        (1, (HOSTILE,)),
+        (1, ("batch", hostile, "-o", out, "--mode", HOSTILE)),
+        (1, ("batch", hostile, "-o", out, "--config", f"missing{HOSTILE}")),
+        (0, ("eval", out, "--labels", hostile)),
+        (0, ("show", out, "--samples", hostile)),
+        (0, ("report", out, "--labels", hostile, "-o", tmp_path / f"{HOSTILE.replace('/', '_')}.html")),
+        (0, ("data", "sample", hostile, "--size", "2", "-o", tmp_path / f"s{hostile.name}")),
+        (0, ("data", "sample", hostile, "--per", "category", "1", "-o", tmp_path / f"p{hostile.name}")),
+        (0, ("study", "leaderboard", out, "--rows", hostile, "--bootstrap", "100", "-o", tmp_path / "study")),
+        (1, ("study", "leaderboard", f"missing{HOSTILE}", "-o", tmp_path / "study2")),
+        (1, ("judges", HOSTILE)),
+    ):
+        found, *printed = cli("judgelm", *arguments)
+        assert not is_dangerous("".join(printed)), (arguments[:2], printed)
+        assert found == code, (arguments[:2], printed)
+
+
+def test_json_for_machines_keeps_the_ids(cli, tmp_path, hostile):
+    out = tmp_path / "out.jsonl"
+    cli("judgelm", "batch", hostile, "-o", out, "--engine", "scripted", "--model", "8 6")
+    _, shown, _ = cli("judgelm", "show", out, "--json", "-")
+    assert [row["id"] for row in json.loads(shown)] == [f"{HOSTILE}{index}" for index in range(3)]
+
+
+def test_tracebacks_warnings_and_log_messages_are_escaped(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    with escaped_diagnostics():
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError as error:
+            sys.excepthook(ValueError, error, error.__traceback__)
+            record = logging.getLogger("x").makeRecord("x", 40, "f", 1, HOSTILE, (), sys.exc_info())
+        thread = threading.Thread(target=lambda: [][int(HOSTILE)])
+        thread.start()
+        thread.join()
+        warning = warnings.formatwarning(HOSTILE, UserWarning, "f", 1)
+    shown = capsys.readouterr().err + logging.Formatter().format(record) + warning
+    assert not is_dangerous(shown)
+    assert shown.count("Traceback") == 3
+
+
+def test_one_place_writes_to_the_terminal():
+    """Another console, or a plain print, would show names as they are; `write_text` writes for machines."""
+    folder = Path(console_module.__file__).parent
+    for path in folder.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if path.name == "console.py":
+            continue
+        assert "import Console" not in text, path
+        allowed = {"output.py", "main.py", "recipe.py"}  # results for machines, the version, output of other programs
+        assert "typer.echo" not in text or path.name in allowed, path

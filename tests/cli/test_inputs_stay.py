@@ -1,0 +1,128 @@
+"""No command writes over what it reads, whatever the two are named."""
+
+import json
+import os
+
+import pytest
+
+from judgelm.errors import ConfigError
+from judgelm.jsonl import check_no_input
+
+
+@pytest.fixture
+def names(tmp_path):
+    """One file by its path and by other names."""
+    file = tmp_path / "in.jsonl"
+    file.write_text("{}\n")
+    os.link(file, tmp_path / "hard.jsonl")
+    (tmp_path / "soft.jsonl").symlink_to(file)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    (tmp_path / "chain.jsonl").symlink_to(tmp_path / "soft.jsonl")
+    names = (file, "hard.jsonl", "soft.jsonl", "chain.jsonl", "folder/in.jsonl", "folder/hard.jsonl", "./x/../in.jsonl")
+    (tmp_path / "x").mkdir()
+    return [tmp_path / name for name in names]
+
+
+def test_one_file_under_two_names_is_refused(names):
+    for output in names:
+        for read in names:
+            with pytest.raises(ConfigError, match="write over its own input"):
+                check_no_input([output], [read])
+
+
+def test_a_file_beside_the_output_that_is_a_link_of_the_input_is_refused(tmp_path, names):
+    os.link(names[0], tmp_path / "out.jsonl.partial")
+    with pytest.raises(ConfigError, match=r"out\.jsonl\.partial"):
+        check_no_input([tmp_path / "out.jsonl"], [names[0]])
+
+
+def test_other_files_and_devices_are_none(tmp_path, names):
+    other = tmp_path / "other.jsonl"
+    other.write_text("{}\n")
+    check_no_input([other, tmp_path / "new.jsonl", "/dev/null"], [names[0], "missing.jsonl", "/dev/null", "-", "a\0b"])
+
+
+def test_redirected_standard_streams_are_files(names, tmp_path):
+    with names[0].open() as file:
+        kept = os.dup(0)
+        os.dup2(file.fileno(), 0)
+        try:
+            with pytest.raises(ConfigError, match="its own input -"):
+                check_no_input([names[1]], ["-"])
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+
+
+ROWS = [{"id": str(i), "question": f"q{i}", "answer_1": "a", "answer_2": "b", "winner": 1, "category": "c",
+         "model_1": "m", "model_2": "n"} for i in range(3)]  # fmt: skip
+
+
+@pytest.fixture
+def work(cli, tmp_path, monkeypatch):
+    """A folder with pairs and a run over them, and hard links of both under `link-*`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    cli("judgelm-batch", "pairs.jsonl", "-o", "run.jsonl", "--engine", "scripted", "--model", "8 6", "-q")
+    for name in ("pairs.jsonl", "run.jsonl", "run.run.json"):
+        os.link(name, f"link-{name}")
+    os.link("pairs.jsonl", "o.run.json")
+    os.link("pairs.jsonl", "p.rejects.jsonl")
+    (tmp_path / "soft.jsonl").symlink_to("pairs.jsonl")
+    return tmp_path
+
+
+JUDGE = ("--engine", "scripted", "--model", "8 6")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("batch", "pairs.jsonl", "-o", "link-pairs.jsonl", "--overwrite", *JUDGE),
+        ("batch", "pairs.jsonl", "-o", "soft.jsonl", "--overwrite", *JUDGE),
+        ("batch", "pairs.jsonl", "-o", "o.jsonl", "--overwrite", *JUDGE),
+        ("batch", "pairs.jsonl", "-o", "p.jsonl", "--overwrite", *JUDGE),
+        ("batch", "pairs.jsonl", "-o", "new.jsonl", "--json", "link-pairs.jsonl", *JUDGE),
+        ("batch", "pairs.jsonl", "-o", "new.jsonl", "--json", "new.jsonl", *JUDGE),
+        ("batch", "pairs.jsonl", "-o", "new.jsonl", "--json", "new.run.json", *JUDGE),
+        ("eval", "run.jsonl", "--labels", "pairs.jsonl", "--json", "link-pairs.jsonl"),
+        ("eval", "run.jsonl", "--labels", "pairs.jsonl", "--json", "link-run.jsonl"),
+        ("eval", "run.jsonl", "--labels", "pairs.jsonl", "--json", "link-run.run.json"),
+        ("report", "run.jsonl", "--labels", "pairs.jsonl", "-o", "link-run.jsonl"),
+        ("report", "run.jsonl", "--labels", "pairs.jsonl", "-o", "r.html", "--json", "r.html"),
+        ("show", "run.jsonl", "--samples", "pairs.jsonl", "-o", "link-pairs.jsonl"),
+        ("estimate", "run.jsonl", "--labels", "pairs.jsonl", "--json", "soft.jsonl"),
+        ("panel", "run.jsonl", "link-pairs.jsonl", "-o", "link-run.jsonl", "--overwrite"),
+        ("data", "sample", "pairs.jsonl", "--size", "2", "-o", "link-pairs.jsonl", "--overwrite"),
+        ("data", "derive", "pairs.jsonl", "-o", "link-pairs.jsonl", "--overwrite"),
+        ("data", "import", "preferences", "pairs.jsonl", "-o", "link-pairs.jsonl", "--overwrite"),
+        ("data", "import-judgments", "pairs.jsonl", "-o", "link-pairs.jsonl", "--overwrite"),
+        ("data", "annotate", "pairs.jsonl", "-o", "link-pairs.jsonl", "--model", "m", "--overwrite"),
+        ("data", "overlap", "pairs.jsonl", "run.jsonl", "--json", "link-pairs.jsonl"),
+        ("data", "answers", "pairs", "pairs.jsonl", "--answers", "run.jsonl", "-o", "link-pairs.jsonl"),
+        ("data", "answers", "rows", "pairs.jsonl", "--answers", "run.jsonl", "-o", "link-run.jsonl"),
+        ("study", "leaderboard", "m=run.jsonl", "--rows", "pairs.jsonl", "-o", "lb", "--json", "link-run.jsonl"),
+        ("study", "position-bias", "run.jsonl", "-o", "pb", "--json", "link-run.jsonl"),
+        ("canary", "record", "--pairs", "pairs.jsonl", "-o", "link-pairs.jsonl", "--overwrite", *JUDGE),
+        ("serve", *JUDGE[:2], "8 6", "--api-key-file", "pairs.jsonl", "--request-log", "link-pairs.jsonl"),
+    ],
+    ids=" ".join,
+)
+def test_commands_refuse_to_write_over_what_they_read(cli, work, command):
+    before = {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()}
+    code, _, err = cli("judgelm", *command)
+    assert (code, "write over its own input" in err) == (1, True), err
+    assert {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["train.jsonl", "left_out.jsonl", "report.html", "build.json"])
+def test_a_build_replaces_none_of_its_inputs(cli, work, name):
+    (work / "set").mkdir()
+    os.link("pairs.jsonl", work / "set" / name)
+    (work / "build.yaml").write_text(
+        "inputs: [{path: pairs.jsonl, winner_scores: [8, 3, 5]}]\nout: set\nvalidation: 0\n"
+    )
+    before = (work / "pairs.jsonl").read_bytes()
+    code, _, err = cli("judgelm", "data", "build", "--config", "build.yaml")
+    assert (code, "write over its own input" in err) == (1, True), err
+    assert (work / "pairs.jsonl").read_bytes() == (work / "set" / name).read_bytes() == before
