@@ -9,6 +9,7 @@ from typing import Any
 from judgelm.cli.console import console
 from judgelm.cli.eval import LabelChoice, ScoringOptions
 from judgelm.data.formats.results import read_results
+from judgelm.data.judged_texts import check_reversed, match_labels
 from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import RejectCounts
@@ -59,13 +60,16 @@ def score(options: ScoringOptions) -> Scored:
     """Read the files and evaluate.
 
     Raises:
-        InputError: a file cannot be read, or nothing joins.
+        InputError: a file cannot be read, nothing joins, or the labels are of other texts than were judged.
         ConfigError: an option that makes no sense.
     """
     judgments = load_judgments(options.judgments, options)
     reverse = load_judgments(options.reversed_, options) if options.reversed_ else None
+    if options.reversed_ is not None and reverse is not None and is_run_file(options.reversed_):
+        check_reversed(judgments, reverse)  # other programs' files may keep the texts in the given order
     manifest = load_manifest(options.judgments)
     labelled = load_labels(options.labels, options.label_reference, manifest)
+    labelled, texts = match_labels(judgments, labelled, name=str(options.labels))
     pandalm = options.protocol == "pandalm"
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}
     protocol = EvaluationOptions(
@@ -82,8 +86,10 @@ def score(options: ScoringOptions) -> Scored:
         reverse=reverse,
         groups={**labelled.groups, **_deciding(judgments)},
         clusters=clusters or None,
+        split=labelled.split,
         options=protocol,
     )
+    evaluation = replace(evaluation, notes=(*labelled.notes(), *texts.notes()))
     scored = Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
     cascade = _cascade(scored, options.judgments, protocol, clusters or None)
     control = None

@@ -17,6 +17,10 @@ from judgelm.records import Label, Sample
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
 
+Repeats = Literal["reject", "skip", "votes"]
+"""Treatment of a row with the id of an earlier one: it is a reject; or, of rows without id in a format of single votes,
+left out and counted; or its sample is yielded under the same id, for readers of labels."""
+
 
 def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
     """True for a number of answers within the minimum and the maximum."""
@@ -38,13 +42,14 @@ class SampleStream:
     """Samples of one file (or of two joined AlpacaEval output files), read once and lazily.
 
     The format is recognised when the stream is made, which reads up to the first good row. Ids are unique in the
-    stream: a row with a repeated id is a reject. Rows without id are named by a hash of their content; a repeated
-    content gets the suffix `-2`, `-3`, ...
+    stream, unless `repeats` is `votes`: a row with a repeated id is a reject. Rows without id are named by a hash of
+    their content; a repeated content gets the suffix `-2`, `-3`, ..., in formats whose rows are single votes none.
 
     Attributes:
         format: what was recognised, with the mapping to show.
         read: rows read so far, good and bad.
         rejected: rows that went to `on_reject` so far.
+        repeated: rows so far left out because they repeat a pair that has no id.
         coerced: cells so far that were converted to text (PandaLM only).
         references_used: samples so far whose reference came from the `references` file.
     """
@@ -62,6 +67,7 @@ class SampleStream:
         label_rows: bool = False,
         answers: tuple[int, int | None] | None = None,
         check: Callable[[Sample], None] = lambda sample: None,
+        repeats: Repeats = "reject",
     ) -> None:
         """Open the input and recognise its format.
 
@@ -74,6 +80,7 @@ class SampleStream:
             label_rows: accept rows that are only labels; their samples have no answers.
             answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
             check: raises an InputError for a sample that cannot be used, whose row is then a reject.
+            repeats: treatment of rows with the id of an earlier row.
 
         Raises:
             InputError: a file cannot be read, or its fields are not recognised.
@@ -83,15 +90,16 @@ class SampleStream:
             raise ConfigError(f"expected one input file, or two of AlpacaEval outputs, got {len(paths)}")
         if references is not None and reference == "ignore":
             raise ConfigError(f"references {references} contradict reference ignore; leave one of them out")
-        self.read = self.rejected = self.coerced = self.references_used = 0
+        self.read = self.rejected = self.repeated = self.coerced = self.references_used = 0
         self._on_reject = on_reject
         self._limit = limit
         self._answers = answers
         self._check = check
         self._reference = reference
+        self._repeats = repeats
         self._references = None if references is None else read_references(references)
         self._seen: set[int] = set()
-        self._repeats: dict[str, int] = {}
+        self._copies: dict[str, int] = {}
         self._rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
         self._first = self._first_row(" and ".join(paths))
         self.format = detect_format(self._first, label_rows=label_rows)
@@ -132,12 +140,16 @@ class SampleStream:
                 self._refuse(reject_row(row, error))
                 continue
             self.read += 1
+            if sample is None:
+                self.repeated += 1
+                continue
             yield row, sample
             yielded += 1
             if yielded == self._limit:
                 return
 
-    def _sample(self, row: Row) -> Sample:
+    def _sample(self, row: Row) -> Sample | None:
+        """The sample of a row; None for a repeated one that is to be left out."""
         sample = self.format.sample(row)
         if self._answers is not None and not allows_count(len(sample.answers), self._answers):
             finding = f"expected {count_range_text(self._answers)}, got {len(sample.answers)}"
@@ -146,7 +158,10 @@ class SampleStream:
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
         id_hash = hash(sample.id)
         if id_hash in self._seen:
-            sample = self._repeated(row, sample)
+            repeated = self._repeated(row, sample)
+            if repeated is None:
+                return None
+            sample = repeated
         else:
             self._seen.add(id_hash)
         if sample.metadata and "coerced" in sample.metadata and self.format.name.startswith("pandalm"):
@@ -163,12 +178,18 @@ class SampleStream:
         self._check(sample)
         return sample
 
-    def _repeated(self, row: Row, sample: Sample) -> Sample:
+    def _repeated(self, row: Row, sample: Sample) -> Sample | None:
+        if self._repeats == "votes":
+            return sample
         if row_id(row) is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
             raise row_error(row, f"id {name} appeared before in this input; ids must be unique, joins are by id")
-        count = self._repeats.get(sample.id, 1) + 1
-        self._repeats[sample.id] = count
+        if self.format.single_votes:
+            if self._repeats == "skip":
+                return None
+            raise row_error(row, "this pair appeared before in this input; keep one row, with one label")
+        count = self._copies.get(sample.id, 1) + 1
+        self._copies[sample.id] = count
         repeated = replace(sample, id=f"{sample.id}-{count}")
         self._seen.add(hash(repeated.id))
         return repeated

@@ -21,7 +21,6 @@ from judgelm.records import Judgment, Sample
 from judgelm.runs.fingerprint import judging_fingerprint, provenance, short_sha
 from judgelm.runs.run_files import (
     FinishedIds,
-    IdSet,
     Retry,
     RunFiles,
     check_output_is_no_input,
@@ -89,7 +88,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
 
     Raises:
         InputError: the input as a whole cannot be read.
-        RunError: the output cannot be written, or belongs to another run.
+        RunError: the output cannot be written, or holds judgments of another run or of other texts.
         EngineError: the engine broke.
     """
     stats = RunStats(load_s=load_s)
@@ -108,6 +107,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         retry=job.retry,
         overwrite=job.overwrite,
     ) as files:
+        files.finished.require_hashes()
         hooks.on_resume(len(files.finished), files.repaired_bytes)
         stats.earlier_failures = files.finished.failures
         rejects.write_to(files)
@@ -120,7 +120,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
                     session.tick()
                     hooks.on_judgment(stats, judgment)
             finally:
-                stats.coerced = stream.coerced
+                stats.coerced, stats.repeated = stream.coerced, stream.repeated
     return stats
 
 
@@ -150,20 +150,26 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
 
     Raises:
         InputError: the input as a whole cannot be read.
-        RunError: another process is writing the output.
+        RunError: another process is writing the output, or it holds judgments of other texts.
     """
-    finished = IdSet()
+    finished = FinishedIds()
     out = Path(job.out)
     if out.is_file() and not job.overwrite:
         Appender(out).close()  # mends the torn line of a killed run, and refuses where another run writes
         finished = FinishedIds(out, job.retry)
-    return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished, stats)
+        finished.require_hashes()
+    return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished.holds, stats)
 
 
 def input_samples(job: BatchJob) -> SampleStream:
     """A job's pairs; rejected input rows are left out, since the run records them."""
     return SampleStream(
-        job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=(2, 2)
+        job.inputs,
+        on_reject=lambda reject: None,
+        limit=job.limit,
+        references=job.references,
+        answers=(2, 2),
+        repeats="skip",
     )
 
 
@@ -201,13 +207,14 @@ def _open_stream(
         references=job.references,
         answers=mode.answers,
         check=mode.check if isinstance(mode, ChecksSamples) else lambda sample: None,
+        repeats="skip",
     )
     hooks.on_input(stream)
     return stream
 
 
 def _pending(
-    job: BatchJob, stream: SampleStream, engine: Engine, finished: IdSet, stats: RunStats, hooks: BatchHooks
+    job: BatchJob, stream: SampleStream, engine: Engine, finished: FinishedIds, stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
     """The unfinished samples of the input, or their parts; those of a pipe as they arrive."""
     source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if "-" in job.inputs else stream
@@ -217,7 +224,7 @@ def _pending(
         for sample in source
         for part in ((None,) if sample is None else job.parts(with_self_answers(sample, answers)))
     )
-    return takewhile(lambda part: not hooks.stop(), pending(parts, finished, stats))
+    return takewhile(lambda part: not hooks.stop(), pending(parts, finished.holds, stats))
 
 
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
@@ -261,13 +268,13 @@ def _to_stdout(
     sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
-    for judgment in judge(_pending(job, stream, engine, IdSet(), stats, hooks), mode, engine):
+    for judgment in judge(_pending(job, stream, engine, FinishedIds(), stats, hooks), mode, engine):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         stats.add(judgment)
         stats.judge_s = time.monotonic() - began
         hooks.on_judgment(stats, judgment)
-    stats.coerced = stream.coerced
+    stats.coerced, stats.repeated = stream.coerced, stream.repeated
 
 
 class _Rejects:

@@ -30,6 +30,7 @@ class Format:
         label: row, whether the label made with a reference is meant -> Label, or None where the row has none.
             The label's `sample_id` is left empty for the caller to fill in.
         note: an error to raise instead, where such rows alone cannot be judged.
+        single_votes: rows without id that repeat a pair, in any order of its answers, are further votes on it.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Format:
     sample: Callable[[Row], Sample]
     label: Callable[[Row, bool], Label | None]
     note: str = ""
+    single_votes: bool = False
 
 
 def _no_label(row: Row, with_reference: bool) -> Label | None:
@@ -113,6 +115,7 @@ FORMATS = (
         },
         sample=row_samples.alpaca_eval_sample,
         label=row_labels.alpaca_eval_label,
+        single_votes=True,
     ),
     Format(
         name="alpaca_eval_outputs",

@@ -1,16 +1,20 @@
 """Judgments that other programs made, read as `Judgment`s so that the same metrics apply to them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
 
+from judgelm.data.formats.catalog import detect_format
 from judgelm.data.formats.labels import split_review
 from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
+from judgelm.data.text_hashes import text_hashes
+from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
-from judgelm.records import Judgment, PairVerdict, Scores, Shown, Unparsed, Winner
+from judgelm.records import Judgment, PairVerdict, Scores, Shown, TextHashes, Unparsed, Winner
 
 Parser = Callable[[str], Scores | Unparsed]
 
@@ -43,6 +47,18 @@ def _judgment(row: Row, parser: Parser, fallback: Parser | None) -> Judgment:
     name = row_id(row, ("question_id", "idx", "id", "review_id"))
     if name is None:
         raise row_error(row, "no id; a result needs question_id, idx or id")
+    return replace(_verdict(row, name, parser, fallback), hashes=_hashes(row))
+
+
+def _hashes(row: Row) -> TextHashes | None:
+    """Of the texts judged, where the row holds them."""
+    with suppress(InputError):
+        sample = detect_format(row, label_rows=True).sample(row)
+        return text_hashes(sample) if sample.answers else None
+    return None
+
+
+def _verdict(row: Row, name: str, parser: Parser, fallback: Parser | None) -> Judgment:
     if "pred_text" in row.data:
         text = text_field(row, "pred_text", "pred_text")
         judgment = _from_reply(name, text, parser)

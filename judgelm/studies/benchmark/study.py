@@ -16,6 +16,7 @@ from judgelm.data.benchmarks.catalog import get_benchmark
 from judgelm.data.benchmarks.human_ratings import JUDGE_BENCH
 from judgelm.data.benchmarks.open_qa import EVOUNA
 from judgelm.data.benchmarks.prometheus import PROMETHEUS
+from judgelm.data.judged_texts import match_labels
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
@@ -53,13 +54,15 @@ def benchmark_study(
 
     Raises:
         ConfigError: no such benchmark, or one that `judgelm eval` measures.
-        InputError: no judgment has a label, or judgments are not of the kind that the benchmark asks for.
+        InputError: no judgment has a label, or judgments are of other texts than the rows, or not of the kind that the
+            benchmark asks for.
     """
     resampling = resampling or Resampling()
     benchmark = get_benchmark(name)
     if name not in SCORING_RULES and name not in _STUDIES:
         known = ", ".join([*SCORING_RULES, *_STUDIES])
         raise ConfigError(f"{name}: measured by `judgelm eval` ({benchmark.protocol}) This study knows: {known}")
+    labelled, texts = match_labels(judgments, labelled, name="the rows")
     joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
     study = _STUDIES.get(name, _scored_study)
     result = study(benchmark, joined, labels, resampling)
@@ -69,7 +72,12 @@ def benchmark_study(
         result,
         findings=(*result.findings, *published_findings(name, subsets)),
         tables=result.tables if published is None else (*result.tables, published),
-        warnings=(*result.warnings, *([f"Unverified: {benchmark.unverified}."] if benchmark.unverified else [])),
+        warnings=(
+            *result.warnings,
+            *([f"Unverified: {benchmark.unverified}."] if benchmark.unverified else []),
+            *labelled.notes(),
+            *texts.notes(),
+        ),
     )
 
 
