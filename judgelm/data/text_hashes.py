@@ -56,7 +56,7 @@ def difference(judged: TextHashes, other: TextHashes) -> str:
     if judged.question != other.question:
         return "the question"
     if None not in (judged.images, other.images) and judged.images != other.images:
-        return "the images"
+        return "an image"
     if judged.answers == other.answers:
         return ""
     if len(judged.answers) != len(other.answers):
