@@ -45,7 +45,7 @@ def text_hashes(sample: Sample) -> TextHashes:
 def digest_of(hashes: TextHashes) -> int:
     """All hashes of a sample in one number of 64 bits, never 0."""
     parts = (hashes.question, *hashes.answers, str(hashes.images), str(hashes.context))
-    return xxh3_64_intdigest(" ".join(parts).encode()) or 1
+    return xxh3_64_intdigest(" ".join(parts).encode(errors="surrogatepass")) or 1
 
 
 def difference(judged: TextHashes, other: TextHashes) -> str:

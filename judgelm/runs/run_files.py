@@ -209,8 +209,7 @@ class FinishedIds:
         rows = read_jsonl(out) if out is not None and out.is_file() else ()  # a pipe cannot be read back
         for line, row in rows:
             ids.append(hash(_id_of(str(out), line, row)))
-            hashes = hashes_of_row(row)
-            digests.append(0 if hashes is None else digest_of(hashes))
+            digests.append(_digest_of(str(out), line, row))
             failure = row.get("failure")
             code = str(failure.get("code")) if isinstance(failure, dict) else ""
             if code not in codes:
@@ -273,6 +272,15 @@ class FinishedIds:
         judged = hashes_of_row(row)
         part = "the text" if judged is None else difference(judged, hashes)
         return part or "the reference, an image or other context"
+
+
+def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
+    """Of the texts judged; 0 where an earlier version wrote the row."""
+    try:
+        hashes = hashes_of_row(row)
+        return 0 if hashes is None else digest_of(hashes)
+    except (LookupError, TypeError) as error:
+        raise InputError(f"{path}:{line}: not a line of a run file: its hashes are damaged; remove the line") from error
 
 
 def _last_of_each(ids: NDArray[np.int64]) -> NDArray[np.intp]:

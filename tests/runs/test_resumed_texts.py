@@ -89,7 +89,8 @@ def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
     batch(pair(), pair("2"))
     out = tmp_path / "out.jsonl"
     without_hashes(out)
-    with pytest.raises(RunError, match="2 of 2 judgments are of a version that did not record the texts .*--overwrite"):
+    finding = "2 of 2 judgments are of a version that did not record the texts .*--overwrite"
+    with pytest.raises(RunError, match=finding):
         batch(pair(), pair("2"))
     job = BatchJob(inputs=(str(tmp_path / "in.jsonl"),), out=str(out))
     with pytest.raises(RunError, match="did not record the texts"):

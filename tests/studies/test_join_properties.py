@@ -80,11 +80,9 @@ def test_order_exchange_and_duplication_of_rows_change_nothing(pairs, data):
     run = data.draw(st.permutations(judgments * data.draw(st.integers(1, 2))))
     try:
         found = agreement(run, rows)
-    except InputError as error:
-        assert "no judgment has a label" in str(error)
-        assert count == 0
-    else:
-        assert found[:2] == (hits, count)
+    except InputError:  # no judgment has a label
+        found = (0, 0, [])
+    assert found[:2] == (hits, count)
 
 
 @settings(max_examples=60, deadline=None)
