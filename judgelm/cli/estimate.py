@@ -1,5 +1,6 @@
 """`judgelm estimate`: from many judgments and few labels to a win rate with an interval that holds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,14 +58,19 @@ def estimate_command(
     """
     from judgelm.cli.claim_tables import print_claim  # statsmodels takes seconds to load
     from judgelm.cli.evaluation import load_labels, load_manifest
+    from judgelm.data.judged_texts import match_labels, match_samples
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
-    labelled = load_labels(labels, "auto", load_manifest(judgments), rows.reading)
-    pairs = {**labelled.samples, **({} if samples is None else read_samples(samples, rows.reading))}
+    loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading)
+    labelled, texts = match_labels(run, loaded, name=str(labels))
+    pairs = dict(labelled.samples)
+    if samples is not None:
+        pairs |= match_samples(run, read_samples(samples, rows.reading), name=str(samples))[0]
     options = ClaimOptions(model=model, against=against, control=control, width=width)
     claim = claim_win_rate(run, labelled.labels, pairs, options)
+    claim = replace(claim, warnings=(*claim.warnings, *labelled.notes(), *texts.notes()))
     write_json(json_out, claim.to_json())
     if not (quiet or is_stdout(json_out)):
         print_claim(claim)

@@ -8,6 +8,7 @@ from typing import Any
 
 from judgelm.cli.console import console
 from judgelm.cli.eval import LabelChoice, ScoringOptions
+from judgelm.data.judged_texts import check_reversed, hashes_in_row, match_labels
 from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import RejectCounts
@@ -61,13 +62,16 @@ def score(options: ScoringOptions) -> Scored:
     """Read the files and evaluate.
 
     Raises:
-        InputError: a file cannot be read, or nothing joins.
+        InputError: a file cannot be read, nothing joins, or the labels are of other texts than were judged.
         ConfigError: an option that makes no sense.
     """
     judgments = load_judgments(options.judgments, options)
     reverse = load_judgments(options.reversed_, options) if options.reversed_ else None
+    if options.reversed_ is not None and reverse is not None and is_run_file(options.reversed_):
+        check_reversed(judgments, reverse)  # other programs' files may keep the texts in the given order
     manifest = load_manifest(options.judgments)
     labelled = load_labels(options.labels, options.label_reference, manifest, options.reading)
+    labelled, texts = match_labels(judgments, labelled, name=str(options.labels))
     pandalm = options.protocol == "pandalm"
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}
     protocol = EvaluationOptions(
@@ -84,8 +88,10 @@ def score(options: ScoringOptions) -> Scored:
         reverse=reverse,
         groups={**labelled.groups, **_deciding(judgments)},
         clusters=clusters or None,
+        split=labelled.split,
         options=protocol,
     )
+    evaluation = replace(evaluation, notes=(*labelled.notes(), *texts.notes()))
     scored = Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
     cascade = _cascade(scored, options.judgments, protocol, clusters or None)
     control = None
@@ -172,10 +178,13 @@ def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
     if is_run_file(path):
         return read_judgments(path)
     if options.parser == "original":
-        return {judgment.sample_id: judgment for judgment in read_results(str(path), parse_pair_original)}
+        return {
+            judgment.sample_id: judgment
+            for judgment in read_results(str(path), parse_pair_original, hashes=hashes_in_row)
+        }
     scale = _scale(options.scale)
     fallback = partial(parse_pair_anywhere, scale=scale) if options.parser == "anywhere" else None
-    results = read_results(str(path), partial(parse_pair, scale=scale), fallback=fallback)
+    results = read_results(str(path), partial(parse_pair, scale=scale), fallback=fallback, hashes=hashes_in_row)
     judgments = {result.sample_id: result for result in results}
     failures = [judgment.failure for judgment in judgments.values() if judgment.failure is not None]
     beyond = sum(failure.code == "out_of_range" for failure in failures)

@@ -1,7 +1,6 @@
 """`judgelm show`: the verdicts of a run over pairs, in a terminal and as a page."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +12,10 @@ from rich.text import Text
 from judgelm.cli.console import PlainConsole, console, printable
 from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
-from judgelm.data.readers.rejects import FileUse, RejectCounts
-from judgelm.data.samples import Reading, SampleStream, labelled
+from judgelm.data.judged_texts import TextComparison, match_labels
+from judgelm.data.labelled_set import LabelledSet, read_labelled_set
+from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.samples import Reading
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
 from judgelm.runs.run_files import read_judgments, read_manifest
@@ -49,47 +50,34 @@ def show(
 ) -> None:
     """Print the verdicts of a run over pairs, with probabilities; needs no labels."""
     run = read_judgments(judgments)
-    labelled_rows = LabelledRows() if samples is None else _read_samples(samples, rows_as.reading)
-    pairs, labels = labelled_rows.samples, labelled_rows.labels
+    labelled, texts = LabelledSet(samples={}, labels={}, groups={}), TextComparison()
+    if samples is not None:
+        labelled, texts = match_labels(run, _read_samples(samples, rows_as.reading), name=str(samples))
+    pairs, labels = labelled.samples, labelled.labels
     rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]
+    summary = [*_summary(rows), *labelled.notes(), *texts.notes()]
     write_json(json_out, rows)
     if not (quiet or is_stdout(json_out)):
-        _print_verdicts(rows, limit)
+        _print_verdicts(rows, summary, limit)
     if out is not None:
         from judgelm.reports.verdicts import render_verdicts  # loads scikit-learn and matplotlib
 
         title, manifest = f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
-        page = render_verdicts(
-            run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=_summary(rows)
-        )
+        page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)
         write_text(out, page)
         if not quiet:
             console.print(f"page in {out}", markup=False, highlight=False, soft_wrap=True)
     if samples is not None:
-        rows_as.check_rejected(samples, labelled_rows.rejected, labelled_rows.read)
+        rows_as.check_rejected(samples, labelled.rejected, labelled.read)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledRows:
-    """The samples of a file by id, the labels of those that have one, and how many of its rows could not be read."""
-
-    samples: dict[str, Sample] = field(default_factory=dict)
-    labels: dict[str, Label] = field(default_factory=dict)
-    rejected: int = 0
-    read: int = 0
-
-
-def _read_samples(path: Path, reading: Reading) -> LabelledRows:
-    """The samples and labels of a file; unusable rows are printed by reason."""
+def _read_samples(path: Path, reading: Reading) -> LabelledSet:
+    """The samples of a file, with the labels that it has; unusable rows are printed by reason."""
     rejects = RejectCounts()
-    use = FileUse(path=str(path), expected="a question and two answers", on_reject=rejects)
-    stream = SampleStream([str(path)], on_reject=use.reject, reading=reading)
-    rows = list(labelled(stream, use, False))
+    labelled = read_labelled_set(str(path), on_reject=rejects, reading=reading)
     for line in rejects.lines():
         console.print(f"row left out: {line}", markup=False, highlight=False, soft_wrap=True)
-    labels = {sample.id: label for sample, (label,) in rows if label is not None}
-    samples = {sample.id: sample for sample, _ in rows}
-    return LabelledRows(samples=samples, labels=labels, rejected=use.rejected, read=stream.read)
+    return labelled
 
 
 def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:
@@ -111,7 +99,7 @@ def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict
     }
 
 
-def _print_verdicts(rows: list[dict[str, Any]], limit: int) -> None:
+def _print_verdicts(rows: list[dict[str, Any]], summary: list[str], limit: int) -> None:
     out, has_label = PlainConsole(), any(row["label"] is not None for row in rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("verdict", "P(first)", "orders", *(["label"] if has_label else [])):
@@ -126,7 +114,7 @@ def _print_verdicts(rows: list[dict[str, Any]], limit: int) -> None:
     out.print(table)
     if len(rows) > limit:
         out.print(f"{len(rows) - limit:,} more: see --limit", highlight=False)
-    for sentence in _summary(rows):
+    for sentence in summary:
         out.print(sentence, highlight=False)
 
 

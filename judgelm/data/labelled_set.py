@@ -1,13 +1,24 @@
-"""Labelled files: what humans or a teacher concluded, with the samples and the groups to split results by."""
+"""Labelled files: what humans or a teacher concluded, with the samples and the groups to split results by.
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+The rows of one id are votes: their majority is the label, whatever their order in the file.
+"""
 
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from judgelm.data.augmentation import swap_answers
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject
+from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, reject_row
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
-from judgelm.errors import InputError
-from judgelm.records import Label, Sample
+from judgelm.data.soft_preference import rounded_preference, winner_by_preference
+from judgelm.data.text_hashes import EXCHANGED, difference, text_hashes
+from judgelm.errors import FileError, InputError
+from judgelm.modes.pairwise import winner_of
+from judgelm.records import Label, Sample, Winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +32,8 @@ class LabelledSet:
         unlabelled: rows that carry no label.
         rejected: rows that could not be used.
         read: all rows.
+        voted: ids with the labels of several rows.
+        split: votes of the ids among them without a majority, which have no label.
     """
 
     samples: Mapping[str, Sample]
@@ -29,12 +42,36 @@ class LabelledSet:
     unlabelled: int = 0
     rejected: int = 0
     read: int = 0
+    voted: int = 0
+    split: Mapping[str, tuple[Winner, ...]] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """What a reader must know of labels in several rows, in sentences; none where each id has one row."""
+        if not self.voted:
+            return []
+        ids = "1 id has" if self.voted == 1 else f"{self.voted:,} ids have"
+        split = f"; {len(self.split):,} without a majority have no label" if self.split else ""
+        return [f"{ids} labels in several rows, which are votes: the majority is the label{split}."]
 
 
 def read_labels(
     path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read the labels of a file, and its samples where it has them.
+    """Read the labels of a file, and its samples where it has them; as `read_labelled_set`.
+
+    Raises:
+        InputError: as there, or no row carries a label.
+    """
+    labelled, stream = _read(path, with_reference, on_reject, reading)
+    if not labelled.labels and not labelled.split:
+        raise _no_label_error(path, stream, with_reference)
+    return labelled
+
+
+def read_labelled_set(
+    path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
+) -> LabelledSet:
+    """Read the samples of a file, and the labels of those that have some; rows of one id are votes.
 
     Args:
         path: a file of any known format, or of rows with an id and a label.
@@ -43,28 +80,133 @@ def read_labels(
         reading: the user's column names and label code.
 
     Raises:
-        InputError: the file cannot be read, none of its rows carries a label, or a label contradicts the code.
+        InputError: the file cannot be read, no row can be used, rows of one id have other texts, or a label contradicts
+            the code.
     """
+    return _read(path, with_reference, on_reject, reading)[0]
+
+
+def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading) -> tuple[LabelledSet, SampleStream]:
     use = FileUse(path=path, expected="an id and a label", on_reject=on_reject)
-    stream = SampleStream([path], on_reject=use.reject, label_rows=True, reading=reading)
+    stream = SampleStream([path], on_reject=use.reject, label_rows=True, reading=reading, repeats="votes")
     samples: dict[str, Sample] = {}
-    labels: dict[str, Label] = {}
+    votes: dict[str, list[Label]] = {}
     unlabelled = 0
-    for sample, (label,) in labelled(stream, use, with_reference):
-        samples[sample.id] = sample
+    for row, sample in stream.pairs():
+        try:
+            [label] = stream.labels(row, with_reference)
+        except FileError:
+            raise
+        except InputError as error:
+            use.reject(reject_row(row, error))
+            continue
+        use.used += 1
+        label, samples[sample.id] = _as_in_first_row(row, sample, samples.get(sample.id), label)
         if label is None:
             unlabelled += 1
         else:
-            labels[sample.id] = replace(label, sample_id=sample.id)
-    if not labels:
-        raise _no_label_error(path, stream, with_reference)
-    return LabelledSet(
+            votes.setdefault(sample.id, []).append(label)
+    use.require_used()
+    combined = {name: labels[0] if len(labels) == 1 else majority_label(labels) for name, labels in votes.items()}
+    labelled = LabelledSet(
         samples={name: sample for name, sample in samples.items() if sample.answers},
-        labels=labels,
+        labels={name: replace(label, sample_id=name) for name, label in combined.items() if not _is_split(label)},
         groups=groups_of(samples.values()),
         unlabelled=unlabelled,
         rejected=use.rejected,
         read=stream.read,
+        voted=sum(len(labels) > 1 for labels in votes.values()),
+        split={name: label.votes for name, label in combined.items() if _is_split(label)},
+    )
+    return labelled, stream
+
+
+def _as_in_first_row(
+    row: Row, sample: Sample, first: Sample | None, label: Label | None
+) -> tuple[Label | None, Sample]:
+    """A label with its sample; of a later row of the same id, the first row's sample and the label turned to it.
+
+    Raises:
+        InputError: the rows have other texts.
+    """
+    if first is None or not sample.answers:
+        return label, first or sample
+    if not first.answers:
+        return label, sample
+    hashes, own = text_hashes(first), text_hashes(sample)
+    part = difference(hashes, own)
+    if not part:
+        return label, first
+    if part != EXCHANGED or len(set(own.answers)) < len(own.answers):
+        name = json.dumps(sample.id, ensure_ascii=False)
+        raise InputError(
+            f"{row.file}:{row.line}: {part} differs from an earlier row with id {name}; rows of one id are votes on "
+            "the same texts: give other texts another id"
+        )
+    order = tuple(own.answers.index(answer) for answer in hashes.answers)
+    return None if label is None else turned_label(label, sample, order), first
+
+
+def majority_label(labels: Sequence[Label]) -> Label:
+    """The label of several rows on one sample, whatever their order; each row is one vote.
+
+    The winner is that of more than half of the votes, or None. Scores and preference are means, of all labels that have
+    some, and left out where they contradict the winner; without winners (one answer, or three and more) scores alone.
+    """
+    votes = tuple(label.winner for label in labels if label.winner is not None)
+    winner, count = Counter(votes).most_common(1)[0] if votes else (None, 0)
+    winner = winner if 2 * count > len(votes) else None
+    scores = _mean_scores(labels)
+    known = [label.preference for label in labels if label.preference is not None]
+    preference = rounded_preference(fmean(known)) if len(known) == len(labels) else None
+    if votes and scores is not None and winner_of((scores[0], scores[1])) != winner:
+        scores = None
+    if preference is not None and winner_by_preference(preference) != winner:
+        preference = None
+    return Label(sample_id="", winner=winner, scores=scores, votes=votes, preference=preference)
+
+
+def _mean_scores(labels: Sequence[Label]) -> tuple[float, ...] | None:
+    scores = [label.scores for label in labels if label.scores is not None]
+    if len(scores) < len(labels) or len({len(each) for each in scores}) > 1:
+        return None
+    return tuple(round(fmean(column), 9) for column in zip(*scores, strict=True))
+
+
+def _is_split(label: Label) -> bool:
+    """True for votes without a majority."""
+    return bool(label.votes) and label.winner is None
+
+
+def turned_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
+    """The label of a sample whose answers are put into another order; an unclear reason is dropped.
+
+    Args:
+        label: of the sample.
+        sample: in its own order.
+        order: the indices of its answers in the new order, not the old one.
+    """
+    if len(order) == 2 and label.winner is not None:
+        turned = swap_answers(LabelledPair(sample=sample, plain=label, referenced=None), "drop_reason").pair.plain
+        assert turned is not None, "a label stays a label"
+        return turned
+    scores = label.scores
+    return replace(label, scores=None if scores is None else tuple(scores[index] for index in order), reason=None)
+
+
+def turned_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
+    """The sample with its answers, their models and a dialogue's turns in another order; see `turned_label`."""
+    metadata = dict(sample.metadata)
+    if isinstance(turns := metadata.get("turns"), list) and len(turns) > 1:
+        metadata["turns"] = [{**turn, "answers": [turn["answers"][index] for index in order]} for turn in turns]
+    sample = replace(sample, metadata=metadata)
+    if len(order) == 2:
+        return swap_answers(LabelledPair(sample=sample, plain=None, referenced=None)).pair.sample
+    models = sample.answer_models
+    return replace(
+        sample,
+        answers=tuple(sample.answers[index] for index in order),
+        answer_models=tuple(models[index] for index in order) if models else (),
     )
 
 

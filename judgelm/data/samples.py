@@ -48,6 +48,10 @@ def _numbered(source: Source) -> list[str]:
 KNOWN_FIELDS = frozenset(name for known in (*TABLE, LABELS, PAIR_LABELS) for name in _fields(known))
 """The fields of all layouts, which an input may write in capitals or with blanks around."""
 
+Repeats = Literal["reject", "skip", "votes"]
+"""Treatment of a row with the id of an earlier one: it is a reject; or, of rows without id in a format of single votes,
+left out and counted; or its sample is yielded under the same id, for readers of labels."""
+
 
 def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
     """True for a number of answers within the minimum and the maximum."""
@@ -86,12 +90,14 @@ class SampleStream:
 
     Several inputs are read one after the other. The format is recognised when the stream is made, which reads up to the
     first good row; a later file must be of the same. Ids are unique in the stream: a row with a repeated id is a
-    reject. Rows without id are named by a hash of their content; a repeated content gets the suffix `-2`, `-3`, ...
+    reject, unless `repeats` is another. Rows without id are named by a hash of their content; a repeated content gets
+    the suffix `-2`, `-3`, ..., in layouts whose rows are single votes none.
 
     Attributes:
         source: the layout that was recognised, with the fields to show.
         read: rows read so far, good and bad.
         rejected: rows that went to `on_reject` so far.
+        repeated: rows so far left out because they repeat a pair that has no id.
         coerced: cells so far that were converted to text (PandaLM only).
         references_used: samples so far whose reference came from the `references` file.
     """
@@ -111,6 +117,7 @@ class SampleStream:
         check: Callable[[Sample], None] = lambda sample: None,
         reading: Reading = AS_WRITTEN,
         once: bool = False,
+        repeats: Repeats = "reject",
     ) -> None:
         """Open the input and recognise its format.
 
@@ -126,6 +133,7 @@ class SampleStream:
             check: raises an InputError for a sample that cannot be used, whose row is then a reject.
             reading: the user's column names and label code.
             once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
+            repeats: treatment of rows with the id of an earlier row.
 
         Raises:
             InputError: a file cannot be read or is given twice, or its fields are not recognised.
@@ -135,16 +143,17 @@ class SampleStream:
             raise ConfigError("no input is named; give a file, a folder, or - for standard input")
         if references is not None and reference == "ignore":
             raise ConfigError(f"references {references} contradict reference ignore; leave one of them out")
-        self.read = self.rejected = self.coerced = self.references_used = 0
+        self.read = self.rejected = self.repeated = self.coerced = self.references_used = 0
         self._refused: Reject | None = None
         self._on_reject = on_reject
         self._limit = limit
         self._answers = answers
         self._check = check
         self._reference = reference
+        self._repeats = repeats
         self._references = None if references is None else read_references(references)
         self._seen: set[int] = set()
-        self._repeats: dict[str, int] = {}
+        self._copies: dict[str, int] = {}
         self._name = ", ".join(paths)
         self._label_rows = label_rows
         if are_two_outputs(paths):
@@ -203,6 +212,9 @@ class SampleStream:
                 self._refuse(reject_row(row, error))
                 continue
             self.read += 1
+            if sample is None:
+                self.repeated += 1
+                continue
             yield row, sample
             yielded += 1
             if yielded == self._limit:
@@ -235,7 +247,8 @@ class SampleStream:
             finding = f"its rows are of the format {found.name}, those of {self._first.file} of {self.source.name}"
             raise row_error(row, f"{finding}; give files of one format at a time")
 
-    def _sample(self, row: Row) -> Sample:
+    def _sample(self, row: Row) -> Sample | None:
+        """The sample of a row; None for a repeated one that is to be left out."""
         assert self.source.sample is not None
         sample = self.source.sample(row)
         for pattern in self._patterns:
@@ -248,7 +261,10 @@ class SampleStream:
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
         id_hash = hash(sample.id)
         if id_hash in self._seen:
-            sample = self._repeated(row, sample)
+            repeated = self._repeated(row, sample)
+            if repeated is None:
+                return None
+            sample = repeated
         else:
             self._seen.add(id_hash)
         if sample.metadata and "coerced" in sample.metadata and self.source.name.startswith("pandalm"):
@@ -265,12 +281,18 @@ class SampleStream:
         self._check(sample)
         return sample
 
-    def _repeated(self, row: Row, sample: Sample) -> Sample:
+    def _repeated(self, row: Row, sample: Sample) -> Sample | None:
+        if self._repeats == "votes":
+            return sample
         if row_id(row) is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
             raise row_error(row, f"id {name} appeared before in this input; ids must be unique, joins are by id")
-        count = self._repeats.get(sample.id, 1) + 1
-        self._repeats[sample.id] = count
+        if self.source.single_votes:
+            if self._repeats == "skip":
+                return None
+            raise row_error(row, "this pair appeared before in this input; keep one row, with one label")
+        count = self._copies.get(sample.id, 1) + 1
+        self._copies[sample.id] = count
         repeated = replace(sample, id=f"{sample.id}-{count}")
         self._seen.add(hash(repeated.id))
         return repeated

@@ -38,7 +38,7 @@ def read_image(source: str) -> Any:
         raise ImageError(f"{_named(source)}: this engine does not download images; download it first")
     try:
         formats = _URL_FORMATS if source.startswith("data:") else None
-        with Image.open(BytesIO(_bytes(source)), formats=formats) as image:
+        with Image.open(BytesIO(image_bytes(source)), formats=formats) as image:
             return image.convert("RGB")
     except UnidentifiedImageError as error:
         raise ImageError(f"{_named(source)}: not an image that can be read; save it as PNG or JPEG") from error
@@ -57,10 +57,15 @@ def image_url(source: str) -> str:
     kind = mimetypes.guess_type(source)[0] or ""
     if not kind.startswith("image/"):
         raise ImageError(f"{_named(source)}: its extension is not that of an image; use .png, .jpg or the like")
-    return f"data:{kind};base64,{base64.b64encode(_bytes(source)).decode()}"
+    return f"data:{kind};base64,{base64.b64encode(image_bytes(source)).decode()}"
 
 
-def _bytes(source: str) -> bytes:
+def image_bytes(source: str) -> bytes:
+    """The bytes of an image's file or `data:` URL.
+
+    Raises:
+        ImageError: they cannot be read.
+    """
     try:
         if not source.startswith("data:"):
             return Path(source).read_bytes()

@@ -159,6 +159,23 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextHashes:
+    """xxh3-64 hashes, 16 hex digits each, of a sample as it was read, see `judgelm.data.judged_texts`.
+
+    Attributes:
+        question: of the question; of a dialogue, the questions of all turns.
+        answers: of each answer in sample order; of a dialogue, each assistant's answers of all turns.
+        images: of the bytes of all images; None without any, or where one cannot be read.
+        context: of the reference and all else that is shown beside question and answers; None without any.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    images: str | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
     """The conclusion of a mode about one sample.
 
@@ -177,6 +194,7 @@ class Judgment:
         self_answers: the judge's own answers to the question, in the modes that ask for them; `solves` in a run file.
         own_reference: the own answer shown as the reference; None without one.
         votes: of a panel, each judge's verdict in a word (`1`, `tie`, `correct`, `7.5`, `2>1=3`), or None.
+        hashes: of the texts judged; None where they are not known, as of other programs' judgments.
     """
 
     sample_id: str
@@ -195,6 +213,7 @@ class Judgment:
     self_answers: tuple[SelfAnswer, ...] = ()
     own_reference: str | None = None
     votes: Mapping[str, str | None] = field(default_factory=dict)
+    hashes: TextHashes | None = None
 
     @property
     def winner(self) -> Winner | None:

@@ -56,6 +56,7 @@ def headline(evaluation: Evaluation) -> list[str]:
         return [
             f"Agreement cannot be measured: all {evaluation.counts.joined:,} judgments failed.",
             "Counting them as ties would only measure how many labels are ties.",
+            *evaluation.notes,
         ]
     sentences = [
         f"The judge names the labelled winner in {percent(shown.accuracy.value)} of {shown.n:,} pairs "
@@ -70,7 +71,7 @@ def headline(evaluation: Evaluation) -> list[str]:
         sentences.append(position_sentence(shown.position))
     if evaluation.humans is not None:
         sentences.append(human_sentence(evaluation.humans))
-    return sentences
+    return [*sentences, *evaluation.notes]
 
 
 def position_sentence(position: PositionEstimates) -> str:

@@ -58,7 +58,7 @@ def collect(
             stats = AnswerStats(earlier_failures=files.finished.failures)
             answering = replace(generator.asking, chat=_takes_chat(generator, engine_name))
             with RunSession(files, stats, engine) as session:
-                for answer in drive(pending(draws, files.finished, stats), answering, engine):
+                for answer in drive(pending(draws, lambda draw: draw.id in files.finished, stats), answering, engine):
                     files.write_row(answer_row(answer, generator.name, generator.asking.task))
                     stats.add(answer, has_final=generator.asking.task != "question")
                     session.tick()

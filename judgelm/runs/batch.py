@@ -23,7 +23,6 @@ from judgelm.records import Judgment, Sample
 from judgelm.runs.fingerprint import judging_fingerprint, provenance, short_sha
 from judgelm.runs.run_files import (
     FinishedIds,
-    IdSet,
     Retry,
     RunFiles,
     check_output_is_no_input,
@@ -94,7 +93,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
 
     Raises:
         InputError: the input cannot be read, or not any further; the samples before that place are judged.
-        RunError: the output cannot be written, or belongs to another run.
+        RunError: the output cannot be written, or holds judgments of another run or of other texts.
         EngineError: the engine broke.
     """
     stats = RunStats(load_s=load_s)
@@ -114,6 +113,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         retry=job.retry,
         overwrite=job.overwrite,
     ) as files:
+        files.finished.require_hashes()
         hooks.on_resume(len(files.finished), files.repaired_bytes)
         stats.earlier_failures = files.finished.failures
         rejects.write_to(files)
@@ -128,7 +128,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
                     session.tick()
                     hooks.on_judgment(stats, judgment)
             finally:
-                stats.coerced = stream.coerced
+                stats.coerced, stats.repeated = stream.coerced, stream.repeated
             if broken:
                 raise broken[0]
     return stats
@@ -160,14 +160,15 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
 
     Raises:
         InputError: the input as a whole cannot be read.
-        RunError: another process is writing the output.
+        RunError: another process is writing the output, or it holds judgments of other texts.
     """
-    finished = IdSet()
+    finished = FinishedIds()
     out = Path(job.out)
     if out.is_file() and not job.overwrite:
         Appender(out).close()  # mends the torn line of a killed run, and refuses where another run writes
         finished = FinishedIds(out, job.retry)
-    return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished, stats)
+        finished.require_hashes()
+    return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished.holds, stats)
 
 
 def input_samples(job: BatchJob) -> SampleStream:
@@ -179,6 +180,7 @@ def input_samples(job: BatchJob) -> SampleStream:
         references=job.references,
         answers=(2, 2),
         reading=job.reading,
+        repeats="skip",
     )
 
 
@@ -231,13 +233,14 @@ def _open_stream(
         check=mode.check if isinstance(mode, ChecksSamples) else lambda sample: None,
         reading=job.reading,
         once=True,
+        repeats="skip",
     )
     hooks.on_input(stream)
     return stream
 
 
 def _pending(
-    job: BatchJob, stream: SampleStream, engine: Engine, finished: IdSet, stats: RunStats, hooks: BatchHooks
+    job: BatchJob, stream: SampleStream, engine: Engine, finished: FinishedIds, stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
     """The unfinished samples of the input, or their parts; those of a pipe as they arrive."""
     piped = any(map(is_stream, job.inputs))
@@ -248,7 +251,7 @@ def _pending(
         for sample in source
         for part in ((None,) if sample is None else job.parts(with_self_answers(sample, answers)))
     )
-    return takewhile(lambda part: not hooks.stop(), pending(parts, finished, stats))
+    return takewhile(lambda part: not hooks.stop(), pending(parts, finished.holds, stats))
 
 
 def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) -> Iterator[Sample | None]:
@@ -301,14 +304,14 @@ def _to_stdout(
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
     broken: list[InputError] = []
-    samples = _until_broken(_pending(job, stream, engine, IdSet(), stats, hooks), broken)
+    samples = _until_broken(_pending(job, stream, engine, FinishedIds(), stats, hooks), broken)
     for judgment in judge(samples, mode, engine):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         stats.add(judgment)
         stats.judge_s = time.monotonic() - began
         hooks.on_judgment(stats, judgment)
-    stats.coerced = stream.coerced
+    stats.coerced, stats.repeated = stream.coerced, stream.repeated
     if broken:
         raise broken[0]
 

@@ -8,6 +8,7 @@ Each is a run file with its manifest and can be resumed. The joined one copies; 
 has changed. Nothing is loaded here: the caller has the judges.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from judgelm.data.readers.streams import is_stream
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import read_jsonl
-from judgelm.records import Judgment
+from judgelm.records import Judgment, TextHashes
 from judgelm.runs.batch import BatchJob, files_of_job
 from judgelm.runs.run_files import (
     IdSet,
@@ -165,7 +166,7 @@ def join_runs(
         Counts of all judgments of OUT (with the time of all sessions of both runs), and of the cascade.
 
     Raises:
-        RunError: OUT cannot be written, or belongs to another run.
+        RunError: OUT cannot be written, or belongs to another run, or the judges saw other texts under one id.
     """
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
@@ -189,14 +190,14 @@ def join_runs(
 def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
     """Each judgment once, by the judge that decided; those that the large judge has not judged yet are left out."""
     small, large = cascade.paths
-    passed: dict[int, object] = {}
+    passed: dict[int, tuple[object, TextHashes | None]] = {}
     for judgment in standing_judgments(small):
         counts.pairs += 1
         counts.small_tokens += judgment.prompt_tokens
         if not cascade.is_unsure(judgment):
             yield replace(judgment, decided_by="small")
             continue
-        passed[hash(judgment.sample_id)] = judgment.winner
+        passed[hash(judgment.sample_id)] = (judgment.winner, judgment.hashes)
         counts.passed_on += 1
         counts.passed_on_failed += judgment.verdict is None
         counts.small_tokens_passed_on += judgment.prompt_tokens
@@ -204,7 +205,12 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
     for judgment in standing_judgments(large):
         if hash(judgment.sample_id) not in passed:  # judged again since, the small judge is sure of it
             continue
-        before = passed[hash(judgment.sample_id)]
+        before, hashes = passed[hash(judgment.sample_id)]
+        if hashes != judgment.hashes:
+            raise RunError(
+                f"{large}: id {json.dumps(judgment.sample_id, ensure_ascii=False)} has other texts than in {small}; "
+                "judge both again with --overwrite"
+            )
         counts.waiting -= 1
         counts.large_tokens += judgment.prompt_tokens
         if judgment.verdict is not None:

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
+from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Unparsed, Verdict
 from judgelm.runs.aggregation import Opinion, Rule, combine, verdict_text
@@ -109,7 +110,7 @@ def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
 
     Raises:
         ConfigError: the rule cannot be applied to these judges.
-        InputError: a line is no judgment, or one id stands for different samples.
+        InputError: a line is no judgment, or one id stands for different samples or texts.
         RunError: OUT cannot be written, or belongs to another run.
     """
     by_sample = _judgments_by_sample(panel)
@@ -137,6 +138,12 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
         raise ConfigError(f"panel: {first} and {second} have verdicts of different kinds; join runs of one mode")
+    check_same_texts(
+        {
+            name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}
+            for name in panel.names
+        }
+    )
     _check_rule(panel, next(iter(kinds), None), by_sample)
     return by_sample
 
@@ -180,6 +187,7 @@ def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], cou
         prompt_tokens=sum(judgment.prompt_tokens for judgment in judgments.values()),
         completion_tokens=sum(judgment.completion_tokens for judgment in judgments.values()),
         votes=votes,
+        hashes=next((judgment.hashes for judgment in judgments.values() if judgment.hashes is not None), None),
     )
 
 

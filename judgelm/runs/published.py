@@ -13,7 +13,9 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.sources.importer import published_files
 from judgelm.data.sources.registry import get_published, recognise_published
 from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Source
+from judgelm.data.text_hashes import text_hashes
 from judgelm.errors import ConfigError, InputError
+from judgelm.records import Judgment, Sample
 from judgelm.runs.fingerprint import input_identities
 from judgelm.runs.run_files import RunFiles, check_output_is_no_input
 from judgelm.runs.session import write_joined
@@ -95,10 +97,19 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
         inputs=files,
         overwrite=options.overwrite,
     ) as run:
-        write_joined(run, (each.judgment for each in named), result.stats, lambda: {})
+        write_joined(run, map(_with_hashes, named), result.stats, lambda: {})
         for reject in result.rejects:
             run.reject(asdict(reject))
     return result
+
+
+def _with_hashes(published: PublishedJudgment) -> Judgment:
+    """The judgment with the hashes of its texts, where the files hold them."""
+    if published.texts is None:
+        return published.judgment
+    question, *answers = published.texts
+    sample = Sample(id="", question=question, answers=tuple(answers))
+    return replace(published.judgment, hashes=text_hashes(sample))
 
 
 def _of_one_judge(judgments: Sequence[PublishedJudgment], judge: str | None) -> tuple[list[PublishedJudgment], str]:

@@ -10,19 +10,23 @@ engine are retried. Another model, template, mode or input is refused, and both 
 
 import json
 import os
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from judgelm.data.text_hashes import difference, digest_of, text_hashes
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
-from judgelm.records import Judgment
+from judgelm.records import Judgment, Sample, TextHashes
 from judgelm.runs.fingerprint import check_same_run, short_sha, with_current_names
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.runs.serialization import hashes_of_row, judgment_from_row, judgment_row
 
 Retry = Literal["engine", "failed"]
 
@@ -56,8 +60,21 @@ def iter_judgments(path: str | Path) -> Iterator[Judgment]:
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
-    """All judgments by sample id, the latest of each."""
-    return {judgment.sample_id: judgment for judgment in iter_judgments(path)}
+    """All judgments by sample id, the latest of each.
+
+    Raises:
+        InputError: a line is no judgment, or two of one id are of other texts.
+    """
+    judgments: dict[str, Judgment] = {}
+    for judgment in iter_judgments(path):
+        before = judgments.get(judgment.sample_id)
+        if before is not None and before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
+            raise InputError(
+                f"{path}: two judgments of id {json.dumps(judgment.sample_id, ensure_ascii=False)} are of other texts; "
+                "this is no single run: judge again into a new file"
+            )
+        judgments[judgment.sample_id] = judgment
+    return judgments
 
 
 def standing_judgments(path: str | Path) -> Iterator[Judgment]:
@@ -175,36 +192,104 @@ class IdSet:
         """Add an id."""
         self._hashes.add(hash(item_id))
 
-    def discard(self, item_id: str) -> None:
-        """Remove an id, where it is in the set."""
-        self._hashes.discard(hash(item_id))
 
-
-class FinishedIds(IdSet):
-    """The ids of a run that need not be done again.
+class FinishedIds:
+    """The ids of a run that need not be done again, each with a digest of its texts: 16 bytes together.
 
     Args:
-        out: the run file.
+        out: the run file; None for none.
         retry: failures to leave out: those of kind `engine`, or all that `failed`.
 
     Attributes:
         failures: those of the ids that failed and stand, by code.
     """
 
-    def __init__(self, out: Path, retry: Retry = "engine") -> None:
-        super().__init__()
-        failed: dict[int, str] = {}
-        for line, row in read_jsonl(out) if out.is_file() else ():  # a device or a pipe cannot be read back
-            item_id, failure = _id_of(out, line, row), row.get("failure")
-            failed.pop(hash(item_id), None)
-            if isinstance(failure, dict):
-                code = str(failure.get("code"))
-                if retry == "failed" or code == "engine":
-                    self.discard(item_id)
-                    continue
-                failed[hash(item_id)] = code
-            self.add(item_id)
-        self.failures = Counter(failed.values())
+    def __init__(self, out: Path | None = None, retry: Retry = "engine") -> None:
+        self._out = out
+        ids, digests, outcomes = array("q"), array("Q"), array("H")
+        codes = [""]  # of the outcomes; the first is success
+        rows = read_jsonl(out) if out is not None and out.is_file() else ()  # a pipe cannot be read back
+        for line, row in rows:
+            ids.append(hash(_id_of(str(out), line, row)))
+            digests.append(_digest_of(str(out), line, row))
+            failure = row.get("failure")
+            code = str(failure.get("code")) if isinstance(failure, dict) else ""
+            if code not in codes:
+                codes.append(code)
+            outcomes.append(codes.index(code))
+        redone = {index for index, code in enumerate(codes) if code and (retry == "failed" or code == "engine")}
+        kept = _last_of_each(np.array(ids, dtype=np.int64))
+        outcome = np.array(outcomes, dtype=np.uint16)[kept]
+        stands = ~np.isin(outcome, list(redone))
+        self._ids = np.array(ids, dtype=np.int64)[kept][stands]
+        self._digests = np.array(digests, dtype=np.uint64)[kept][stands]
+        counts = Counter(outcome[stands].tolist())
+        self.failures = Counter({codes[index]: count for index, count in counts.items() if codes[index]})
+
+    def __contains__(self, item_id: str) -> bool:
+        return self._index(item_id) is not None
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def _index(self, item_id: str) -> int | None:
+        key = hash(item_id)
+        index = int(np.searchsorted(self._ids, key))
+        return index if index < len(self._ids) and self._ids[index] == key else None
+
+    def require_hashes(self) -> None:
+        """Refuse a run file without hashes of the texts judged.
+
+        Raises:
+            RunError: an earlier version wrote a row that stands.
+        """
+        if unknown := int((self._digests == 0).sum()):
+            raise RunError(
+                f"{self._out}: {unknown:,} of {len(self):,} judgments are of a version that did not record the texts "
+                "judged, so they cannot be compared with this input; choose another -o, or pass --overwrite to start "
+                "over"
+            )
+
+    def holds(self, sample: Sample) -> bool:
+        """True where the sample was judged; its texts are compared.
+
+        Raises:
+            RunError: other texts were judged under its id.
+        """
+        index = self._index(sample.id)
+        if index is None:
+            return False
+        hashes = text_hashes(sample)
+        if self._digests[index] != digest_of(hashes):
+            raise RunError(
+                f"{self._out}: holds judgments of another input: {self._changed_part(sample.id, hashes)} of id "
+                f"{json.dumps(sample.id, ensure_ascii=False)} is not what was judged; choose another -o, or pass "
+                "--overwrite to start over"
+            )
+        return True
+
+    def _changed_part(self, item_id: str, hashes: TextHashes) -> str:
+        assert self._out is not None, "it holds the id"
+        *_, row = (row for _, row in read_jsonl(self._out) if row["id"] == item_id)
+        judged = hashes_of_row(row)
+        part = "the text" if judged is None else difference(judged, hashes)
+        return part or "the reference, an image or other context"
+
+
+def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
+    """Of the texts judged; 0 where an earlier version wrote the row."""
+    try:
+        hashes = hashes_of_row(row)
+        return 0 if hashes is None else digest_of(hashes)
+    except (LookupError, TypeError) as error:
+        raise InputError(f"{path}:{line}: not a line of a run file: its hashes are damaged; remove the line") from error
+
+
+def _last_of_each(ids: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The index of the last occurrence of each id, in ascending order of the ids."""
+    order = np.argsort(ids, kind="stable")
+    following = ids[order]
+    return order[np.append(following[1:] != following[:-1], True)] if len(ids) else order
 
 
 class RunFiles:

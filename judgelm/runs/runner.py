@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from judgelm.data.text_hashes import text_hashes
 from judgelm.engines.base import Engine
-from judgelm.modes.flow import Mode, RequestFlow, Result
+from judgelm.modes.flow import Flow, Mode, RequestFlow, Result
 from judgelm.modes.thinking import separate_thinking
 from judgelm.parsing.thinking import reply_so_far
 from judgelm.records import Completion, Judgment, Request, Sample
@@ -51,8 +52,17 @@ class _Running(Generic[Item, Result]):
 
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
-    """Judge samples and yield each judgment as soon as it is finished, in any order; see `drive`."""
-    return drive(samples, mode, engine)
+    """Judge samples and yield each judgment as soon as it is finished, in any order; see `drive`.
+
+    Judgments have the hashes of their samples' texts.
+    """
+
+    def begin(sample: Sample) -> Flow:
+        hashes = text_hashes(sample)
+        judgment = yield from mode(sample)
+        return replace(judgment, hashes=hashes)
+
+    return drive(samples, begin, engine)
 
 
 def drive(

@@ -15,6 +15,7 @@ from judgelm.records import (
     RankingVerdict,
     SelfAnswer,
     Shown,
+    TextHashes,
     Truncation,
     Unparsed,
     Verdict,
@@ -35,6 +36,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "solves": [_solve_row(solve) for solve in judgment.self_answers] or None,
         "own_reference": judgment.own_reference,
         "votes": dict(judgment.votes) or None,
+        "hashes": None if judgment.hashes is None else _without_none(asdict(judgment.hashes)),
     }
     return {
         "id": judgment.sample_id,
@@ -84,7 +86,14 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
         self_answers=tuple(SelfAnswer(**solve) for solve in row.get("solves", ())),
         own_reference=row.get("own_reference"),
         votes=dict(row.get("votes", {})),
+        hashes=hashes_of_row(row),
     )
+
+
+def hashes_of_row(row: Mapping[str, Any]) -> TextHashes | None:
+    """The hashes in a run file's row; None where an earlier version wrote it."""
+    hashes = row.get("hashes")
+    return None if hashes is None else TextHashes(**{**hashes, "answers": tuple(hashes["answers"])})
 
 
 def is_judgment_row(row: Mapping[str, Any]) -> bool:

@@ -9,32 +9,27 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from judgelm.engines.base import Engine
 from judgelm.errors import RunError
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import Judgment
 from judgelm.runs.process_cleanup import children
-from judgelm.runs.run_files import IdSet, RunFiles
+from judgelm.runs.run_files import RunFiles
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.stats import RunStats, SessionStats
 
 _SAVE_EVERY_S = 30.0
 
 
-class _HasId(Protocol):
-    @property
-    def id(self) -> str: ...
+Item = TypeVar("Item")
 
 
-Item = TypeVar("Item", bound=_HasId | None)
-
-
-def pending(items: Iterable[Item], finished: IdSet, stats: SessionStats) -> Iterator[Item]:
+def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: SessionStats) -> Iterator[Item]:
     """The items that are not finished; the others are counted as skipped. A None passes."""
     for item in items:
-        if item is not None and item.id in finished:
+        if item is not None and is_finished(item):
             stats.skipped += 1
         else:
             yield item

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, get_args
 
 from judgelm.data.labelled_pair import pair_fields, score_line
 from judgelm.data.sources.source import json_scores
+from judgelm.data.text_hashes import difference, text_hashes
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import whole_file
 from judgelm.records import Judgment, Sample, Winner
@@ -123,7 +124,11 @@ class RowWriter:
         self.counts: Counter[str] = Counter()
 
     def row(self, sample: Sample) -> dict[str, Any] | None:
-        """The row of a pair, or None without a usable judgment."""
+        """The row of a pair, or None without a usable judgment.
+
+        Raises:
+            InputError: the teacher judged other texts under the pair's id.
+        """
         labels: dict[str, Any] = {}
         agree: dict[str, bool] = {}
         readings = self._prompts.readings(sample)
@@ -131,14 +136,14 @@ class RowWriter:
             self.counts["pairs without a reference"] += 1
         for with_reference in readings:
             suffix = "_w_reference" if with_reference else ""
-            judgment = self._usable(sample.id, with_reference, agree)
+            judgment = self._usable(sample, with_reference, agree)
             if judgment is not None and judgment.scores is not None:
                 labels[f"score{suffix}"] = json_scores(judgment.scores)
                 labels[f"text{suffix}"] = f"{score_line(judgment.scores)}\n{judgment.reason or ''}"
         self.counts["rows" if labels else "pairs without a usable judgment: no row"] += 1
         return _row(sample, labels, agree) if labels else None
 
-    def _usable(self, pair: str, with_reference: bool, agree: dict[str, bool]) -> Judgment | None:
+    def _usable(self, pair: Sample, with_reference: bool, agree: dict[str, bool]) -> Judgment | None:
         """The judgment of the given order, unless it failed or the swapped order contradicts it."""
         reading = "with reference" if with_reference else "without reference"
         judgment = self._judged(pair, reading, with_reference=with_reference)
@@ -158,9 +163,17 @@ class RowWriter:
         self.counts[f"{finding}, {'dropped' if self._drop else 'kept'}"] += 1
         return None if self._drop else judgment
 
-    def _judged(self, pair: str, reading: str, *, with_reference: bool, swapped: bool = False) -> Judgment | None:
+    def _judged(self, pair: Sample, reading: str, *, with_reference: bool, swapped: bool = False) -> Judgment | None:
         """A judgment with scores, or None; missing parts are counted."""
-        judgment = self._replies.get(prompt_id(pair, with_reference=with_reference, swapped=swapped))
+        name = prompt_id(pair.id, with_reference=with_reference, swapped=swapped)
+        judgment = self._replies.get(name)
+        if judgment is not None and judgment.hashes is not None:
+            prompt = replace(pair, answers=pair.answers[::-1]) if swapped else pair
+            if part := difference(judgment.hashes, text_hashes(prompt)):
+                raise InputError(
+                    f"id {json.dumps(name, ensure_ascii=False)}: {part} is not what the teacher judged; give the input "
+                    "of its run, or ask again with --overwrite"
+                )
         if judgment is None:
             self.counts[f"{reading}: not asked yet"] += 1
         elif judgment.failure is not None:

@@ -159,7 +159,8 @@ def _graded(
 def _protocol(options: CapabilityOptions) -> str:
     return (
         "Mean grade over the questions that ask for a capability, alone or with others, and over those that ask "
-        "for exactly a combination; failed judgments are left out and counted; intervals are 95 % from "
+        "for exactly a combination; judgments and questions are joined by id alone, their texts are not compared; "
+        "failed judgments are left out and counted; intervals are 95 % from "
         f"{options.resampling.resamples} resamples of images (seed {options.resampling.seed})."
     )
 

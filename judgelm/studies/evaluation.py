@@ -133,6 +133,7 @@ class Evaluation:
         failure_codes: pairs by the code of what failed in them, `half_failed` included.
         failed: ids without a label by the judge.
         half_failed: ids with a label that does not rest on an order that failed; their consistency is unknown.
+        notes: on the join of judgments and labels, in sentences.
         mean_prompt_tokens: per joined judgment; likewise `mean_completion_tokens`.
         mean_thinking_characters: per prompt that was thought about; None where none was.
     """
@@ -156,6 +157,7 @@ class Evaluation:
     mean_prompt_tokens: float
     mean_completion_tokens: float
     mean_thinking_characters: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def headline(self) -> PairMetrics | None:
@@ -179,6 +181,7 @@ def evaluate(
     reverse: Mapping[str, Judgment] | None = None,
     groups: Mapping[str, Mapping[str, str]] | None = None,
     clusters: Mapping[str, Hashable] | None = None,
+    split: Mapping[str, tuple[Winner, ...]] | None = None,
     options: EvaluationOptions | None = None,
 ) -> Evaluation:
     """Compare judgments with labels, joined by sample id.
@@ -190,6 +193,7 @@ def evaluate(
             position bias; the label stays that of `judgments` unless `options.order_rule` combines them.
         groups: name of a grouping -> sample id -> value; ids without a value are shown as `not given`.
         clusters: sample id -> key; pairs of one key (one question) are resampled together.
+        split: people's votes by sample id where none has a majority; they count for people's agreement alone.
         options: the protocol; the defaults when None.
 
     Raises:
@@ -220,7 +224,9 @@ def evaluate(
         probabilities=score_probabilities(rows, resampling),
         scores=score_histogram([row.judgment for row in rows]),
         groups={name: _group_rows(rows, included, values, resampling) for name, values in (groups or {}).items()},
-        humans=_humans(included, resampling),
+        humans=_humans(
+            [*included, *_split_rows(judgments_by_id, split or {}, reverse, clusters, rule, options)], resampling
+        ),
         flips=tuple(row.id for row in rows if flipped(row)),
         disagreements=tuple(_disagreement(row, rule) for row in judged if row.judged != row.truth),
         failed=tuple(row.id for row in rows if row.judged is None),
@@ -279,6 +285,20 @@ def _group_row(value: str, members: list[JoinedPair], counted: list[JoinedPair],
     return GroupRow(
         value=value, n=len(counted), failed=failed, accuracy=accuracy, majority_share=commonest / len(counted)
     )
+
+
+def _split_rows(
+    judgments: Mapping[str, Judgment],
+    split: Mapping[str, tuple[Winner, ...]],
+    reverse: Mapping[str, Judgment],
+    clusters: Mapping[str, Hashable] | None,
+    rule: LabelRule,
+    options: EvaluationOptions,
+) -> list[JoinedPair]:
+    """Judged pairs whose votes have no majority, as ties among the labels; failures as the headline treats them."""
+    labels = {key: Label(sample_id=key, winner="tie", votes=votes) for key, votes in split.items() if key in judgments}
+    rows = join(judgments, labels, reverse, clusters, rule, options.tie_threshold) if labels else []
+    return [row for row in rows if row.judged is not None or options.failures == "as_tie"]
 
 
 def _humans(included: list[JoinedPair], resampling: Resampling) -> HumanAgreement | None:

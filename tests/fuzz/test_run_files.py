@@ -15,6 +15,7 @@ from judgelm.records import (
     RankingVerdict,
     SelfAnswer,
     Shown,
+    TextHashes,
     Truncation,
     Unparsed,
 )
@@ -82,6 +83,7 @@ JUDGMENTS = st.builds(
     self_answers=st.lists(st.builds(SelfAnswer, text=TEXT, answer=st.none() | TEXT), max_size=2).map(tuple),
     own_reference=st.none() | TEXT,
     votes=st.dictionaries(TEXT, st.none() | TEXT, max_size=2),
+    hashes=st.none() | st.builds(TextHashes, question=TEXT, answers=st.tuples(TEXT, TEXT), images=st.none() | TEXT),
 )
 RUN = {"fingerprint": {"model": "m", "input": []}, "provenance": {"model": "m"}, "inputs": []}
 REJECT = {"file": "in.jsonl", "line": 3, "reason": "not JSON", "raw": "{"}

@@ -117,7 +117,7 @@ def test_scores_on_different_scales_have_no_mean(tmp_path, run):
 def test_ids_that_stand_for_different_samples_are_noticed(tmp_path, run):
     multi = MODES["multi"]()
     runs = [run("a", "9 5 1", mode=multi, answers="abc"), run("b", "8 9", mode=multi, answers="ab")]
-    with pytest.raises(InputError, match="sample p0: the judges saw different numbers of answers"):
+    with pytest.raises(InputError, match='id "p0": the number of answers differs from a\'s'):
         joined(tmp_path, runs)
 
 

@@ -16,11 +16,13 @@ from judgelm.records import (
     RankingVerdict,
     SelfAnswer,
     Shown,
+    TextHashes,
     Truncation,
     Unparsed,
 )
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 
+HASHES = TextHashes(question="0" * 16, answers=("1" * 16, "2" * 16))
 PLAIN = Judgment(
     sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(Shown(order=(0, 1), text="8 6", scores=(8, 6)),),
     scores=(8, 6), prompt_tokens=10, completion_tokens=3,
@@ -52,6 +54,17 @@ def full(logprobs, approximation=""):
 def test_everything_is_read_back(approximation):
     judgment = full([math.log(0.3), -math.inf, math.log(0.5), math.log(0.1)], approximation)
     assert there_and_back(judgment) == judgment
+
+
+@pytest.mark.parametrize("hashes", [HASHES, replace(HASHES, images="3" * 16, context="4" * 16)])
+def test_hashes_of_the_texts_are_read_back(hashes):
+    judgment = replace(PLAIN, hashes=hashes)
+    assert there_and_back(judgment) == judgment
+    assert judgment_row(replace(PLAIN, hashes=HASHES))["hashes"] == {
+        "question": "0" * 16,
+        "answers": ("1" * 16, "2" * 16),
+    }
+    assert "hashes" not in judgment_row(PLAIN)
 
 
 def test_a_distribution_without_mass_is_null_in_the_row_and_nan_again():

@@ -1,6 +1,7 @@
 """Runs by their benchmarks' own metrics: rows as imported, judged by a script."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import typer
@@ -168,5 +169,8 @@ def test_samples_of_other_shapes_are_refused(tmp_path):
     labelled = imported("rewardbench-2", tmp_path, [base])
     pair = Sample(id="1", question="q", answers=("a", "b"))
     found = by_id(judge([pair], Pairwise(), ScriptedEngine({"*": "8 6\n"})))
-    with pytest.raises(InputError, match="not the scores of 4 answers"):
+    with pytest.raises(InputError, match='id "1": the number of answers differs'):
         benchmark_study("rewardbench-2", found, labelled, HOW)
+    unknown = {"1": replace(found["1"], hashes=None)}
+    with pytest.raises(InputError, match="not the scores of 4 answers"):
+        benchmark_study("rewardbench-2", unknown, labelled, HOW)

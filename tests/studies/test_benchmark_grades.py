@@ -67,7 +67,7 @@ def test_a_judge_that_always_gives_the_same_grade_has_no_correlation(labelled):
     result = benchmark_study("prometheus", judgments, labelled, HOW)
     judge = correlations(result)["judge and GPT-4"]
     assert [judge[name] for name in ("pearson", "kendall", "spearman", "kappa", "weighted_kappa")] == [None] * 5
-    assert result.warnings == ("judge and GPT-4: no correlation (constant: grades).",)
+    assert result.warnings[0] == "judge and GPT-4: no correlation (constant: grades)."
 
 
 def test_verdicts_on_pairs_are_refused_with_what_to_do(labelled):

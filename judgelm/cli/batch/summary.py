@@ -95,6 +95,7 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
         ("failed in earlier sessions (see --retry)", sum(stats.earlier_failures.values())),
         ("rejected input lines", stats.rejected),
         ("judged in an earlier session", stats.skipped),
+        ("further votes on a pair (judged once)", stats.repeated),
         ("input cells coerced to text", stats.coerced),
         ("unparseable replies in judgments that have a verdict", stats.parts_failed),
         ("samples with a truncated answer", stats.cut),

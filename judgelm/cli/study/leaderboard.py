@@ -37,19 +37,23 @@ def leaderboard_command(
     from judgelm.studies.leaderboard.study import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
-    judges = _judges(files, rows or [], rejects, rows_as.reading)
-    notes = [f"left out: {line}" for line in rejects.lines()]
+    notes: list[str] = []
+    judges = _judges(files, rows or [], rejects, notes, rows_as.reading)
+    notes += [f"left out: {line}" for line in rejects.lines()]
     output.write(leaderboard_study(judges, output.resampling, notes=notes))
 
 
-def _judges(files: list[str], rows: list[Path], rejects: "RejectCounts", reading: "Reading") -> "list[JudgeMatches]":
-    """The matches of each judge: of a run file, or of an annotator in all files of annotations.
+def _judges(
+    files: list[str], rows: list[Path], rejects: "RejectCounts", notes: list[str], reading: "Reading"
+) -> "list[JudgeMatches]":
+    """The matches of each judge: of a run file, or of an annotator in all files of annotations; adds notes on joins.
 
     Raises:
         ConfigError: a file or judge given twice, or a run file without its rows.
-        InputError: a file cannot be read, or names no models.
+        InputError: a file cannot be read, or names no models, or a run is not of these rows.
     """
     from judgelm.cli.evaluation import is_run_file
+    from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.alpaca_eval import read_annotations
     from judgelm.runs.run_files import read_judgments
@@ -66,7 +70,12 @@ def _judges(files: list[str], rows: list[Path], rejects: "RejectCounts", reading
         raise ConfigError(f"runs named alike ({', '.join(runs.values())}); give each a name: NAME=FILE")
     stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs else ()
     samples = {sample.id: sample for sample in stream}
-    judges = [matches_of_run(name, read_judgments(path), samples) for path, name in runs.items()]
+    judges = []
+    for path, name in runs.items():
+        judgments = read_judgments(path)
+        matched, texts = match_samples(judgments, samples, name="--rows")
+        judges.append(matches_of_run(name, judgments, matched))
+        notes += [f"{name}: {note}" for note in texts.notes()]
     annotations = [path for _, path in named if path not in runs]
     comparisons = (row for path in annotations for row in read_annotations(str(path), on_reject=rejects))
     return [*judges, *matches_of_comparisons(comparisons)]

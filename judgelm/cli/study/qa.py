@@ -1,6 +1,7 @@
 """`judgelm study qa`."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -69,6 +70,7 @@ def qa_command(
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
     """
+    from judgelm.data.judged_texts import match_samples
     from judgelm.studies.qa.answers import qa_answers  # statsmodels takes seconds to load
     from judgelm.studies.qa.study import QaOptions, qa_study
 
@@ -82,8 +84,13 @@ def qa_command(
     )
     runs = [_run(text) for text in judgments]
     labels = {} if human is None else _human(human)
-    scored = qa_answers(_samples(answers, rows_as.reading), labels, rules=rules, validated=validated)
-    output.write(qa_study(scored, runs, options))
+    samples = list(_samples(answers, rows_as.reading))
+    by_id, notes = {sample.id: sample for sample in samples}, []
+    for run in runs:
+        texts = match_samples(run.judgments, by_id, name=str(answers))[1]
+        notes += [f"{run.name}: {note}" for note in texts.notes()]
+    result = qa_study(qa_answers(samples, labels, rules=rules, validated=validated), runs, options)
+    output.write(replace(result, warnings=(*result.warnings, *notes)))
 
 
 def _pairs(option: str, values: Iterable[str]) -> dict[str, str]:

@@ -165,6 +165,7 @@ def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokeni
         ModelError: there is no such tokenizer.
         InputError: a file cannot be read, or a run is not of these rows.
     """
+    from judgelm.data.judged_texts import match_samples
     from judgelm.data.sources.rating_tables import count_words, run_ratings
     from judgelm.runs.run_files import read_judgments
 
@@ -179,7 +180,10 @@ def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokeni
         judge, equals, path = text.partition("=")
         if not equals:
             raise ConfigError(f"--run {text}: expected JUDGE=RUN, the judge spelled as its own answers' model")
-        yield from run_ratings(judge, read_judgments(Path(path)), samples, item=item, length=length)
+        judgments = read_judgments(Path(path))
+        for note in match_samples(judgments, samples, name="--rows")[1].notes():
+            print_plain(f"{path}: {note}")
+        yield from run_ratings(judge, judgments, samples, item=item, length=length)
 
 
 def _token_counter(source: str) -> Callable[[str], int]:

@@ -8,7 +8,7 @@ import typer
 
 from judgelm.cli.options import ColumnOptions, expand_options
 from judgelm.cli.study.options import StudyOutput
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from judgelm.data.readers.rejects import RejectCounts
@@ -45,22 +45,24 @@ def win_rates_command(
     from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
-    comparisons = list(_comparisons(files, rows, rejects, rows_as.reading))
+    notes: list[str] = []
+    comparisons = list(_comparisons(files, rows, rejects, notes, rows_as.reading))
     difficulties = None if difficulty is None else read_difficulties(str(difficulty))
-    notes = [f"left out: {line}" for line in rejects.lines()]
+    notes += [f"left out: {line}" for line in rejects.lines()]
     output.write(win_rate_study(comparisons, output.resampling, difficulties=difficulties, notes=notes))
 
 
 def _comparisons(
-    files: list[Path], rows: Path | None, rejects: "RejectCounts", reading: "Reading"
+    files: list[Path], rows: Path | None, rejects: "RejectCounts", notes: list[str], reading: "Reading"
 ) -> "Iterator[Comparison]":
-    """Read the comparisons of all files.
+    """Read the comparisons of all files; adds notes on joins.
 
     Raises:
         ConfigError: a file given twice, or a run file without its rows.
-        InputError: a file cannot be read, or holds no comparison.
+        InputError: a file cannot be read, holds no comparison, or a run is not of these rows.
     """
     from judgelm.cli.evaluation import is_run_file
+    from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.alpaca_eval import comparisons_of_run, read_annotations
     from judgelm.runs.run_files import read_judgments
@@ -74,6 +76,13 @@ def _comparisons(
             continue
         if rows is None:
             raise ConfigError(f"{path}: a run file; also give the pairs that it judged, with --rows")
-        stream = SampleStream([str(rows)], on_reject=rejects, reading=reading)
-        samples = {sample.id: sample for sample in stream}
-        yield from comparisons_of_run(path.stem, read_judgments(path), samples)
+        samples = {sample.id: sample for sample in SampleStream([str(rows)], on_reject=rejects, reading=reading)}
+        judgments = read_judgments(path)
+        _, texts = match_samples(judgments, samples, name=str(rows))
+        if texts.turned:
+            raise InputError(
+                f"{rows}: {texts.turned:,} rows have the answers in another order than {path} judged, so it is not "
+                "clear which is the baseline's; give the rows that were judged"
+            )
+        notes += [f"{path.name}: {note}" for note in texts.notes()]
+        yield from comparisons_of_run(path.stem, judgments, samples)

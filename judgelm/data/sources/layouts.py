@@ -133,14 +133,14 @@ def pandalm_train_sample(row: Row) -> Sample:
 
 
 def alpaca_eval_sample(row: Row) -> Sample:
-    """AlpacaEval's annotations, and two files of its outputs once joined; named by the instruction."""
+    """AlpacaEval's annotations, and two files of its outputs once joined; named by what they say, in either order."""
     data = row.data
     needs = "instruction, output_1, output_2"
     question = text_field(row, "instruction", needs)
     answers = (text_field(row, "output_1", needs), text_field(row, "output_2", needs))
     models = [data.get("generator_1"), data.get("generator_2")]
     return Sample(
-        id=row_id(row) or content_id(question, (), None),
+        id=row_id(row) or content_id(question, sorted(answers), None),
         question=question,
         answers=answers,
         answer_models=tuple(str(model) for model in models) if None not in models else (),

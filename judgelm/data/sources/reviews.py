@@ -24,7 +24,7 @@ from judgelm.data.sources.layouts import split_review
 from judgelm.data.sources.source import json_scores
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
-from judgelm.records import Judgment, PairVerdict, Scores, Shown, Unparsed, Winner
+from judgelm.records import Judgment, PairVerdict, Scores, Shown, TextHashes, Unparsed, Winner
 
 NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
 _VERSUS = "-vs-"
@@ -262,7 +262,12 @@ _PANDALM_RESULTS: dict[str, Winner] = {"0": "tie", "tie": "tie", "1": 1, "2": 2}
 
 
 def read_results(
-    path: str, parser: Parser, *, fallback: Parser | None = None, on_reject: OnReject = raise_reject
+    path: str,
+    parser: Parser,
+    *,
+    fallback: Parser | None = None,
+    on_reject: OnReject = raise_reject,
+    hashes: Callable[[Row], TextHashes | None] = lambda row: None,
 ) -> list[Judgment]:
     """Judgments from JudgeLM outputs (`pred_text`) or PandaLM's released ones (`gpt_result`, `pandalm_result`).
 
@@ -274,18 +279,25 @@ def read_results(
         parser: reads a `pred_text`; a `score` in the same row is the teacher's and is left alone.
         fallback: reads a `pred_text` that `parser` cannot; what it reads is marked `Shown.read_anywhere`.
         on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+        hashes: row -> hashes of the texts judged, where the row holds them.
 
     Raises:
         InputError: the file cannot be read, or holds neither kind of result.
     """
-    read = unique(lambda row: _judgment(row, parser, fallback), attrgetter("sample_id"))
+    read = unique(lambda row: _judgment(row, parser, fallback, hashes), attrgetter("sample_id"))
     return list(convert_rows(read_rows(path), read, path=path, expected=_RESULT_NEEDS, on_reject=on_reject))
 
 
-def _judgment(row: Row, parser: Parser, fallback: Parser | None) -> Judgment:
+def _judgment(
+    row: Row, parser: Parser, fallback: Parser | None, hashes: Callable[[Row], TextHashes | None]
+) -> Judgment:
     name = row_id(row, ("question_id", "idx", "id", "review_id"))
     if name is None:
         raise row_error(row, "no id; a result needs question_id, idx or id")
+    return replace(_verdict(row, name, parser, fallback), hashes=hashes(row))
+
+
+def _verdict(row: Row, name: str, parser: Parser, fallback: Parser | None) -> Judgment:
     if "pred_text" in row.data:
         text = text_field(row, "pred_text", "pred_text")
         judgment = _from_reply(name, text, parser)

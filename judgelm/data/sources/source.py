@@ -134,6 +134,7 @@ class Source:
         code: meaning of the values of its label fields.
         soft: meaning of the numbers in its field `preference`.
         note: an error to raise instead of a sample, where such rows alone cannot be judged.
+        single_votes: rows without id that repeat a pair, in any order of its answers, are further votes on it.
         protocol: how its metric is taken; of benchmarks.
         shape: of the published rows, where they have more fields than `needs`.
         entry: row, its number from 1 -> entry, where that is more than `sample` with `label`.
@@ -149,6 +150,7 @@ class Source:
     code: tuple[FieldCode, ...] = ()
     soft: Soft | None = None
     note: str = ""
+    single_votes: bool = False
     protocol: Protocol | None = None
     shape: Shape | None = None
     entry: Callable[[Row, int], Entry] | None = None

@@ -378,6 +378,7 @@ TABLE: tuple[Source, ...] = (
         sample=alpaca_eval_sample,
         label=alpaca_eval_label,
         soft="alpaca_eval",
+        single_votes=True,
         protocol=Protocol(
             files="annotations.json files, or the folder of instructions.parquet, outputs.parquet and "
             "judgments.parquet",

@@ -130,7 +130,7 @@ def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., BrowseState], _Ope
             second = by_name.get(other_name)
         else:
             second = open_run(other, texts, name=_other_name(other, first), uploaded=True)
-        return start_browsing(first, other=second, labels={} if labels is None else read_winners(labels))
+        return start_browsing(first, other=second, labels={} if labels is None else read_winners(labels, first))
 
     return opening, _Opened(
         button=button, sources=[run_name, other_run, run_file, texts, other, labels], problem=problem

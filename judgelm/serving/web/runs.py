@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from judgelm.data.judged_texts import match_labels, match_samples
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError, RunError
@@ -129,12 +130,15 @@ def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[st
         nonlocal rejected
         rejected += 1
 
-    samples = {sample.id: sample for sample in SampleStream([str(path)], on_reject=count) if sample.id in judgments}
+    stream = SampleStream([str(path)], on_reject=count, repeats="skip")
+    samples = {sample.id: sample for sample in stream if sample.id in judgments}
     if not samples:
         example = next(iter(judgments))
         raise InputError(
             f"{Path(path).name}: none of its ids is in the run file (an id there: {example!r}); give the judged file"
         )
+    samples, texts = match_samples(judgments, samples, name=Path(path).name)
+    notes += texts.notes()
     if missing := len(judgments) - len(samples):
         notes.append(f"{missing:,} judgments have no texts in {Path(path).name}.")
     if rejected:
@@ -142,13 +146,14 @@ def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[st
     return samples
 
 
-def read_winners(path: str | Path) -> dict[str, Winner]:
-    """The winners in a file of labels, by sample id.
+def read_winners(path: str | Path, run: Run) -> dict[str, Winner]:
+    """The winners in a file of labels, by sample id, in the order of the answers that the run judged.
 
     Raises:
-        InputError: the file cannot be read, or no row has a winner.
+        InputError: the file cannot be read, no row has a winner, or its rows have other texts than the run.
     """
-    labels = read_labels(str(path), on_reject=lambda reject: None).labels
+    labelled = read_labels(str(path), on_reject=lambda reject: None)
+    labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
     winners = {key: label.winner for key, label in labels.items() if label.winner is not None}
     if not winners:
         raise InputError(f"{Path(path).name}: no label has a winner; give the labels of pairs")

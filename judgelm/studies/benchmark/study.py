@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from judgelm.data.judged_texts import match_labels
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Source, protocol_of
@@ -51,7 +52,8 @@ def benchmark_study(
 
     Raises:
         ConfigError: no such benchmark, or one that `judgelm eval` measures.
-        InputError: no judgment has a label, or judgments are not of the kind that the benchmark asks for.
+        InputError: no judgment has a label, or judgments are of other texts than the rows, or not of the kind that the
+            benchmark asks for.
     """
     resampling = resampling or Resampling()
     benchmark = get_benchmark(name)
@@ -59,6 +61,7 @@ def benchmark_study(
     if name not in SCORING_RULES and name not in _STUDIES:
         known = ", ".join([*SCORING_RULES, *_STUDIES])
         raise ConfigError(f"{name}: measured by `judgelm eval` ({protocol.metric}) This study knows: {known}")
+    labelled, texts = match_labels(judgments, labelled, name="the rows")
     joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
     study = _STUDIES.get(name, _scored_study)
     result = study(benchmark, joined, labels, resampling)
@@ -71,6 +74,8 @@ def benchmark_study(
         warnings=(
             *result.warnings,
             *([f"Unverified: {protocol.unverified}."] if protocol.unverified else []),
+            *labelled.notes(),
+            *texts.notes(),
         ),
     )
 

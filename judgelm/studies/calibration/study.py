@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
+from judgelm.data.judged_texts import match_labels
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.metrics.calibration import Scaling, fit_platt, fit_temperature
@@ -35,9 +36,11 @@ def calibration_study(
         options: the defaults when None.
 
     Raises:
-        InputError: nothing joins, or no joined judgment has a probability and a label that is no tie.
+        InputError: nothing joins, judgments are of other texts than the labels, or no joined
+            judgment has a probability and a label that is no tie.
     """
     options = options or CalibrationOptions()
+    labelled, texts = match_labels(judgments, labelled, name="the labels")
     questions = {sample.id: sample.question for sample in labelled.samples.values()}
     rows = join(judgments, labelled.labels, {}, questions or None, "as_judged", TIE_THRESHOLD)
     used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
@@ -73,7 +76,11 @@ def calibration_study(
             tables.mistake_table(used, questions),
         ),
         figures=tuple(tables.figures(before, after, groups)),
-        warnings=tuple(_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0)),
+        warnings=(
+            *_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0),
+            *labelled.notes(),
+            *texts.notes(),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ difference.
 
 from collections.abc import Mapping, Sequence
 
+from judgelm.data.judged_texts import match_labels_of_runs
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.records import Judgment
 from judgelm.studies.compare_judges import tables
@@ -37,11 +38,12 @@ def compare_judges(
         options: the defaults when None.
 
     Raises:
-        InputError: fewer than two judges, a judge of none of the labelled pairs, no pair of all judges, or an order
-            rule that cannot be applied.
+        InputError: fewer than two judges, a judge of none of the labelled pairs, no pair of all judges, an order rule
+            that cannot be applied, or other texts under one id.
     """
     options = options or CompareOptions()
     resampling = options.resampling
+    labels, texts = match_labels_of_runs(judges, labels, name="the labels")
     votes = align_votes(judges, labels, options)
     results = judge_results(votes, options)
     names = [result.name for result in results]
@@ -60,7 +62,7 @@ def compare_judges(
             tables.flip_table(votes, names, labels.samples),
         ),
         figures=tuple(tables.figures(votes, results, comparisons, labels.groups, resampling)),
-        warnings=tuple(_warnings(judges, votes, results)),
+        warnings=(*_warnings(judges, votes, results), *labels.notes(), *texts.notes()),
     )
 
 

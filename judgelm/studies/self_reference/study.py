@@ -5,13 +5,14 @@ Source: Self-Reference ("Do Before You Judge"). Files are described in `judgelm.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from judgelm.data.judged_texts import check_same_texts
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.result import Figure, Forest, ForestRow, HeatMap, Lines, Series, StudyResult, Table
 from judgelm.studies.self_reference import correlation, tables
 from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, align_votes, count_votes
 from judgelm.studies.self_reference.correlation import Correlations
 from judgelm.studies.self_reference.selection import crossover_table, judge_results, selection_table
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns, Method
+from judgelm.studies.self_reference.truth import METHODS, AnswerTruth, JudgeRuns, Method
 
 Gains = Mapping[tuple[str, str], Estimate | None]
 
@@ -27,8 +28,12 @@ def self_reference_study(
         resampling: seed and number of resamples of every interval.
 
     Raises:
-        InputError: a run joins with no truth, or its verdicts are not `correct` and `incorrect`.
+        InputError: a run joins with no truth, runs judged other texts under one id, or verdicts are not `correct` and
+            `incorrect`.
     """
+    check_same_texts(
+        {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
+    )
     votes = align_votes(runs, truths, resampling)
     correlated, gained = correlation.correlations(votes), correlation.gains(votes)
     counts = count_votes(runs, truths, votes)
@@ -59,8 +64,8 @@ def _protocol(votes: AlignedVotes) -> str:
     methods = " and ".join(METHOD_NAMES[method] for method in votes.methods)
     return (
         f"Judges were asked pointwise whether an agent's answer is correct ({methods}); the agents are pooled, failed "
-        f"judgments are left out and counted, intervals are 95 % from {votes.resampling.resamples} resamples of "
-        "questions."
+        "judgments are left out and counted, the truth is joined by id alone, since it has no texts, intervals are "
+        f"95 % from {votes.resampling.resamples} resamples of questions."
     )
 
 

@@ -6,6 +6,7 @@ Source: SSR-Judge. Files and the way of comparing are described in `judgelm.stud
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
@@ -70,9 +71,10 @@ def ssr_study(
         selective: a run that decided by its own gate; checked against what the two other runs give at `tau`.
 
     Raises:
-        InputError: nothing joins, or the runs are not of pairs with self-solves.
+        InputError: nothing joins, the runs judged other texts under one id, or are not of pairs with self-solves.
     """
     options = options or SsrOptions()
+    check_same_texts({"never": never, "always": always, "selective": selective or {}})
     items = join_items(never, always, truths)
     counts = dict(items.counts)
     if selective is not None:
@@ -114,7 +116,8 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
     return (
         f"Pairs judged without reference and with the majority answer of k = {', '.join(map(str, ks))} self-solves; "
         f"selective takes the one or the other by the gate at tau = {options.tau:g}. A split over two orders counts as "
-        f"{options.split}; of tied answers the first stands; failed pairs are left out of all conditions; 95 % "
+        f"{options.split}; of tied answers the first stands; failed pairs are left out of all conditions; the truth "
+        "is joined by id alone, since it has no texts; 95 % "
         f"intervals from {options.resampling.resamples} resamples of questions."
     )
 

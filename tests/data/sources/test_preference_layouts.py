@@ -411,9 +411,9 @@ def test_mmlu_pro_pairs_are_labels_by_question_and_models():
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")
-def test_mt_bench_games_of_a_repeated_pair_are_rejects():
-    messages = []
-    path = str(DATA / "mt_bench" / "skycamp_gpt-4_pair.jsonl")
-    labelled = read_labels(path, on_reject=lambda reject: messages.append(reject.message))
-    assert (len(labelled.labels), len(messages)) == (5, 5)
-    assert 'id "5:gpt-3.5-turbo:gpt-4:1" appeared before' in messages[0]
+def test_mt_bench_games_of_a_repeated_pair_are_votes():
+    labelled = read_labels(str(DATA / "mt_bench" / "skycamp_gpt-4_pair.jsonl"))
+    # each of the five pairs was judged twice: question 5 a tie both times, the others with two outcomes
+    assert {name: label.winner for name, label in labelled.labels.items()} == {"5:gpt-3.5-turbo:gpt-4:1": "tie"}
+    assert labelled.split["4:gpt-3.5-turbo:gpt-4:1"] == (2, 1)
+    assert (labelled.voted, len(labelled.split), labelled.rejected) == (5, 4, 0)

@@ -1,0 +1,177 @@
+"""Hashes of the texts judged, and joins by id that compare them."""
+
+from dataclasses import replace
+
+import pytest
+from xxhash import xxh3_64_hexdigest
+
+from judgelm.data.judged_texts import (
+    TextComparison,
+    check_reversed,
+    check_same_texts,
+    match_labels,
+    match_labels_of_runs,
+    match_samples,
+)
+from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.text_hashes import digest_of, text_hashes
+from judgelm.errors import InputError
+from judgelm.records import Judgment, Label, PairVerdict, Sample
+
+PAIR = Sample(id="1", question="q", answers=("good", "bad"), answer_models=("m", "n"))
+
+
+def exchanged(sample):
+    return replace(sample, answers=sample.answers[::-1], answer_models=sample.answer_models[::-1])
+
+
+def judged(*samples):
+    """A run over these samples."""
+    return {
+        each.id: Judgment(
+            sample_id=each.id, mode="pair", verdict=PairVerdict(winner=1), shown=(), hashes=text_hashes(each)
+        )
+        for each in samples
+    }
+
+
+def labelled(sample, **label):
+    return LabelledSet(samples={sample.id: sample}, labels={sample.id: Label(sample_id=sample.id, **label)}, groups={})
+
+
+def test_texts_are_hashed_as_read():
+    hashes = text_hashes(Sample(id="1", question="ä?\n", answers=(" a", "\ud800")))
+    assert hashes.question == xxh3_64_hexdigest("ä?\n".encode())
+    assert hashes.answers == (xxh3_64_hexdigest(b" a"), xxh3_64_hexdigest(b"\xed\xa0\x80"))
+    assert (hashes.images, hashes.context) == (None, None)
+
+
+def test_every_turn_of_a_dialogue_counts():
+    def dialogue(first):
+        turns = [{"question": "hi", "answers": [first, "b"]}, {"question": "q", "answers": ["good", "bad"]}]
+        return text_hashes(replace(PAIR, metadata={"turns": turns}))
+
+    one, other = dialogue("a"), dialogue("c")
+    assert one.question == other.question != text_hashes(PAIR).question
+    assert (one.answers[0] != other.answers[0], one.answers[1] == other.answers[1]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "change", [{"reference": "r"}, {"metadata": {"options": ["x"]}}, {"metadata": {"rubric": "r"}}]
+)
+def test_what_is_shown_beside_the_answers_has_a_hash_of_its_own(change):
+    plain, changed = text_hashes(PAIR), text_hashes(replace(PAIR, **change))
+    assert plain == replace(changed, context=None) != changed
+    assert digest_of(plain) != digest_of(changed)
+
+
+def test_images_are_hashed_by_their_bytes(tmp_path):
+    for name, content in (("a.png", b"1"), ("b.png", b"1"), ("c.png", b"2")):
+        (tmp_path / name).write_bytes(content)
+    a, b, c, both = (
+        text_hashes(replace(PAIR, images=tuple(str(tmp_path / name) for name in names))).images
+        for names in (["a.png"], ["b.png"], ["c.png"], ["a.png", "c.png"])
+    )
+    assert a == b == text_hashes(replace(PAIR, images=("data:image/png;base64,MQ==",))).images
+    assert len({a, c, both}) == 3
+    assert text_hashes(replace(PAIR, images=(str(tmp_path / "none.png"),))).images is None
+    (tmp_path / "a.png").write_bytes(b"23")
+    assert text_hashes(replace(PAIR, images=(str(tmp_path / "a.png"),))).images != a
+
+
+def test_a_label_of_the_exchanged_answers_is_turned_round():
+    label = {"winner": 1, "scores": (9.0, 2.0), "votes": (1, 1, 2), "preference": 0.75, "reason": "Answer 1 is right."}
+    found, texts = match_labels(judged(PAIR), labelled(exchanged(PAIR), **label), name="l.jsonl")
+    assert found.labels["1"] == Label(
+        sample_id="1", winner=2, scores=(2.0, 9.0), votes=(2, 2, 1), preference=0.25, reason="Answer 2 is right."
+    )
+    assert found.samples == {"1": PAIR}
+    assert texts == TextComparison(turned=1)
+    assert texts.notes() == ["1 of 1 rows have the answers in another order than judged; they are turned round."]
+
+
+def test_votes_without_a_majority_are_turned_too():
+    split = LabelledSet(samples={"1": exchanged(PAIR)}, labels={}, groups={}, split={"1": (1, 1, 2, "tie")})
+    assert match_labels(judged(PAIR), split, name="l")[0].split == {"1": (2, 2, 1, "tie")}
+
+
+def test_a_label_of_the_same_texts_stays():
+    given = labelled(PAIR, winner=1)
+    assert match_labels(judged(PAIR), given, name="l.jsonl") == (given, TextComparison(same=1))
+
+
+def test_scores_of_three_answers_are_put_into_the_order_judged():
+    three = Sample(id="1", question="q", answers=("a", "b", "c"))
+    other = replace(three, answers=("c", "a", "b"))
+    found, _ = match_labels(judged(three), labelled(other, winner=None, scores=(3.0, 1.0, 2.0)), name="l")
+    assert found.labels["1"].scores == (1.0, 2.0, 3.0)
+
+
+def test_equal_answers_in_another_order_cannot_be_told_apart():
+    three = Sample(id="1", question="q", answers=("a", "a", "b"))
+    other = replace(three, answers=("b", "a", "a"))
+    with pytest.raises(InputError, match="the order of the answers differs"):
+        match_labels(judged(three), labelled(other, winner=None, scores=(3.0, 1.0, 2.0)), name="l")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"question": "q?"}, 'the question differs, here "q\\?"'),
+        ({"answers": ("good", "worse")}, 'answer 2 differs, here "worse"'),
+        ({"answers": ("good", "bad ")}, 'answer 2 differs, here "bad "'),
+        ({"answers": ("good",)}, "the number of answers differs"),
+    ],
+)
+def test_labels_of_other_texts_are_refused(change, finding):
+    right, wrong = labelled(PAIR, winner=1), labelled(replace(PAIR, id="2", **change), winner=1)
+    both = replace(right, samples={**right.samples, **wrong.samples}, labels={**right.labels, **wrong.labels})
+    message = (
+        f'l.jsonl: 1 of 2 rows have other texts than those judged under the same id; for example, id "2": {finding}'
+    )
+    with pytest.raises(InputError, match=message):
+        match_labels(judged(PAIR, replace(PAIR, id="2")), both, name="l.jsonl")
+
+
+def test_other_images_are_refused_and_missing_ones_are_not(tmp_path):
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(name.encode())
+    run = judged(replace(PAIR, images=(str(tmp_path / "a.png"),)))
+    with pytest.raises(InputError, match="an image differs"):
+        match_samples(run, {"1": replace(PAIR, images=(str(tmp_path / "b.png"),))}, name="rows")
+    assert match_samples(run, {"1": PAIR}, name="rows")[1].same == 1
+
+
+def test_rows_without_texts_and_runs_without_hashes_are_counted():
+    run = judged(PAIR, replace(PAIR, id="2"))
+    run["2"] = replace(run["2"], hashes=None)
+    second = replace(exchanged(PAIR), id="2")
+    labels = {"1": Label(sample_id="1", winner=1), "2": Label(sample_id="2", winner=1)}
+    found, texts = match_labels(run, LabelledSet(samples={"2": second}, labels=labels, groups={}), name="l")
+    assert (found.labels, texts) == (labels, TextComparison(not_compared=2))
+    assert texts.notes() == ["2 of 2 judgments join by id alone: the row or the run has no texts to compare."]
+
+
+@pytest.mark.parametrize("other", [exchanged(PAIR), replace(PAIR, question="p")])
+def test_runs_of_other_texts_under_one_id_are_refused(other):
+    runs, finding = {"a": judged(PAIR), "b": judged(other)}, 'b: 1 of 1 judgments .* id "1": the .* differs from a\'s'
+    with pytest.raises(InputError, match=finding):
+        check_same_texts(runs)
+    with pytest.raises(InputError, match=finding):
+        match_labels_of_runs(runs, labelled(PAIR, winner=1), name="l")
+
+
+def test_runs_that_cannot_be_compared_pass():
+    old = {"1": replace(judged(PAIR)["1"], hashes=None)}
+    check_same_texts({"a": old, "b": judged(PAIR), "c": judged(PAIR, replace(PAIR, id="2", question="p"))})
+    found, texts = match_labels_of_runs({"a": old, "b": judged(PAIR)}, labelled(exchanged(PAIR), winner=1), name="l")
+    assert (found.labels["1"].winner, texts.turned) == (2, 1)
+
+
+def test_a_run_of_reversed_pairs_must_be_one():
+    run, same = judged(PAIR), 'reversed judgments: 1 of 1 .* id "1": the answers have the same order'
+    check_reversed(run, judged(exchanged(PAIR)))
+    with pytest.raises(InputError, match=same):
+        check_reversed(run, run)
+    with pytest.raises(InputError, match="the question differs"):
+        check_reversed(judged(PAIR), judged(replace(exchanged(PAIR), question="p")))

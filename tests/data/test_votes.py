@@ -1,0 +1,121 @@
+"""Rows of one id in a file of labels are votes, whatever their order."""
+
+import json
+from itertools import permutations
+
+import pytest
+
+from judgelm.data.labelled_set import read_labelled_set, read_labels
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_rows(*rows):
+        path = tmp_path / "labels.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(path)
+
+    return write_rows
+
+
+def vote(winner, key="q1", **fields):
+    return {"id": key, "winner": winner} | fields
+
+
+def annotation(first, second, preference, **fields):
+    row = {"instruction": "Name a prime number.", "output_1": first, "output_2": second, "preference": preference}
+    return row | fields
+
+
+def test_the_majority_is_the_label_in_every_order_of_the_rows(write):
+    for rows in permutations([vote(1), vote(2), vote(2), vote("tie", "q2")]):
+        found = read_labels(write(*rows))
+        assert {key: label.winner for key, label in found.labels.items()} == {"q1": 2, "q2": "tie"}
+        assert sorted(found.labels["q1"].votes) == [1, 2, 2]
+        assert (found.voted, found.split, found.rejected) == (1, {}, 0)
+
+
+def test_votes_without_a_majority_are_no_label_and_no_tie(write):
+    found = read_labels(write(vote(1), vote(2), vote(1, "q2"), vote(1, "q2"), vote(2, "q2"), vote("tie", "q2")))
+    assert found.labels == {}
+    assert {key: sorted(votes, key=str) for key, votes in found.split.items()} == {
+        "q1": [1, 2], "q2": [1, 1, 2, "tie"],
+    }  # fmt: skip
+    assert found.notes() == [
+        "2 ids have labels in several rows, which are votes: the majority is the label; 2 without a majority have no "
+        "label."
+    ]
+
+
+def test_rows_without_a_label_are_no_votes(write):
+    found = read_labels(write(vote(None), vote(1), vote(None)))
+    assert (found.labels["q1"].winner, found.unlabelled, found.voted) == (1, 2, 0)
+
+
+def test_scores_of_several_rows_are_means_that_never_contradict_the_majority(write):
+    def scored(*scores):
+        return read_labels(write(*({"id": "q1", "score": pair} for pair in scores))).labels["q1"]
+
+    assert scored([8, 6], [9, 3]).scores == (8.5, 4.5)
+    # two of three for the second, yet the mean of the first is higher: (9 + 4 + 4) / 3 against (1 + 5 + 5) / 3
+    label = scored([9, 1], [4, 5], [4, 5])
+    assert (label.winner, label.scores) == (2, None)
+
+
+def test_several_grades_of_one_answer_are_their_mean(write):
+    rows = [{"id": "q1", "question": "q", "answer": "a", "score": score} for score in (4, 7)]
+    found = read_labels(write(*rows))
+    assert (found.labels["q1"].scores, found.labels["q1"].winner, found.split) == ((5.5,), None, {})
+
+
+def test_one_pair_of_alpaca_eval_is_named_alike_in_both_orders_of_its_outputs(write):
+    rows = [annotation("9", "7", 2.0), annotation("7", "9", 1.0), annotation("9", "7", 1.0), annotation("9", "8", 1.0)]
+    for order in permutations(rows):
+        found = read_labels(write(*order))
+        [pair, other] = sorted(found.labels, key=lambda key: -len(found.labels[key].votes))
+        right = found.samples[pair].answers.index("7") + 1
+        assert (found.labels[pair].winner, len(found.labels[pair].votes)) == (right, 3)
+        assert found.labels[other].votes == ()
+
+
+def test_further_votes_on_a_pair_are_judged_once_and_counted(write):
+    path = write(annotation("9", "7", 2.0), annotation("7", "9", 1.0), annotation("9", "7", 1.0, id="named"))
+    stream = SampleStream([path], repeats="skip")
+    assert [sample.answers for sample in stream] == [("9", "7"), ("9", "7")]
+    assert (stream.repeated, stream.read, stream.rejected) == (1, 3, 0)
+    with pytest.raises(InputError, match="jsonl:2: this pair appeared before in this input"):
+        list(SampleStream([path]))
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"question": "p"}, "the question"),
+        ({"answer_1": "c"}, "answer 1"),
+        ({"answers": ["a", "b", "c"]}, "the number"),
+    ],
+)
+def test_rows_of_one_id_with_other_texts_are_refused(write, change, part):
+    row = {"id": "q1", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1}
+    if "answers" in change:
+        change = change | {"answer_1": None, "answer_2": None, "winner": None, "scores": [1, 2, 3]}
+    with pytest.raises(InputError, match=f'labels.jsonl:2: {part}.* differs from an earlier row with id "q1"'):
+        read_labels(write(row, row | change))
+
+
+def test_exchanged_rows_of_one_id_vote_for_the_same_answer(write):
+    row = {"id": "q1", "question": "q", "answer_1": "good", "answer_2": "bad", "winner": 1}
+    turned = row | {"answer_1": "bad", "answer_2": "good", "winner": 2}
+    found = read_labels(write(row, turned, turned))
+    assert (found.labels["q1"].winner, found.labels["q1"].votes, found.samples["q1"].answers) == (
+        1, (1, 1, 1), ("good", "bad"),
+    )  # fmt: skip
+
+
+def test_a_file_of_samples_needs_no_label(write):
+    path = write({"id": "q1", "question": "q", "answer_1": "a", "answer_2": "b"})
+    assert read_labelled_set(path).labels == {}
+    with pytest.raises(InputError, match="none of its 1 rows has a label"):
+        read_labels(path)
