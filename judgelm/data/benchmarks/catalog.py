@@ -7,6 +7,7 @@ from judgelm.data.benchmarks.alpaca_eval import ALPACA_EVAL
 from judgelm.data.benchmarks.base import Benchmark
 from judgelm.data.benchmarks.correctness import GSM8K, GSM8K_PAIRS, MMLU_PRO
 from judgelm.data.benchmarks.faireval import FAIREVAL
+from judgelm.data.benchmarks.gsm_symbolic import GSM_SYMBOLIC
 from judgelm.data.benchmarks.human_ratings import JUDGE_BENCH
 from judgelm.data.benchmarks.mm_vet import MM_VET
 from judgelm.data.benchmarks.mt_bench import MT_BENCH
@@ -24,7 +25,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     for benchmark in (
         *(PANDALM, LLMBAR, JUDGEBENCH, AUTO_J, MT_BENCH, FAIREVAL, REWARDBENCH, REWARDBENCH_2, RMB, RM_BENCH),
         *(PREFERENCES, JUDGE_BENCH, EVOUNA, WMT_SIDE_BY_SIDE),
-        *(GSM8K, GSM8K_PAIRS, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS, ALPACA_EVAL),
+        *(GSM8K, GSM8K_PAIRS, GSM_SYMBOLIC, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS, ALPACA_EVAL),
     )
 }
 
