@@ -86,8 +86,8 @@ GSM_SYMBOLIC = Benchmark(
     name="gsm-symbolic",
     files="GSM_p1.jsonl, GSM_p2.jsonl or GSM_symbolic.jsonl (questions to answer)",
     protocol="Models answer, and each answer is judged by itself as correct or incorrect without seeing the reference; "
-    "truth is the final number's; F1 of `correct` per agent, and on right and wrong answers apart; the 50 instances of a "
-    "template are one problem with other numbers.",
+    "truth is the final number's; F1 of `correct` per agent, and on right and wrong answers apart; the 50 instances of "
+    "a template are one problem with other numbers.",
     judge_with="--mode correctness --mode-arg task=number",
     source="Mirzadeh et al. 2025; apple/ml-gsm-symbolic at b6a1625, generated_data/ (CC BY-NC-ND 4.0); protocol of "
     "Self-Reference, section 4",
