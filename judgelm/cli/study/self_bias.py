@@ -1,6 +1,7 @@
 """`judgelm study self-bias`."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 def self_bias_command(
     ratings: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Ratings in long format, or wide files of the Play Favorites data."),
+        typer.Argument(
+            metavar="FILE",
+            help="Ratings in long format, wide files of the Play Favorites data, or a folder of HELM Instruct's runs.",
+        ),
     ] = None,
     run: Annotated[
         list[str] | None,
@@ -99,11 +103,13 @@ def self_bias_command(
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
     """
+    from judgelm.data.benchmarks.helm_instruct import helm_instruct_ratings, is_helm_output
     from judgelm.data.ratings.table import (  # statsmodels takes seconds to load
         RatingColumns,
         read_ratings,
         write_ratings,
     )
+    from judgelm.data.readers.rejects import RejectCounts
     from judgelm.metrics.self_bias.design import BiasModel
     from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
 
@@ -133,10 +139,15 @@ def self_bias_command(
         draws=draws,
         resampling=output.resampling,
     )
+    rejects = RejectCounts()
+    folders = [path for path in ratings or [] if is_helm_output(path)]
     with console.status("reading ratings") as status:  # shows nothing where there is no terminal
-        more = _of_runs(run or [], rows, columns.item, length_tokenizer)
-        table = read_ratings(ratings or [], columns, more=more)
+        helm = (row for folder in folders for row in helm_instruct_ratings(folder, rejects))
+        more = chain(_of_runs(run or [], rows, columns.item, length_tokenizer), helm)
+        table = read_ratings([path for path in ratings or [] if path not in folders], columns, more=more)
         result = study_self_bias(table, options, progress=lambda step: status.update(escaped(step)))
+    for line in rejects.lines():
+        print_plain(f"rating left out: {line}")
     output.write(result)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)
