@@ -45,6 +45,9 @@ def main() -> None:
     results["comparing_bias"] = self_bias(steps, "comparing-bias", [str(ratings)])
     if files := steps.paths(PLAY_FAVORITES):
         results["self_bias"] = self_bias(steps, "self-bias", files, "--item-column", "prompt_id")
+        results["references"] = references(
+            steps.study("self-bias-references", "study", "self-bias", *files, "--other-reference", "both")
+        )
     if not options.published:
         results["models"] = [
             scored(steps, f"{model}-{pairs}", judge_pairs(steps, model, pairs), pairs) | {"judge": model, "on": pairs}
@@ -126,6 +129,22 @@ def self_bias(steps: Steps, name: str, files: list[str], *arguments: str) -> Fig
         "ratings": figures["counts"]["ratings used"],
         "effects": [{"fit": row["fit"], "term": row["term"], "of": row["level"], **wald(row)} for row in biases],
     }
+
+
+def references(figures: Figures) -> list[Figures]:
+    """Self-bias under each family as reference, as Play Favorites' text has it and as its Figure 9 is drawn."""
+    [checks] = [table["rows"] for table in figures["tables"] if table["name"] == "checks"]
+    effects = {
+        (row["level"], row["fit"]): wald(row)["effect"]
+        for row in checks
+        if row["term"].startswith("self-bias") and row["fit"].startswith("reference: ") and row["estimate"] is not None
+    }
+    authors = " (authors')"
+    return [
+        {"of": of, "reference": fit.removeprefix("reference: "), "text": text, "figure": effects[of, fit + authors]}
+        for (of, fit), text in effects.items()
+        if not fit.endswith(authors)
+    ]
 
 
 def wald(row: Figures) -> Figures:

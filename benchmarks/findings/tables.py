@@ -5,6 +5,9 @@ from typing import Any
 
 Figures = Mapping[str, Any]
 NAMES = {"small": "small judge", "base": "its base, SmolLM2-135M-Instruct"}
+_NAMED_IN_SECTION_6_2 = ("GPT-4o", "GPT-3.5 Turbo", "Claude 3.5 Sonnet", "Llama 3 8B")
+"""Judges whose self-bias Play Favorites finds under every reference."""
+
 _SETS = {"llmbar": "LLMBar", "pandalm": "PandaLM"}
 _AGAINST = {"llmbar": "gold labels", "pandalm": "majority of 3 people"}
 
@@ -19,6 +22,7 @@ def render(results: Figures) -> str:
         "ssr": _ssr,
         "gates": _gates,
         "self-bias": _self_bias,
+        "references": _references,
         "comparing-bias": _comparing_bias,
         "shared-errors": _shared_errors,
     }
@@ -165,6 +169,16 @@ def _self_bias(results: Figures) -> str:
             for (bias, name), effects in _effects(results["self_bias"]["effects"]).items()
         ),
     )
+
+
+def _references(results: Figures) -> str:
+    rows = [
+        (row["of"], row["reference"], decimal(row["text"]), decimal(row["figure"]))
+        for row in results["references"]
+        if row["of"] in _NAMED_IN_SECTION_6_2
+    ]
+    heads = ("self-bias of", "reference", "text: without its completions", "figure: with them")
+    return _table(heads, sorted(rows, key=lambda row: _NAMED_IN_SECTION_6_2.index(row[0])))
 
 
 def _comparing_bias(results: Figures) -> str:

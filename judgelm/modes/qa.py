@@ -32,7 +32,7 @@ class QaCorrectness:
     Attributes:
         shots: examples in the prompt: 0, 2 or 6.
         with_context: show the context that the question was asked about.
-        wording: the paper's words, or ours.
+        wording: the paper's words, ours, or the template of the authors' code (`released`: six shots with context).
         judge_all: ask the judge about every answer, also those that match exactly.
         exact: whose exact match decides; the original code takes HotpotQA's for all data sets.
         validated: match any validated answer, not only the first (the original code knows the first alone).

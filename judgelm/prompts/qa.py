@@ -3,6 +3,12 @@
 `qa-6-shot` is the paper's own (Table 9), with two of its six examples ours. The other variants of section 6.3 are named
 there and not printed, so their bytes are ours: fewer examples, no context (nor the sentences that send to it), other
 words, and all of these together, so also zero-shot without context, which the paper recommends and did not run.
+
+`qa-6-shot-released` is the template of the authors' code. It has the words of Table 9 in another layout: headings
+behind `##` and `###`, quoted labels, the source's own indentation, and a last line `* <ans> YOUR LABEL </ans>` behind
+the context. The code reads its examples from `data/demonstrations.json`, which its repository does not hold, so they
+are those of `qa-6-shot`; all other bytes are the code's. It was released with six examples and context, and has no
+other variant.
 """
 
 import re
@@ -11,12 +17,12 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal, NamedTuple, get_args
 
-from judgelm.errors import not_found
+from judgelm.errors import ConfigError, not_found
 from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.prompts.template import fill, sha_of
 from judgelm.records import Prompt, Role, Span, SpanKind
 
-Wording = Literal["paper", "reworded"]
+Wording = Literal["paper", "reworded", "released"]
 Shots = Literal[0, 2, 6]
 
 SYSTEM = "You are an expert in question answering systems."
@@ -114,6 +120,28 @@ Write the label, and nothing but the label, between the two tags: <ans> Your Ans
 * Gold Answer: {gold}
 * Predicted Answer: {predicted}"""
 
+_RELEASED = (
+    "Your job is to evaluate a predicted answer by comparing it against the gold answer and the given question. \n"
+    "                You may refer to the provided context if needed.\n"
+    "            ## Grading Criteria:\n"
+    '            * "CORRECT": The predicted answer matches the gold answer or is a valid alternative (e.g., different '
+    "but correct ways of writing a name).\n"
+    '            * "INCORRECT": The predicted answer is wrong or does not align with the gold answer.\n'
+    "\t\t\t* In some ambiguous cases, where it is unclear whether the predicted answer is correct or not, please refer "
+    "to the provided context and use it as the final source for making your judgment.\n"
+    "\t\t\t## Response Format:\n"
+    "            Please format your answer within brackets as follows: <ans> Your Answer </ans>.\n"
+    "            ## Here are some examples:\n"
+    "            {examples}\n"
+    "            ## Here is your task:\n"
+    "            * Question: {question}\n"
+    "            * Gold Answer: {gold}\n"
+    "            * Predicted Answer: {predicted}\n"
+    "            * Context: {context}\n"
+    "            * <ans> YOUR LABEL </ans>\n"
+    "\t\t"
+)
+
 _TEXTS = {"paper": _PAPER, "reworded": _REWORDED}
 _REFER = {
     "paper": "You may refer to the provided context if needed.\n",
@@ -184,14 +212,17 @@ def qa_template(shots: Shots, with_context: bool, wording: Wording = "paper") ->
     """The judge's prompt in one of its variants.
 
     Raises:
-        ConfigError: there are no such shots, or no such wording.
+        ConfigError: there are no such shots, no such wording, or the wording has no such variant.
 
-    Source: QA-Judge, Table 9 and section 6.3.
+    Source: QA-Judge, Table 9 and section 6.3; Alab-NII/llm-judge-extract-qa at 65ba47b,
+    `prompts/judge_prompt_template.py` (`released`).
     """
     if shots not in EXAMPLES:
         raise not_found("shots", shots, EXAMPLES)
     if wording not in get_args(Wording):
         raise not_found("wording", wording, get_args(Wording))
+    if wording == "released":
+        return _released(shots, with_context)
     shown = "".join(_example(rank, example) for rank, example in enumerate(EXAMPLES[shots], 1))
     text = (
         _TEXTS[wording]
@@ -202,6 +233,25 @@ def qa_template(shots: Shots, with_context: bool, wording: Wording = "paper") ->
     return QaTemplate(
         id=qa_template_id(shots, with_context, wording),
         text=text + ("\n* Context: {context}" if with_context else ""),
+        plain_ending="\n* Label:",
+        delimiters=_DELIMITERS,
+    )
+
+
+def _released(shots: Shots, with_context: bool) -> QaTemplate:
+    if shots != 6 or not with_context:
+        raise ConfigError(
+            f"wording released: got {shots} shots {'with' if with_context else 'without'} context; the authors "
+            "released 6 shots with context; give shots=6 and with_context=true, or wording paper"
+        )
+    examples = "\n".join(
+        f"### Example {rank}:\n  * Question: {example.question}\n  * Gold Answer: {example.gold}\n"
+        f"  * Predicted Answer: {example.predicted}\n  * Label: <ans> {example.label} </ans>\n"
+        for rank, example in enumerate(EXAMPLES[6], 1)
+    )
+    return QaTemplate(
+        id="qa-6-shot-released",
+        text=_RELEASED.replace("{examples}", examples),
         plain_ending="\n* Label:",
         delimiters=_DELIMITERS,
     )

@@ -1,22 +1,36 @@
 """JudgeLM's Tables 1 to 6 in the paper's own layout, out of evaluated runs of the user's judges.
 
-Source: JudgeLM, section 6. Table 3 adds up what each run's manifest recorded; its total is loading, judging and
-metrics, as the paper counts it. Agreement, precision, recall and F1 are those of the given order; the swapped order
-serves consistency and bias. Agreement by the mean of both orders has a column of its own.
+Each run of Tables 1, 2 and 4 to 6 has two rows, which count replies without readable scores differently:
+
+- `ties`: as the authors' code does. Their parser reads the first line of each reply; a reply that it cannot read is a
+  tie, and two such replies agree with each other. A judge that breaks its format pays for it here.
+- `left out`: the pairs whose reply judgelm cannot read are not counted. The number of them stands in the row.
+
+Agreement, precision, recall and F1 are those of the given order; the swapped order serves consistency and bias.
+Agreement by the mean of both orders is no figure of the paper and stands in the second row alone. Table 3 adds up what
+each run's manifest recorded; its total is loading, judging and metrics, as the paper counts it.
+
+Source: JudgeLM, section 6; baaivision/JudgeLM, `judgelm/llm_judge/eval_model_judgement.py` (`calculate_metrics`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from judgelm.metrics.resampling import Estimate
+from judgelm.modes.pairwise import winner_of
+from judgelm.parsing.scores import parse_pair_original
+from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
+from judgelm.runs.cost_estimate import Prices
 from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.pair_metrics import PairMetrics
 from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Times of a run over all its sessions; None is not recorded.
+    """Times and tokens of a run over all its sessions; None is not recorded.
 
     Attributes:
         pairs: judged.
@@ -25,6 +39,8 @@ class Timing:
         metrics_s: comparing with the labels, here and now.
         reasons: whether the judge wrote its reasons.
         workers: what judged side by side, in words.
+        gpus: GPUs that the run held for its whole time; None where the user does not say.
+        prompt_tokens: of all judgments, counted by the judge's own tokenizer; likewise `reply_tokens`.
     """
 
     pairs: int
@@ -33,6 +49,9 @@ class Timing:
     metrics_s: float
     reasons: bool
     workers: str
+    gpus: float | None = None
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
 
     @property
     def total_s(self) -> float | None:
@@ -43,12 +62,33 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostPrices:
+    """Prices of Table 3's costs, in USD; None leaves that cost out.
+
+    Attributes:
+        gpu_hour: one GPU for one hour.
+        api: tokens of the API that would judge in the judge's place.
+    """
+
+    gpu_hour: float | None = None
+    api: Prices | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableRun:
-    """The run of one row: texts before its numbers, and the numbers."""
+    """The run of one row: texts before its numbers, and the numbers.
+
+    Attributes:
+        evaluation: replies as judgelm reads them.
+        authors: replies as `read_as_authors` has them; in Table 2 the same as `evaluation`.
+        unpaired: judged pairs with a label that the file of reversed judgments lacks.
+    """
 
     heads: Mapping[str, str]
     evaluation: Evaluation
+    authors: Evaluation
     timing: Timing
+    unpaired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +106,22 @@ _MEASURES: Mapping[str, str] = {
     "consistency": "consistency ↑", "toward_first": "bias toward 1st ↓", "toward_second": "bias toward 2nd ↓",
     "delta": "delta bias ↓", "agreement_by_mean": "agreement, mean of both orders ↑",
 }  # fmt: skip
-_GIVEN_NOTE = "Agreement, precision, recall, F1, n and failed are those of the given order, as in the paper."
-_PANDALM_NOTE = "PandaLM's protocol: a failure is a tie, and so is a conflict of two orders."
+Counted = Literal["ties", "left out"]
+"""How replies without readable scores count."""
+
+_COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as the authors count", "left out": "left out"}
+_GIVEN_NOTE = (
+    "Two countings of unreadable replies. Ties: the authors' parser reads the first line of each reply (two numbers "
+    "between which one blank or comma stands), and a reply that it cannot read is a tie; two unreadable replies agree "
+    "with each other. Left out: pairs whose reply in the given order judgelm cannot read are not counted. Replies of "
+    "judges that write labels instead of scores are the same in both. Agreement, precision, recall, F1 and n are those "
+    "of the given order."
+)
+_PANDALM_NOTE = (
+    "Two countings of unreadable replies. Ties: an unreadable reply is a tie, and so is a conflict of two orders. This "
+    "is PandaLM's protocol; JudgeLM's authors published no code for this table. Left out: pairs with an unreadable "
+    "reply are not counted."
+)
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 _SCALING = ("agreement", *_POSITION, "agreement_by_mean")
 
@@ -94,11 +148,44 @@ LAYOUTS: Mapping[int, Layout] = {
 """By their numbers in the paper."""
 
 
-def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
+def read_as_authors(judgments: Mapping[str, Judgment]) -> dict[str, Judgment]:
+    """The same replies, read by the authors' parser.
+
+    A retry is undone, since their code makes none. Judgments without scores behind them keep their verdict: of judges
+    that write labels, of panels, and of dialogues (a reply for each turn).
+    """
+    return {key: _read_as_authors(judgment) for key, judgment in judgments.items()}
+
+
+def _read_as_authors(judgment: Judgment) -> Judgment:
+    scored = all((shown.scores or shown.failure) is not None and not shown.part for shown in judgment.shown)
+    if not judgment.shown or not scored:
+        return judgment
+    every = tuple(_shown_to_authors(shown) for shown in judgment.shown)
+    given = next((shown for shown in every if shown.order == (0, 1)), every[0])
+    lead = None if given.scores is None else winner_of((given.scores[given.order[0]], given.scores[given.order[1]]))
+    return replace(
+        judgment,
+        shown=every,
+        scores=given.scores,
+        failure=given.failure,
+        verdict=None if lead is None else PairVerdict(winner=lead),
+    )
+
+
+def _shown_to_authors(shown: Shown) -> Shown:
+    parsed = parse_pair_original(shown.text if shown.repaired is None else shown.repaired.text)
+    if isinstance(parsed, Unparsed):
+        return replace(shown, scores=None, failure=parsed, repaired=None)
+    return replace(shown, scores=parsed.values, failure=None, repaired=None)
+
+
+def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | None = None) -> StudyResult:
     """The tables that have runs, with figures for scaling and position bias.
 
     Args:
         runs: number of a table of the paper -> its rows.
+        prices: of Table 3's costs; without them the table has times alone.
 
     Raises:
         ValueError: no runs.
@@ -107,54 +194,77 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
     if not every:
         raise ValueError("no runs to lay out")
     ordered = sorted(runs.items())
+    prices = prices or CostPrices()
     biases = [_biases(table_number, rows) for table_number, rows in ordered if table_number in (5, 6)]
     figures: list[Figure | None] = [_scaling(runs[4]) if 4 in runs else None, *biases]
     return StudyResult(
         study="judgelm",
         title="JudgeLM's tables for these judges",
         protocol=" / ".join(dict.fromkeys(run.evaluation.protocol for run in every)),
-        findings=tuple(_best(table_number, rows) for table_number, rows in ordered if table_number != 3),
+        findings=tuple(
+            finding
+            for table_number, rows in ordered
+            for finding in (_costs(rows, prices) if table_number == 3 else [_best(table_number, rows)])
+        ),
         counts={
             "runs": len(every),
             "judged": sum(run.evaluation.counts.judged for run in every),
             "failed": sum(run.evaluation.counts.failed for run in every),
         },
         tables=tuple(
-            _efficiency(rows) if table_number == 3 else _measured(table_number, rows) for table_number, rows in ordered
+            _efficiency(rows, prices) if table_number == 3 else _measured(table_number, rows)
+            for table_number, rows in ordered
         ),
         figures=tuple(figure for figure in figures if figure is not None),
+        warnings=tuple(
+            warning
+            for table_number, rows in ordered
+            if table_number != 3
+            for run in rows
+            for warning in _unreadable(table_number, run)
+        ),
     )
 
 
 def _measured(table_number: int, rows: Sequence[TableRun]) -> Table:
     layout = LAYOUTS[table_number]
+    countings: tuple[Counted, ...] = ("ties", "left out")
+    cells: list[Row] = [
+        (
+            *(run.heads[key] for key in layout.heads),
+            _COUNTINGS[counted] if table_number != 2 else counted,
+            *(metric_value(run, name, counted) for name in layout.measures),
+            *_counts(run, counted),
+        )
+        for run in rows
+        for counted in countings
+    ]
     return table(
-        [
-            (
-                *(run.heads[key] for key in layout.heads),
-                *(metric_value(run.evaluation, name) for name in layout.measures),
-                run.evaluation.counts.judged,
-                run.evaluation.counts.failed,
-            )
-            for run in rows
-        ],
+        cells,
         columns("text", layout.heads.items()),
+        columns("text", counted="unreadable replies count as"),
         columns("share", ((name, _MEASURES[name]) for name in layout.measures)),
-        columns("count", n="n", failed="failed"),
+        columns("count", n="n", failed="pairs unreadable", failed_orders="replies unreadable"),
         name=f"table-{table_number}",
         title=f"Table {table_number}: {layout.title}",
         source=f"JudgeLM, Table {table_number}",
-        note=f"{_PANDALM_NOTE if table_number == 2 else _GIVEN_NOTE} Empty: every judgment failed, or the pairs were "
-        "judged in one order only. Intervals: 95 %.",
+        note=f"{_PANDALM_NOTE if table_number == 2 else _GIVEN_NOTE} Empty: every reply is unreadable, the pairs were "
+        "judged in one order only, or the figure is not the authors'. Intervals: 95 %.",
     )
 
 
-def metric_value(evaluation: Evaluation, name: str) -> Estimate | None:
-    """A number by its name in the tables, under the headline treatment of failures; None where it is not defined."""
+def _counts(run: TableRun, counted: Counted) -> tuple[int, int, int]:
+    """Pairs behind the numbers, pairs without a readable reply for their label, and all unreadable replies."""
+    counts = (run.authors if counted == "ties" else run.evaluation).counts
+    return counts.joined if counted == "ties" else counts.judged, counts.failed, counts.failed_orders
+
+
+def metric_value(run: TableRun, name: str, counted: Counted = "ties") -> Estimate | None:
+    """A number by its name in the tables, by one of the two countings; None where it is not defined."""
     if name == "agreement_by_mean":
-        other = evaluation.other_rules.get("mean")
-        return None if other is None else other.excluded if evaluation.failures == "excluded" else other.as_tie
-    metrics = evaluation.headline
+        other = run.evaluation.other_rules.get("mean")
+        return None if other is None or counted == "ties" else other.excluded
+    metrics: PairMetrics | None = run.authors.as_tie if counted == "ties" else run.evaluation.excluded
     if metrics is None:
         return None
     if name in _POSITION:
@@ -168,26 +278,112 @@ def _estimate(metrics: object, name: str) -> Estimate:
     return estimate
 
 
-def _efficiency(rows: Sequence[TableRun]) -> Table:
+def _unreadable(table_number: int, run: TableRun) -> list[str]:
+    """What the two countings of unreadable replies differ in, and what the reversed file lacks."""
+    judge, counts, warnings = _name(table_number, run), run.authors.counts, []
+    if counts.failed_orders or run.evaluation.counts.failed_orders:
+        name = LAYOUTS[table_number].measures[0]
+        ties, left_out = metric_value(run, name), metric_value(run, name, "left out")
+        without = "and none is readable" if left_out is None else f"and {format_share(left_out)} without those pairs"
+        assert ties is not None, "ties leave no pair out"
+        warnings.append(
+            f"Table {table_number}, {judge}: {counts.failed:,} of {counts.joined:,} pairs have no readable reply for "
+            f"their label ({counts.failed_orders:,} unreadable replies in all); {_heading(name)} is "
+            f"{format_share(ties)} with them as ties, {without}."
+        )
+    if run.unpaired:
+        effect = "their label is that of the given order" if table_number == 2 else "consistency and bias lack them"
+        warnings.append(
+            f"Table {table_number}, {judge}: {run.unpaired:,} pairs have no judgment in the file of reversed "
+            f"judgments; {effect}."
+        )
+    return warnings
+
+
+def _name(table_number: int, run: TableRun) -> str:
+    return ", ".join(run.heads[key] for key in LAYOUTS[table_number].heads)
+
+
+def _heading(name: str) -> str:
+    return _MEASURES[name].rstrip(" ↑↓")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cost:
+    """USD of a run at the prices given; None where a price or a measurement is missing."""
+
+    gpus: float | None
+    api: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Cost of the GPUs over that of the API; None where one is missing or the API costs nothing."""
+        return None if self.gpus is None or not self.api else self.gpus / self.api
+
+
+def _cost(timing: Timing, prices: CostPrices) -> _Cost:
+    gpus = api = None
+    if prices.gpu_hour is not None and timing.gpus is not None and timing.total_s is not None:
+        gpus = prices.gpu_hour * timing.gpus * timing.total_s / 3600
+    if prices.api is not None and timing.prompt_tokens + timing.reply_tokens:
+        api = prices.api.usd(timing.prompt_tokens, timing.reply_tokens)
+    return _Cost(gpus=gpus, api=api)
+
+
+def _costs(rows: Sequence[TableRun], prices: CostPrices) -> list[str]:
+    """A sentence for each run that has both costs."""
+    sentences = []
+    for run in rows:
+        cost, timing = _cost(run.timing, prices), run.timing
+        if cost.ratio is not None:
+            sentences.append(
+                f"Table 3: {_name(3, run)} judged {timing.pairs:,} pairs in {timing.total_s:,.0f} s on "
+                f"{timing.gpus:g} GPUs for {cost.gpus:,.2f} USD, {100 * cost.ratio:.1f} % of the {cost.api:,.2f} USD "
+                f"of an API for {timing.prompt_tokens:,} prompt and {timing.reply_tokens:,} reply tokens, at the "
+                "prices given."
+            )
+    return sentences
+
+
+def _efficiency(rows: Sequence[TableRun], prices: CostPrices) -> Table:
     cells: list[Row] = []
     for run in rows:
-        timing, total = run.timing, run.timing.total_s
+        timing, total, cost = run.timing, run.timing.total_s, _cost(run.timing, prices)
         per_5000 = None if total is None or not timing.pairs else total * 5000 / timing.pairs
         times = (timing.load_s, timing.judge_s, timing.metrics_s, total, per_5000)
         heads = [run.heads[key] for key in LAYOUTS[3].heads]
-        cells.append((*heads, timing.workers, "yes" if timing.reasons else "no", timing.pairs, *times))
+        tokens = [count or None for count in (timing.prompt_tokens, timing.reply_tokens)]
+        costs = (timing.gpus, cost.gpus, *tokens, cost.api, cost.ratio)
+        cells.append((*heads, timing.workers, "yes" if timing.reasons else "no", timing.pairs, *times, *costs))
     return table(
         cells,
         columns("text", LAYOUTS[3].heads.items()),
         columns("text", workers="judged on", reasons="reasons?"),
         columns("count", pairs="pairs"),
         columns("number", load_s="load, s", judge_s="judge, s", metrics_s="metrics, s", total_s="total, s"),
-        columns("number", per_5000_s="total for 5,000 pairs, s"),
+        columns("number", per_5000_s="total for 5,000 pairs, s", gpus="GPUs", gpu_usd="GPUs, USD"),
+        columns("count", prompt_tokens="prompt tokens", reply_tokens="reply tokens"),
+        columns("number", api_usd="API, USD"),
+        columns("share", cost_ratio="GPUs / API"),
         name="table-3",
         title="Table 3: Efficiency",
-        source="JudgeLM, Table 3",
+        source="JudgeLM, Table 3 and section 6.1",
         note="Seconds of wall time over all sessions of a run, from its manifest; empty where it recorded none. "
-        "The last column is in proportion, loading included, so few pairs make it too high.",
+        "The column for 5,000 pairs is in proportion, loading included, so few pairs make it too high. "
+        f"{_prices_note(prices)}",
+    )
+
+
+def _prices_note(prices: CostPrices) -> str:
+    gpu = "no price of a GPU was given" if prices.gpu_hour is None else f"{prices.gpu_hour:g} USD for a GPU and hour"
+    api = "no prices of an API were given"
+    if prices.api is not None:
+        per_1k = prices.api.prompt / 1000, prices.api.reply / 1000
+        api = "{:g} USD for 1,000 prompt tokens and {:g} for 1,000 reply tokens of the API".format(*per_1k)
+    return (
+        f"Costs: {gpu}; {api}. GPUs cost their number times the total time. The API's cost is that of this run's own "
+        "prompts and replies, counted by the judge's tokenizer; another model's tokenizer and prompt count otherwise. "
+        "Empty: a price, the number of GPUs, the time or the tokens are missing."
     )
 
 
@@ -209,7 +405,7 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
             Series(
                 name=size,
                 x=tuple(at[run.heads["data_scale"]] for run in runs),
-                y=tuple(metric_value(run.evaluation, "agreement") for run in runs),
+                y=tuple(metric_value(run, "agreement") for run in runs),
             )
             for size, runs in by_size.items()
         ),
@@ -228,13 +424,13 @@ def _number(text: str) -> float | None:
 
 def _biases(table_number: int, rows: Sequence[TableRun]) -> Bars | None:
     """Position bias of each row; None where no run was judged in both orders."""
-    judged = [run for run in rows if metric_value(run.evaluation, "delta") is not None]
+    judged = [run for run in rows if metric_value(run, "delta") is not None]
     if not judged:
         return None
     names = {"toward_first": "toward 1st", "toward_second": "toward 2nd", "delta": "delta"}
     return bars(
-        {name: [metric_value(run.evaluation, key) for run in judged] for key, name in names.items()},
-        [", ".join(run.heads[key] for key in LAYOUTS[table_number].heads) for run in judged],
+        {name: [metric_value(run, key) for run in judged] for key, name in names.items()},
+        [_name(table_number, run) for run in judged],
         name=f"position-bias-{table_number}",
         title=f"Position bias ({LAYOUTS[table_number].title.lower()})",
         x_label="Judge",
@@ -243,11 +439,12 @@ def _biases(table_number: int, rows: Sequence[TableRun]) -> Bars | None:
 
 
 def _best(table_number: int, rows: Sequence[TableRun]) -> str:
-    """The row with the highest value of the table's first measure."""
+    """The row with the highest value of the table's first measure, unreadable replies as ties."""
     name = LAYOUTS[table_number].measures[0]
-    measured = [(estimate, run) for run in rows if (estimate := metric_value(run.evaluation, name)) is not None]
-    if not measured:
-        return f"Table {table_number}: no judgment could be read."
+    measured = [(estimate, run) for run in rows if (estimate := metric_value(run, name)) is not None]
     estimate, run = max(measured, key=lambda pair: pair[0].value)
-    judge = ", ".join(run.heads[key] for key in LAYOUTS[table_number].heads)
-    return f"Table {table_number}: highest {_MEASURES[name].rstrip(' ↑')}: {format_share(estimate)}, {judge}."
+    unreadable = run.authors.counts.failed
+    ties = f", {unreadable:,} of its replies unreadable and counted as ties" if unreadable else ""
+    return (
+        f"Table {table_number}: highest {_heading(name)}: {format_share(estimate)}, {_name(table_number, run)}{ties}."
+    )

@@ -32,18 +32,104 @@ def test_it_names_the_runs_of_each_row(cli, folder):
     assert code == 0, err
     [table] = json.loads(out)["tables"]
     # the answer shown first always gets the higher score: it is right in the given order, and the mean is a tie
-    row = table["rows"][0]
-    assert (row["reference"], row["method"], row["agreement"]["value"], row["n"]) == ("no", "mine", 1.0, 2)
-    assert row["agreement_by_mean"]["value"] == 0.0
+    ties, left_out = table["rows"]
+    for row in (ties, left_out):
+        assert (row["reference"], row["method"], row["agreement"]["value"], row["n"]) == ("no", "mine", 1.0, 2)
+    assert left_out["agreement_by_mean"]["value"] == 0.0
     headings = {column["key"]: column["heading"] for column in table["columns"]}
     assert headings["agreement"] == "agreement, given order ↑"
     assert headings["agreement_by_mean"] == "agreement, mean of both orders ↑"
     assert (folder / "out" / "report.html").is_file()
 
 
+def authors_file(folder, name, texts):
+    """The authors' output: `pred_text` by `question_id`."""
+    rows = [{"question_id": index, "pred_text": text} for index, text in texts.items()]
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def table_of(cli, folder, text, *options):
+    code, out, err = cli(
+        "judgelm", "study", "judgelm", tables(folder, text), "-o", folder / "out", "--json", "-", *options
+    )
+    assert code == 0, err
+    result = json.loads(out)
+    return result, result["tables"][0]["rows"]
+
+
+def test_the_two_files_of_the_authors_are_read_and_counted_in_both_ways(cli, folder):
+    (folder / "four.jsonl").write_text(
+        "".join(json.dumps({"id": str(index), "winner": 1}) + "\n" for index in (1, 2, 3, 4))
+    )
+    authors_file(folder, "given.jsonl", {1: "8 6\nMore.", 2: "The first.", 3: "7 9", 4: "9 2"})
+    # scores in the order shown, the second answer first
+    authors_file(folder, "reversed.jsonl", {1: "6 8", 2: "Neither.", 3: "9 7", 4: "8, 6"})
+    row = "{reference: no, method: m, judgments: given.jsonl, reversed: reversed.jsonl}"
+    result, (ties, left_out) = table_of(cli, folder, f"labels: four.jsonl\ntables: [{{table: 1, runs: [{row}]}}]")
+    # in sample order the given file says 1, tie, 2, 1 and the reversed one 1, tie, 2, tie ("8, 6" is unreadable there)
+    assert (ties["agreement"]["value"], ties["n"], ties["failed"], ties["failed_orders"]) == (0.5, 4, 1, 3)
+    assert ties["consistency"]["value"] == 0.75
+    # judgelm reads "8, 6" as the second answer ahead: of three pairs two agree with the label and two are consistent
+    assert (left_out["agreement"]["value"], left_out["n"], left_out["failed_orders"]) == (pytest.approx(2 / 3), 3, 2)
+    assert left_out["consistency"]["value"] == pytest.approx(2 / 3)
+    assert "1 of 4 pairs have no readable reply" in result["warnings"][0]
+
+
+def test_pairs_that_the_reversed_file_lacks_are_counted(cli, folder):
+    authors_file(folder, "given.jsonl", {1: "8 6", 2: "8 6"})
+    authors_file(folder, "reversed.jsonl", {1: "6 8", 9: "6 8"})
+    row = "{judge_size: 7B, data_scale: 3.5k, judgments: given.jsonl, reversed: reversed.jsonl}"
+    result, (ties, _) = table_of(cli, folder, f"labels: labels.jsonl\ntables: [{{table: 4, runs: [{row}]}}]")
+    assert (ties["n"], ties["consistency"]["n"]) == (2, 1)
+    assert "1 pairs have no judgment in the file of reversed judgments" in result["warnings"][0]
+
+
+def test_pandalms_protocol_makes_a_conflict_of_two_files_a_tie(cli, folder):
+    authors_file(folder, "given.jsonl", {1: "8 6", 2: "8 6"})
+    authors_file(folder, "reversed.jsonl", {1: "6 8", 2: "8 6"})
+    row = "{method: m, judgments: given.jsonl, reversed: reversed.jsonl}"
+    _, (ties, _) = table_of(cli, folder, f"labels: labels.jsonl\ntables: [{{table: 2, runs: [{row}]}}]")
+    assert ties["accuracy"]["value"] == 0.5
+
+
+TIMED = "{method: mine, model_size: 7B, judgments: run.jsonl, gpus: 2}"
+
+
+def test_prices_come_from_the_file_and_from_options(cli, folder):
+    text = f"labels: labels.jsonl\nprices: {{gpu_hour: 3600}}\ntables: [{{table: 3, runs: [{TIMED}]}}]"
+    _, [row] = table_of(cli, folder, text, "--api-prompt-1k", "1000", "--api-reply-1k", "2000")
+    assert row["gpu_usd"] == pytest.approx(2 * row["total_s"])
+    assert row["api_usd"] == pytest.approx(row["prompt_tokens"] + 2 * row["reply_tokens"])
+    assert row["cost_ratio"] == pytest.approx(row["gpu_usd"] / row["api_usd"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "labels: labels.jsonl\nprices: {gpu_hour: 2}\ntables: [{table: 3, runs: [{method: m, model_size: 7B, "
+            "judgments: run.jsonl}]}]",
+            "each row needs gpus",
+        ),
+        (
+            f"labels: labels.jsonl\nprices: {{api_prompt_1k: 2}}\ntables: [{{table: 3, runs: [{TIMED}]}}]",
+            "api_prompt_1k and api_reply_1k go together",
+        ),
+        (f"labels: labels.jsonl\nprices: {{gpu_hour: 2}}\ntables: [{{table: 1, runs: [{ROW}]}}]", "Table 3, which has"),
+        (
+            f"labels: labels.jsonl\nprices: {{gpu_hour: -1}}\ntables: [{{table: 3, runs: [{TIMED}]}}]",
+            "prices.gpu_hour: Input should be greater than or equal to 0, got -1",
+        ),
+        (
+            "labels: labels.jsonl\ntables: [{table: 1, runs: [{reference: no, method: m, judgments: run.jsonl, "
+            "reversed: run.jsonl}]}]",
+            "judgments and reversed name one file",
+        ),
+        (
+            "labels: labels.jsonl\ntables: [{table: 3, runs: [{method: m, model_size: 7B, judgments: run.jsonl, "
+            "reversed: b.jsonl}]}]",
+            "table 3 times one run",
+        ),
         (f"tables: [{{table: 1, runs: [{ROW}]}}]", "no labels, neither there nor for the whole file"),
         ("labels: labels.jsonl\ntables: [{table: 1, runs: [{judgments: run.jsonl}]}]", "a row has reference, method"),
         (f"labels: labels.jsonl\ntables: [{{table: 9, runs: [{ROW}]}}]", "tables.0.table: Input should be 1, 2"),

@@ -1,5 +1,6 @@
 """`judgelm study run`: each paper's file parses, and a chain runs to its study and resumes."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,11 @@ def test_a_paper_runs_from_questions_to_tables_and_is_skipped_the_next_time(cli,
     command = ("judgelm", "study", "run", str(tmp_path / "qa.yaml"))
     code, _, errors = cli(*command)
     assert code == 0, errors
-    assert (tmp_path / "out/study/report.html").exists()
+    study = json.loads((tmp_path / "out/study/study.json").read_text())
+    tables = {table["name"]: table["rows"] for table in study["tables"]}
+    prompts = ["initial", "zero-shot", "2-shot", "no-context", "reworded"]
+    assert [row["prompt"] for row in tables["judges"]] == [*prompts, "initial", "initial"]
+    assert [(row["model"], row["judge"]) for row in tables["self-preference"]] == [("agent-1",) * 2, ("agent-2",) * 2]
     code, _, errors = cli(*command)
     assert code == 0
     assert errors.count("skipped, it is finished") == len(recipe["steps"])

@@ -151,3 +151,30 @@ def test_a_run_without_a_model_of_the_answer_is_refused(run, tmp_path):
     (tmp_path / "run.jsonl").write_bytes(encode_line(judgment_row(one)))
     with pytest.raises(InputError, match="its row has 1 answers and 0 models"):
         run("--run", f"x={tmp_path}/run.jsonl", "--rows", tmp_path / "rows.jsonl", "-o", tmp_path / "out")
+
+
+def test_helm_instructs_runs_are_ratings(run, tmp_path):
+    models = {"openai_gpt-4-0314": 3, "openai_gpt-3.5-turbo-0613": 2, "anthropic_claude-v1.3": 3}
+    own = {("gpt4", "openai_gpt-4-0314"), ("claude", "anthropic_claude-v1.3")}
+    for model, quality in models.items():
+        for evaluator in ("mturk", "gpt4", "claude", "scale"):
+            folder = tmp_path / "helm" / f"koala:model={model},evaluator={evaluator}"
+            folder.mkdir(parents=True)
+            rows = []
+            for item in range(12):
+                # judges agree with people but for one point more for their own completions
+                score = quality - item % 2 + ((evaluator, model) in own)
+                stats = [{"name": {"name": "Helpfulness"}, "count": 1, "mean": score}]
+                rows.append({"instance_id": f"id{item}", "stats": stats})
+            (folder / "per_instance_stats.json").write_text(json.dumps(rows))
+    out = tmp_path / "out"
+    result = run(tmp_path / "helm", "-o", out, "--no-checks", "--bootstrap", 100, "--draws", 2)
+    assert result.exit_code == 0, result.output
+    assert "3 rows: evaluator scale is none of the paper's" in " ".join(result.output.split())
+    study = json.loads((out / "study.json").read_text())
+    [rows] = [table["rows"] for table in study["tables"] if table["name"] == "coefficients"]
+    effects = {(row["term"].split()[0], row["level"]): row["estimate"]["value"] for row in rows}
+    # one point of the highest score, 4
+    assert effects["self-bias", "GPT-4"] == pytest.approx(1 / 4)
+    assert effects["self-bias", "Claude v1.3"] == pytest.approx(1 / 4)
+    assert effects["family-bias", "GPT"] == pytest.approx(0)  # GPT-4 on GPT-3.5 Turbo

@@ -8,30 +8,56 @@ import pytest
 from judgelm.metrics.resampling import Estimate
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed
+from judgelm.runs.cost_estimate import Prices
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
-from judgelm.studies.judgelm_tables import TableRun, Timing, paper_tables
+from judgelm.studies.judgelm_tables import CostPrices, TableRun, Timing, paper_tables, read_as_authors
 from tests.metrics.test_original_judgelm import EXPECTED
 
 QUICK = Timing(pairs=4, load_s=2.0, judge_s=5.0, metrics_s=1.0, reasons=False, workers="one engine")
 
 
+def shown(order, text, scores=None):
+    """A reply, as judgelm reads it: by default its first line as two numbers."""
+    if scores is None and text.replace(" ", "").isdigit():
+        scores = tuple(map(float, text.split()))
+    failure = Unparsed("off_grammar", text) if scores is None else None
+    return Shown(order=order, text=text, scores=scores, failure=failure)
+
+
+def judgment(*replies):
+    """A pair from its replies: in the given order, and in the swapped one where there are two."""
+    failure = next((reply.failure for reply in replies if reply.failure), None)
+    scores = replies[0].scores
+    verdict = None if failure else PairVerdict(winner=winner_of(scores))
+    return Judgment(
+        sample_id="", mode="pair", verdict=verdict, shown=replies, scores=None if failure else scores, failure=failure
+    )
+
+
+def table_run(judgments, winners=None, *, timing=QUICK, **heads):
+    """The run of a row; by default the first answer of each pair is the better one."""
+    judged = {str(index): replace(judgment, sample_id=str(index)) for index, judgment in enumerate(judgments)}
+    winners = winners or [1] * len(judged)
+    labels = {key: Label(sample_id=key, winner=winner) for key, winner in zip(judged, winners, strict=True)}
+    options = EvaluationOptions(order_rule="given")
+    return TableRun(
+        heads=heads,
+        evaluation=evaluate(judged, labels, options=options),
+        authors=evaluate(read_as_authors(judged), labels, options=options),
+        timing=timing,
+    )
+
+
 def run(winners, *, swapped=None, timing=QUICK, **heads):
-    """A run over pairs whose first answer is always better; scores of one order or of both."""
+    """A run over pairs whose first answer is always better; replies of one order or of both."""
+    texts = {1: "8 3", 2: "3 8", None: "neither"}
     judgments = []
     for number, winner in enumerate(winners):
-        scores = {1: (8.0, 3.0), 2: (3.0, 8.0), None: None}[winner]
-        failure = Unparsed("off_grammar", "?") if scores is None else None
-        shown = [Shown(order=(0, 1), text="", scores=scores, failure=failure)]
+        replies = [shown((0, 1), texts[winner])]
         if swapped:
-            shown.append(Shown(order=(1, 0), text="", scores=(3.0, 8.0) if swapped[number] == 1 else (8.0, 3.0)))
-        verdict = None if winner is None else PairVerdict(winner=winner)
-        judgments.append(
-            Judgment(
-                sample_id=str(number), mode="pair", verdict=verdict, shown=tuple(shown), scores=scores, failure=failure
-            )
-        )
-    labels = {str(number): Label(sample_id=str(number), winner=1) for number in range(len(winners))}
-    return TableRun(heads=heads, evaluation=evaluate(judgments, labels), timing=timing)
+            replies.append(shown((1, 0), {1: "3 8", 2: "8 3", None: "neither"}[swapped[number]]))
+        judgments.append(judgment(*replies))
+    return table_run(judgments, timing=timing, **heads)
 
 
 def cells(result, name):
@@ -42,22 +68,81 @@ def cells(result, name):
 
 def test_a_row_has_the_papers_numbers_with_intervals_n_and_failures():
     result = paper_tables({4: [run((1, 1, 2, None), swapped=(1, 2, 2, 1), judge_size="7B", data_scale="3.5k")]})
-    [row] = cells(result, "table-4")
-    # three judged in the given order: two agree; of those in both orders, pairs 0 and 2 are alike, pair 1 leans to the
-    # first place, and its mean is a tie: one agrees by the mean
-    assert row["agreement_by_mean"].value == pytest.approx(1 / 3)
-    assert (row["judge_size"], row["n"], row["failed"]) == ("7B", 3, 1)
-    assert row["agreement"].value == pytest.approx(2 / 3)
-    assert row["consistency"].value == pytest.approx(2 / 3)
-    assert row["toward_first"].value == pytest.approx(1 / 3)
-    assert isinstance(row["delta"], Estimate)
-    assert "66.7 %" in result.findings[0]
+    ties, left_out = cells(result, "table-4")
+    # readable in the given order are three: two agree. Of those in both orders, pairs 0 and 2 are alike, pair 1 leans
+    # to the first place, and its mean is a tie: one agrees by the mean
+    assert left_out["agreement_by_mean"].value == pytest.approx(1 / 3)
+    assert (left_out["judge_size"], left_out["n"], left_out["failed"]) == ("7B", 3, 1)
+    assert left_out["agreement"].value == pytest.approx(2 / 3)
+    assert left_out["consistency"].value == pytest.approx(2 / 3)
+    assert left_out["toward_first"].value == pytest.approx(1 / 3)
+    # with the fourth as a tie: two of four agree; it ties in the given order and wins in the swapped one, so it leans
+    # to the second place (`perfer_after`): half are alike, a quarter lean each way
+    assert (ties["n"], ties["failed"], ties["failed_orders"]) == (4, 1, 1)
+    assert ties["agreement"].value == pytest.approx(2 / 4)
+    assert [ties[key].value for key in ("consistency", "toward_first", "toward_second", "delta")] == pytest.approx(
+        [0.5, 0.25, 0.25, 0.0]
+    )
+    assert ties["agreement_by_mean"] is None
+    assert isinstance(ties["delta"], Estimate)
+    assert "50.0 %" in result.findings[0]
+    assert "1 of its replies unreadable" in result.findings[0]
+
+
+def test_a_judge_that_breaks_its_format_in_half_of_its_replies_is_not_perfect():
+    result = paper_tables({1: [run((1, None, 1, None), swapped=(1, None, 1, 1), reference="no", method="m")]})
+    ties, left_out = cells(result, "table-1")
+    # its readable replies are right; as ties the others are wrong: 2 of 4. Recall of the only true label is 1/2, of
+    # the tie, which is never true, 0: macro 1/4. Precision is 1 and 0: macro 1/2. F1 is 2/3 and 0: macro 1/3
+    assert [ties[key].value for key in ("agreement", "precision", "recall", "f1")] == pytest.approx(
+        [1 / 2, 1 / 2, 1 / 4, 1 / 3]
+    )
+    # pair 1 has two unreadable replies, which agree; pair 3 has one
+    assert ties["consistency"].value == pytest.approx(3 / 4)
+    assert (ties["failed"], ties["failed_orders"]) == (2, 3)
+    assert left_out["agreement"].value == 1.0
+    [warning] = result.warnings
+    assert "2 of 4 pairs" in warning
+    assert "3 unreadable replies in all" in warning
+    assert "50.0 %" in warning
+    assert "100.0 %" in warning
+
+
+@pytest.mark.parametrize(
+    ("text", "scores", "authors"),
+    [
+        ("8 6\nBoth are good.", (8.0, 6.0), (8.0, 6.0)),
+        ("8,6", (8.0, 6.0), (8.0, 6.0)),
+        ("8, 6", (8.0, 6.0), None),  # two separators: three parts
+        (" 8 6", (8.0, 6.0), None),
+        ("8/10 6/10", (8.0, 6.0), None),
+        ("\n8 6", (8.0, 6.0), None),  # their first line is empty
+        ("12 6", None, (12.0, 6.0)),  # they know no scale
+        ("The first is better.", None, None),
+    ],
+)
+def test_replies_are_read_again_by_the_authors_parser(text, scores, authors):
+    read = Shown(order=(0, 1), text=text, scores=scores, failure=None if scores else Unparsed("out_of_range", text))
+    again = read_as_authors({"1": judgment(read)})["1"]
+    assert again.shown[0].scores == again.scores == authors
+    assert (again.verdict is None) == (again.failure is not None) == (authors is None)
+
+
+def test_the_authors_know_no_retry():
+    repaired = Shown(order=(0, 1), text="8 6", scores=(8.0, 6.0), repaired=Unparsed("off_grammar", "Eight to six."))
+    assert read_as_authors({"1": judgment(repaired)})["1"].failure is not None
+
+
+def test_a_judge_that_writes_labels_keeps_its_verdicts():
+    label = Judgment(
+        sample_id="1", mode="pair", verdict=PairVerdict(winner=2), shown=(Shown(order=(0, 1), text="2", label="2"),)
+    )
+    assert read_as_authors({"1": label})["1"] == label
 
 
 def test_one_order_has_no_position_bias_and_it_is_not_zero():
     result = paper_tables({5: [run((1, 2), method="baseline")]})
-    [row] = cells(result, "table-5")
-    assert row["consistency"] is None
+    assert [row["consistency"] for row in cells(result, "table-5")] == [None, None]
     assert [figure.name for figure in result.figures] == []
 
 
@@ -68,6 +153,36 @@ def test_efficiency_adds_load_judging_and_metrics_and_scales_to_5000_pairs():
     known, unknown = cells(paper_tables({3: runs}), "table-3")
     assert (known["total_s"], known["per_5000_s"]) == (8.0, 10_000.0)
     assert (unknown["total_s"], unknown["per_5000_s"], unknown["reasons"]) == (None, None, "yes")
+
+
+def test_the_cost_is_time_on_gpus_against_the_tokens_of_an_api():
+    # 150 s load + 28 s judging + 2 s metrics = 3 minutes on 8 GPUs = 0.4 GPU hours at 1.25 USD; the API takes
+    # 1,500 thousand prompt tokens at 0.03 USD and 25 thousand of replies at 0.06 USD = 45 + 1.5 USD
+    timing = replace(
+        QUICK, load_s=150.0, judge_s=28.0, metrics_s=2.0, gpus=8.0, prompt_tokens=1_500_000, reply_tokens=25_000
+    )
+    prices = CostPrices(gpu_hour=1.25, api=Prices(prompt=30.0, reply=60.0))
+    result = paper_tables({3: [run((1, 1, 1, 1), timing=timing, method="a", model_size="7B")]}, prices)
+    [row] = cells(result, "table-3")
+    assert [row[key] for key in ("gpu_usd", "api_usd", "cost_ratio")] == pytest.approx([0.5, 46.5, 0.5 / 46.5])
+    assert "0.50 USD, 1.1 % of the 46.50 USD" in result.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("missing", "empty"),
+    [
+        ({"gpus": None}, ["gpu_usd", "cost_ratio"]),
+        ({"judge_s": None}, ["gpu_usd", "cost_ratio"]),
+        ({"prompt_tokens": 0, "reply_tokens": 0}, ["prompt_tokens", "reply_tokens", "api_usd", "cost_ratio"]),
+    ],
+)
+def test_a_cost_without_its_measurement_is_empty(missing, empty):
+    timing = replace(QUICK, gpus=1.0, prompt_tokens=100, reply_tokens=4)
+    prices = CostPrices(gpu_hour=1.0, api=Prices(prompt=1.0, reply=1.0))
+    runs = [run((1,), timing=replace(timing, **missing), method="a", model_size="7B")]
+    [row] = cells(paper_tables({3: runs}, prices), "table-3")
+    costs = ("gpu_usd", "prompt_tokens", "reply_tokens", "api_usd", "cost_ratio")
+    assert [key for key in costs if row[key] is None] == empty
 
 
 def test_scaling_is_drawn_over_rows_one_line_a_size():
@@ -81,23 +196,12 @@ def test_scaling_is_drawn_over_rows_one_line_a_size():
 
 def both_orders(given, swapped):
     """A judgment of two orders by their scores, each in the order shown."""
-    shown = tuple(
-        Shown(order=order, text="", scores=tuple(map(float, scores)))
-        for order, scores in (((0, 1), given), ((1, 0), swapped))
-    )
-    in_sample_order = [given, swapped[::-1]]
-    means = tuple(sum(values) / 2 for values in zip(*in_sample_order, strict=True))
-    winner = winner_of(means)
-    return Judgment(sample_id="", mode="pair", verdict=PairVerdict(winner=winner), shown=shown, scores=means)
+    return judgment(*(shown(order, f"{a} {b}", (a, b)) for order, (a, b) in (((0, 1), given), ((1, 0), swapped))))
 
 
 def row_of(table_number, judgments, winners, **heads):
-    """The numbers of a table's only row."""
-    judged = [replace(judgment, sample_id=str(index)) for index, judgment in enumerate(judgments)]
-    labels = {str(index): Label(sample_id=str(index), winner=winner) for index, winner in enumerate(winners)}
-    evaluation = evaluate(judged, labels, options=EvaluationOptions(order_rule="given"))
-    result = paper_tables({table_number: [TableRun(heads=heads, evaluation=evaluation, timing=QUICK)]})
-    [row] = cells(result, f"table-{table_number}")
+    """The numbers of a table's only run, as the authors count."""
+    row, _ = cells(paper_tables({table_number: [table_run(judgments, winners, **heads)]}), f"table-{table_number}")
     return {key: value.value for key, value in row.items() if isinstance(value, Estimate)}
 
 

@@ -8,7 +8,8 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
-from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Unparsed
+from judgelm.parsing.answer_tags import read_label
+from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.qa.answers import QaRun, qa_answers
 from judgelm.studies.qa.correlation import prompt_spread
@@ -68,7 +69,7 @@ def test_scores_are_exact_matches_and_what_the_judge_calls_correct():
     assert row["f1"].value == pytest.approx((1 + 2 / 3) / 4)
     assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
     assert result.counts["exact_matches"] == 1
-    assert names(result) == {"scores", "types", "types-correct", "judges"}
+    assert names(result) == {"scores", "types", "types-correct", "judges", "authors-failures"}
 
 
 def test_the_gap_to_em_is_said_and_rules_that_differ_are_noticed():
@@ -90,6 +91,49 @@ def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked
     assert "1 of 4 answers were not judged" in result.warnings[1]
     [row] = table(study(FOUR, runs, failures="as_incorrect"), "scores")
     assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
+
+
+def replied(key, text):
+    """A reply as the mode reads it."""
+    label = read_label(text)
+    unread = isinstance(label, Unparsed)
+    shown = Shown(order=(0,), text=text, label=None if unread else label.label, failure=label if unread else None)
+    verdict = None if unread else LabelVerdict(label=label.label)
+    return Judgment(
+        sample_id=key, mode="qa", verdict=verdict, shown=(shown,), failure=shown.failure, decided_by="judge"
+    )
+
+
+def test_failures_are_counted_as_the_authors_count_them_in_a_table_of_their_own():
+    samples = [sample("a", "gold"), *(sample(key) for key in "bcdefg")]
+    replies = {
+        "b": "<ans> CORRECT </ans>",
+        "c": "<ans> correct </ans>",  # judgelm reads it, their code knows capitals alone
+        "d": "<ans> YOUR LABEL </ans> so <ans> CORRECT </ans>",  # first tags: neither; last on a line: correct
+        "e": "CORRECT",  # without tags the first rule takes the whole reply, the other nothing
+        "f": "It depends.",
+    }
+    judged = {"a": judgment("a", "E")} | {key: replied(key, text) for key, text in replies.items()}
+    human = dict.fromkeys("abcde", True) | {"f": False}
+    first, last = table(study(samples, [QaRun(judge="qwen", judgments=judged)], human), "authors-failures")
+    counts = ("asked", "correct", "incorrect", "neither", "unlabelled")
+    assert [first[key] for key in counts] == [5, 2, 0, 3, 1]
+    assert [last[key] for key in counts] == [5, 2, 0, 3, 1]
+    # theirs: a, b and e of six are correct (a, b and d by the other rule); judgelm leaves f out: all five
+    # g was not judged
+    assert (first["score"].value, first["score"].n, last["score"].value) == (3 / 6, 6, 3 / 6)
+    assert (first["own_score"].value, first["own_score"].n) == (1.0, 5)
+    # people call all but f correct: against 1 1 0 0 1 0 (a to f) that is 0.447 = 1 / sqrt(5)
+    assert first["correlation"].value == pytest.approx(pearsonr([1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 1, 0])[0])
+    assert first["own_correlation"] is None  # without f judgelm's labels are all the same
+
+
+def test_a_reply_that_never_came_is_neither_to_them():
+    lost = Judgment(sample_id="b", mode="qa", verdict=None, shown=(), failure=Unparsed("engine", "gone"))
+    first, _ = table(
+        study(FOUR, [QaRun(judge="q", judgments={"b": lost, "c": replied("c", "INCORRECT")})]), "authors-failures"
+    )
+    assert (first["asked"], first["incorrect"], first["neither"]) == (2, 1, 1)
 
 
 def test_judging_all_is_compared_with_exact_match_first():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -6,7 +7,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes.ssr import SelectiveSelfReference
-from judgelm.records import Judgment, PairVerdict, Sample, SelfAnswer, Shown
+from judgelm.records import Judgment, PairVerdict, Sample, SelfAnswer, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.ssr.items import PairTruth
 from judgelm.studies.ssr.study import SsrOptions, ssr_study
@@ -152,3 +153,14 @@ def test_tau_out_of_range_is_refused():
         SsrOptions(tau=4)
     with pytest.raises(ConfigError, match="calibration_share is 1"):
         SsrOptions(calibration_share=1)
+
+
+def test_a_judge_that_fails_on_every_pair_has_no_share_of_nothing():
+    failure = Unparsed("off_grammar", "no idea")
+    failed = {key: replace(judgment, verdict=None, failure=failure) for key, judgment in NEVER.items()}
+    result = ssr_study(failed, ALWAYS, TRUTHS, SsrOptions(resampling=HOW))
+    assert [one.name for one in result.tables] == ["failures"]
+    assert table(result, "failures")[0] == {"condition": "no reference (A)", "pairs": 5, "failed": 5}
+    assert table(result, "failures")[1]["failed"] == 0
+    assert result.findings == ("All 5 pairs failed in one of the runs or both: nothing to compare.",)
+    assert "5 pairs failed in one of the runs" in result.warnings[0]

@@ -18,14 +18,25 @@ def judgelm_command(
         Path | None, typer.Option(metavar="FOLDER", help="Folder of the runs in FILE; default: FILE's own folder.")
     ] = None,
     labels: Annotated[Path | None, typer.Option(metavar="LABELS", help="Labels, in place of those in FILE.")] = None,
+    gpu_hour: Annotated[
+        float | None, typer.Option(min=0.0, metavar="USD", help="Table 3: price of one GPU for one hour.")
+    ] = None,
+    api_prompt_1k: Annotated[
+        float | None, typer.Option(min=0.0, metavar="USD", help="Table 3: an API's price of 1,000 prompt tokens.")
+    ] = None,
+    api_reply_1k: Annotated[
+        float | None, typer.Option(min=0.0, metavar="USD", help="Table 3: an API's price of 1,000 reply tokens.")
+    ] = None,
     *,
     output: StudyOutput,
 ) -> None:
-    """JudgeLM's Tables 1 to 6 for your own judges: agreement, order effects, scaling, ablations, efficiency.
+    """JudgeLM's Tables 1 to 6 for your own judges: agreement, order effects, scaling, ablations, time and cost.
 
     Example: judgelm study judgelm configs/study/judgelm_tables.yaml -o tables
     """
-    from judgelm.cli.study.table_runs import read_table_runs  # scikit-learn takes seconds to load
+    from judgelm.cli.study.table_runs import PriceOptions, read_table_runs  # scikit-learn takes seconds to load
     from judgelm.studies.judgelm_tables import paper_tables
 
-    output.write(paper_tables(read_table_runs(tables, output.resampling, folder=runs, labels=labels)))
+    prices = PriceOptions(gpu_hour=gpu_hour, api_prompt_1k=api_prompt_1k, api_reply_1k=api_reply_1k)
+    read = read_table_runs(tables, output.resampling, folder=runs, labels=labels, prices=prices)
+    output.write(paper_tables(read.runs, read.prices))

@@ -1,6 +1,7 @@
 """`judgelm study self-bias`."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 def self_bias_command(
     ratings: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Ratings in long format, or wide files of the Play Favorites data."),
+        typer.Argument(
+            metavar="FILE",
+            help="Ratings in long format, wide files of the Play Favorites data, or a folder of HELM Instruct's runs.",
+        ),
     ] = None,
     run: Annotated[
         list[str] | None,
@@ -101,6 +105,8 @@ def self_bias_command(
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
     """
+    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.sources.helm_instruct import helm_instruct_ratings, is_helm_output
     from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
         read_ratings,
@@ -135,11 +141,16 @@ def self_bias_command(
         draws=draws,
         resampling=output.resampling,
     )
+    rejects = RejectCounts()
+    folders = [path for path in ratings or [] if is_helm_output(path)]
     with console.activity("reading ratings") as show:
+        helm = (row for folder in folders for row in helm_instruct_ratings(folder, rejects))
         samples = {} if rows is None else _samples_of(rows, rows_as.reading)
-        more = _of_runs(run or [], samples, columns.item, length_tokenizer)
-        table = read_ratings(ratings or [], columns, more=more)
+        more = chain(_of_runs(run or [], samples, columns.item, length_tokenizer), helm)
+        table = read_ratings([path for path in ratings or [] if path not in folders], columns, more=more)
         result = study_self_bias(table, options, progress=show)
+    for line in rejects.lines():
+        print_plain(f"rating left out: {line}")
     output.write(result)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)

@@ -2,26 +2,39 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from judgelm.cli.eval import ScoringOptions
-from judgelm.cli.evaluation import score
+from judgelm.cli.evaluation import Scored, load_judgments, score
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
-from judgelm.studies.judgelm_tables import LAYOUTS, TableRun, Timing
+from judgelm.records import Judgment
+from judgelm.runs.cost_estimate import prices_of
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.judgelm_tables import LAYOUTS, CostPrices, TableRun, Timing, read_as_authors
 from judgelm.yaml_files import read_yaml
 
 
 class _Row(BaseModel):
-    """One row; further keys are the texts before its numbers."""
+    """One row; further keys are the texts before its numbers.
+
+    Attributes:
+        reversed: judgments of the same pairs with their answers swapped, from a run of their own.
+        scale: scores accepted in replies of other programs' files.
+        gpus: that the run held, for its cost in Table 3.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     judgments: Path
+    reversed: Path | None = None
     labels: Path | None = None
+    scale: str = "1-10"
+    gpus: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class _Table(BaseModel):
@@ -31,29 +44,55 @@ class _Table(BaseModel):
     runs: list[_Row]
 
 
+class PriceOptions(BaseModel):
+    """Prices in USD, of a GPU for one hour and of an API for 1,000 tokens; None is not given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gpu_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    api_prompt_1k: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    api_reply_1k: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     labels: Path | None = None
+    prices: PriceOptions = PriceOptions()
     tables: list[_Table]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRuns:
+    """The runs by the number of their table, and the prices of Table 3."""
+
+    runs: dict[int, list[TableRun]]
+    prices: CostPrices
+
+
 def read_table_runs(
-    path: Path, resampling: Resampling, *, folder: Path | None = None, labels: Path | None = None
-) -> dict[int, list[TableRun]]:
+    path: Path,
+    resampling: Resampling,
+    *,
+    folder: Path | None = None,
+    labels: Path | None = None,
+    prices: PriceOptions | None = None,
+) -> TableRuns:
     """Read the file, and score every run that it names.
 
     Args:
-        path: YAML: `labels`, and `tables`, each with its number and its `runs`.
+        path: YAML: `labels`, `prices`, and `tables`, each with its number and its `runs`.
         resampling: seed and number of resamples.
         folder: where paths in the file start; None is the file's own folder.
         labels: of all runs, in place of those in the file.
+        prices: each one that is given is used in place of that in the file.
 
     Raises:
         ConfigError: the file is not of that form, or a row lacks what its table shows.
         InputError: a run or its labels cannot be read.
     """
     file, base = _read(path), folder or path.parent
+    cost_prices = _prices(path, file, prices or PriceOptions())
     runs_of_table: dict[int, list[TableRun]] = {}
     for table in file.tables:
         if table.table in runs_of_table:
@@ -62,16 +101,22 @@ def read_table_runs(
             _run(
                 path,
                 table.table,
-                row,
-                judgments=base / row.judgments,
-                labels=labels or _below(base, row.labels or file.labels),
-                resampling=resampling,
+                row.model_copy(
+                    update={
+                        "judgments": base / row.judgments,
+                        "reversed": _below(base, row.reversed),
+                        "labels": labels or _below(base, row.labels or file.labels),
+                    }
+                ),
+                resampling,
             )
             for row in table.runs
         ]
     if not any(runs_of_table.values()):
         raise ConfigError(f"{path}: names no run; give each table its runs")
-    return {table_number: runs for table_number, runs in runs_of_table.items() if runs}
+    return TableRuns(
+        runs={table_number: runs for table_number, runs in runs_of_table.items() if runs}, prices=cost_prices
+    )
 
 
 def _read(path: Path) -> _File:
@@ -83,37 +128,87 @@ def _read(path: Path) -> _File:
         raise ConfigError(f"{path}: {location}: {finding['msg']}, got {finding['input']!r}") from error
 
 
+def _prices(path: Path, file: _File, options: PriceOptions) -> CostPrices:
+    """The prices of the options, else those of the file.
+
+    Raises:
+        ConfigError: one price of the API alone, or a price without anything to price.
+    """
+    given = file.prices.model_dump(exclude_none=True) | options.model_dump(exclude_none=True)
+    api = {key: given.get(name) for key, name in (("price_in", "api_prompt_1k"), ("price_out", "api_reply_1k"))}
+    if len({price is None for price in api.values()}) > 1:
+        raise ConfigError(f"{path}: prices: api_prompt_1k and api_reply_1k go together; 0 is allowed")
+    third = [row for table in file.tables if table.table == 3 for row in table.runs]
+    if given and not third:
+        raise ConfigError(f"{path}: prices are those of Table 3, which has no runs here")
+    if "gpu_hour" in given and (unknown := [row for row in third if row.gpus is None]):
+        raise ConfigError(
+            f"{path}: table 3, {unknown[0].judgments}: with a price of a GPU each row needs gpus, the number it held"
+        )
+    per_million = {key: price * 1000 for key, price in api.items() if price is not None}
+    return CostPrices(gpu_hour=given.get("gpu_hour"), api=prices_of(per_million))
+
+
 def _below(base: Path, path: Path | None) -> Path | None:
     return None if path is None else base / path
 
 
-def _run(
-    path: Path, table_number: int, row: _Row, *, judgments: Path, labels: Path | None, resampling: Resampling
-) -> TableRun:
+def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> TableRun:
+    """Score a run whose paths are resolved."""
+    place = f"{path}: table {table_number}, {row.judgments}"
     heads = {key: _text(value) for key, value in (row.model_extra or {}).items()}
     wanted = LAYOUTS[table_number].heads
     if heads.keys() != wanted.keys():
         raise ConfigError(
-            f"{path}: table {table_number}, {row.judgments}: a row has {', '.join(wanted)}, judgments and, if not the "
-            f"file's, labels; found {', '.join(heads) or 'nothing else'}"
+            f"{place}: a row has {', '.join(wanted)}, judgments and, if not the file's, labels; "
+            f"found {', '.join(heads) or 'nothing else'}"
         )
-    if labels is None:
-        raise ConfigError(
-            f"{path}: table {table_number}, {row.judgments}: no labels, neither there nor for the whole file"
-        )
+    if row.labels is None:
+        raise ConfigError(f"{place}: no labels, neither there nor for the whole file")
+    if row.reversed is not None and table_number == 3:
+        raise ConfigError(f"{place}: table 3 times one run; put the reversed run into a row of its own")
+    if row.reversed is not None and row.reversed.resolve() == row.judgments.resolve():
+        raise ConfigError(f"{place}: judgments and reversed name one file; reversed is the run over the swapped pairs")
     began = time.monotonic()
-    scored = score(
-        ScoringOptions(
-            judgments=judgments,
-            labels=labels,
-            protocol="pandalm" if table_number == 2 else "judgelm",
-            order_rule=None if table_number == 2 else "given",
-            bootstrap=resampling.resamples,
-            seed=resampling.seed,
-        )
+    options = ScoringOptions(
+        judgments=row.judgments,
+        reversed_=row.reversed,
+        labels=row.labels,
+        protocol="pandalm" if table_number == 2 else "judgelm",
+        order_rule=_rule(table_number, row),
+        scale=row.scale,
+        bootstrap=resampling.resamples,
+        seed=resampling.seed,
     )
-    timing = _timing(scored.manifest, len(scored.judgments), time.monotonic() - began)
-    return TableRun(heads=heads, evaluation=scored.evaluation, timing=timing)
+    scored = score(options)
+    reverse = load_judgments(row.reversed, options) if row.reversed else {}
+    judged = scored.judgments.keys() & scored.labelled.labels.keys()
+    return TableRun(
+        heads=heads,
+        evaluation=scored.evaluation,
+        authors=scored.evaluation if table_number == 2 else _as_authors(scored, reverse, resampling),
+        timing=_timing(scored, time.monotonic() - began, row.gpus),
+        unpaired=len(judged - reverse.keys()) if row.reversed else 0,
+    )
+
+
+def _rule(table_number: int, row: _Row) -> Literal["given", "tie"] | None:
+    """Of Table 2 PandaLM's, where a conflict of two orders is a tie; None leaves it to the run's orders."""
+    if table_number != 2:
+        return "given"
+    return "tie" if row.reversed else None
+
+
+def _as_authors(scored: Scored, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
+    """The evaluation of the same replies as the authors' parser reads them."""
+    clusters = {sample.id: sample.question for sample in scored.labelled.samples.values()}
+    return evaluate(
+        read_as_authors(scored.judgments),
+        scored.labelled.labels,
+        reverse=read_as_authors(reverse),
+        clusters=clusters or None,
+        options=EvaluationOptions(failures="as_tie", order_rule="given", resampling=resampling),
+    )
 
 
 def _text(value: object) -> str:
@@ -121,14 +216,18 @@ def _text(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _timing(manifest: Mapping[str, Any], pairs: int, metrics_s: float) -> Timing:
+def _timing(scored: Scored, metrics_s: float, gpus: float | None) -> Timing:
+    manifest, judgments = scored.manifest, scored.judgments.values()
     sessions = [session for session in manifest.get("sessions", []) if "load_s" in session and "judge_s" in session]
     workers = [str(session["engine"]["workers"]) for session in sessions if "workers" in session["engine"]]
     return Timing(
-        pairs=pairs,
+        pairs=len(judgments),
         load_s=sum(session["load_s"] for session in sessions) if sessions else None,
         judge_s=sum(session["judge_s"] for session in sessions) if sessions else None,
         metrics_s=metrics_s,
         reasons=manifest.get("fingerprint", {}).get("mode", {}).get("reasons", "none") != "none",
         workers=workers[-1] if workers else "one engine",
+        gpus=gpus,
+        prompt_tokens=sum(judgment.prompt_tokens for judgment in judgments),
+        reply_tokens=sum(judgment.completion_tokens for judgment in judgments),
     )

@@ -65,7 +65,7 @@ def read_ratings(
     Args:
         paths: the files.
         columns: their field names.
-        more: ratings in long format under its own names, such as those of run files (`judgelm.data.ratings.run_files`).
+        more: ratings in long format under its own names, such as those of run files (`run_ratings`).
 
     Raises:
         InputError: a file cannot be read, a requested column is missing, or no row can be used.

@@ -12,6 +12,7 @@ from judgelm.data.sources.codes import FROM_ONE, FROM_ZERO, ZERO_IS_TIE, FieldCo
 from judgelm.data.sources.correctness import load_gsm8k, load_gsm8k_pairs, load_mmlu_pro
 from judgelm.data.sources.dialogues import dialogue_sample
 from judgelm.data.sources.graded import load_judge_bench, load_prometheus
+from judgelm.data.sources.gsm_symbolic import load_gsm_symbolic
 from judgelm.data.sources.judge_outputs import (
     JUDGEBENCH_NEEDS,
     LLMBAR_NEEDS,
@@ -656,6 +657,19 @@ TABLE: tuple[Source, ...] = (
             paper="Cobbe et al. 2021; openai/grade-school-math; pairs of judgelm's own",
         ),
         load=load_gsm8k_pairs,
+    ),
+    Source(
+        name="gsm-symbolic",
+        protocol=Protocol(
+            files="GSM_p1.jsonl, GSM_p2.jsonl or GSM_symbolic.jsonl (questions to answer)",
+            metric="Models answer, and each answer is judged by itself as correct or incorrect without seeing the "
+            "reference; truth is the final number's; F1 of `correct` per agent, and on right and wrong answers apart; "
+            "the 50 instances of a template are one problem with other numbers.",
+            judge_with="--mode correctness --mode-arg task=number",
+            paper="Mirzadeh et al. 2025; apple/ml-gsm-symbolic at b6a1625, generated_data/ (CC BY-NC-ND 4.0); protocol "
+            "of Self-Reference, section 4",
+        ),
+        load=load_gsm_symbolic,
     ),
     Source(
         name="mmlu-pro",

@@ -12,10 +12,15 @@ from typing import Literal
 from judgelm.errors import InputError
 from judgelm.metrics.qa.answer_types import answer_type
 from judgelm.metrics.qa.match import Match, match
+from judgelm.parsing.answer_tags import read_label_original
 from judgelm.parsing.short_answers import QaRules, golds_of
-from judgelm.records import Judgment, LabelVerdict, Sample
+from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed
 
 FailureHandling = Literal["excluded", "as_incorrect"]
+
+AuthorsRule = Literal["first", "last_on_line"]
+"""Where the authors' code finds a judge's label: in the first tags or the whole reply; of their Mistral judge in the
+last tags on one line."""
 
 _SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
 NOT_GIVEN = "not given"
@@ -69,6 +74,24 @@ class QaRun:
         """True where the run took the answer for an exact match, without a call of the judge."""
         judgment = self.judgments.get(answer.id)
         return judgment is not None and judgment.decided_by == "exact_match"
+
+    def authors_reading(self, answer: QaAnswer, rule: AuthorsRule) -> Literal["correct", "incorrect", "neither"] | None:
+        """The judge's reply as the authors' code reads it; `neither` counts as incorrect there. None where none was.
+
+        A reply that never came (a prompt too long, a lost server) is `neither` too: their code has no such case.
+        """
+        judgment = self.judgments.get(answer.id)
+        if judgment is None or not (judgment.shown or judgment.failure):
+            return None
+        label = read_label_original(judgment.shown[0].text if judgment.shown else "", rule)
+        return "neither" if isinstance(label, Unparsed) else label
+
+    def authors_label(self, answer: QaAnswer, rule: AuthorsRule) -> bool | None:
+        """Correct where the answer matches exactly or their code reads CORRECT, else incorrect; None if not judged."""
+        if answer.gate.exact or answer.id not in self.judgments:
+            return True if answer.gate.exact else None
+        reading = self.authors_reading(answer, rule)
+        return self.label(answer) if reading is None else reading == "correct"
 
     def cascade_label(self, answer: QaAnswer) -> bool | None:
         """Correct where the answer matches exactly, else the judge's label: also of a run that judged all."""

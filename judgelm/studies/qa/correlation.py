@@ -4,14 +4,16 @@ Source: QA-Judge, sections 5.1, 6.1 and 6.3, Tables 2, 4, 7 and 10.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from judgelm.metrics.qa.agreement import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
 from judgelm.metrics.resampling import Estimate
-from judgelm.studies.qa.answers import QaAnswer, QaRun
+from judgelm.studies.qa.answers import AuthorsRule, QaAnswer, QaRun
 from judgelm.studies.qa.scores import Counting, Labelling, slug
 from judgelm.studies.result import Lines, Row, Series, Table, columns, table
 
@@ -143,6 +145,39 @@ def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, 
     if not values:
         return None, None, None
     return max(values), statistics.fmean(values), statistics.variance(values) if len(values) > 1 else None
+
+
+def authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting, *, people: bool) -> Table:
+    """Failures as the authors' code counts them, by both of its rules, beside judgelm's own count."""
+    rules: dict[AuthorsRule, str] = {"first": "first tags, or all", "last_on_line": "last tags on a line (Mistral)"}
+    rows: list[Row] = []
+    for run in runs:
+        unlabelled = sum(run.label(answer) is None for answer in answers if answer.id in run.judgments)
+        own = correlations(answers, run.cascade_label, counting).average.mean if people else None
+        score = counting.share(answers, run.cascade_label)
+        for rule, words in rules.items():
+            labelling = partial(run.authors_label, rule=rule)
+            read = Counter(run.authors_reading(answer, rule) for answer in answers)
+            theirs = correlations(answers, labelling, counting).average.mean if people else None
+            counts = (read.total() - read[None], read["correct"], read["incorrect"], read["neither"], unlabelled)
+            share = counting.share(answers, labelling)
+            rows.append((run.judge, run.variant, words, *counts, share, score, theirs, own))
+    return table(
+        rows,
+        columns("text", judge="judge", prompt="prompt", rule="label is in"),
+        columns("count", asked="asked", correct="CORRECT", incorrect="INCORRECT", neither="neither: incorrect"),
+        columns("count", unlabelled="without a label to judgelm"),
+        columns("share", score="score, theirs", own_score="score, judgelm's"),
+        columns("number", correlation="correlation with people, theirs", own_correlation="judgelm's"),
+        name="authors-failures",
+        title="Failures as the authors' code counts them",
+        source="Alab-NII/llm-judge-extract-qa, run_judge.py and run_eval.py",
+        note="Their code takes every reply that is not exactly CORRECT where the rule looks for incorrect, and does "
+        "not count such replies; the paper reports no number of them. The second rule is theirs for Mistral 7B v0.3. A "
+        "score is the share of answers that match exactly or are called correct. judgelm's columns read replies by the "
+        "run's own rule and treat those without a label as the whole study does. "
+        f"{UNDEFINED} Empty without human labels.",
+    )
 
 
 def type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:

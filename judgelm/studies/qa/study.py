@@ -75,6 +75,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     by_type, type_bars = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
     tables += [by_type, *_preference_tables(own, siblings, options), scores.judge_table(answers, runs)]
+    tables.append(correlation.authors_table(answers, runs, counting, people=people))
     figures.append(type_bars)
     figures += [preference_figure(rows, kind=kind) for kind, rows in (("self", own), ("sibling", siblings)) if rows]
     return StudyResult(

@@ -167,6 +167,8 @@ def join_items(
 ) -> SsrItems:
     """The pairs that both runs judged, with the solves of the run that always shows the majority answer.
 
+    There are no items where every pair failed in a run; the counts say so.
+
     Raises:
         InputError: no pair is in all three, or a verdict names no better answer of a pair.
     """
@@ -177,7 +179,7 @@ def join_items(
     failed = {key for key in ids if never[key].verdict is None or always[key].verdict is None}
     solved = [key for key in ids if key not in failed and (always[key].self_answers or never[key].self_answers)]
     items = tuple(_item(truths[key], never[key], always[key]) for key in solved)
-    if not items:
+    if not items and len(failed) < len(ids):
         raise InputError(
             f"ssr: of {len(ids)} pairs {len(failed)} failed in a run and the others hold no self-solves; "
             "agreement needs runs of mode ssr, whose judgments hold them"

@@ -10,7 +10,21 @@ from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
-from judgelm.studies.result import Bars, Cell, Figure, Forest, ForestRow, Lines, Series, StudyResult, Table, Value, bars
+from judgelm.studies.result import (
+    Bars,
+    Cell,
+    Figure,
+    Forest,
+    ForestRow,
+    Lines,
+    Series,
+    StudyResult,
+    Table,
+    Value,
+    bars,
+    columns,
+    table,
+)
 from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, pair_outcome
 from judgelm.studies.ssr.tables import (
     CONDITIONS,
@@ -79,6 +93,8 @@ def ssr_study(
     counts = dict(items.counts)
     if selective is not None:
         counts |= _against_run(items, selective, truths, options.tau)
+    if not items.items:
+        return _nothing_judged(counts, options)
     tables = _tables(items, never, always, options)
     return StudyResult(
         study="ssr",
@@ -109,6 +125,30 @@ def _tables(
     if chosen is not None:
         tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, resampling)]
     return {table.name: table for table in tables}
+
+
+def _nothing_judged(counts: Mapping[str, int], options: SsrOptions) -> StudyResult:
+    """The result where no pair has a verdict in both runs: counts, and no share of nothing."""
+    failed = {"no reference (A)": "failed without reference", "always (B)": "failed with reference"}
+    return StudyResult(
+        study="ssr",
+        title="Selective self-reference",
+        protocol=f"Pairs judged without reference and with the majority answer; tau = {options.tau:g}; failed pairs "
+        "are left out of all conditions, and here that is every pair.",
+        findings=(f"All {counts['failed in a run']:,} pairs failed in one of the runs or both: nothing to compare.",),
+        counts=counts,
+        tables=(
+            table(
+                [(name, counts["failed in a run"], counts[key]) for name, key in failed.items()],
+                columns("text", condition="condition"),
+                columns("count", pairs="pairs", failed="failed"),
+                name="failures",
+                title="Failed judgments",
+                note="A judge must write a verdict in its reply; try another judge, more tokens, or retry_unparseable.",
+            ),
+        ),
+        warnings=_warnings(counts),
+    )
 
 
 def _protocol(items: SsrItems, options: SsrOptions) -> str:

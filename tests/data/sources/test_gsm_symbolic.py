@@ -1,0 +1,74 @@
+"""GSM-Symbolic: questions of templates, and which of the three files they are from."""
+
+import json
+
+import pytest
+
+from judgelm.data.sources.importer import import_benchmark
+from judgelm.errors import InputError
+
+
+def row(template, instance, answer="6 - 2 = 4\n#### 4", **fields):
+    return {
+        "id": template, "instance": instance, "question": f"Ann has {instance} pears.", "answer": answer,
+        "original_id": 7, "original_question": "?", "original_answer": "#### 1", "canary": "do not train on this",
+    } | fields  # fmt: skip
+
+
+def imported(tmp_path, name, rows):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = import_benchmark("gsm-symbolic", [str(path)], tmp_path / "out.jsonl", overwrite=True)
+    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+
+def test_a_row_is_a_question_with_its_number_and_its_template(tmp_path):
+    done, [first, second] = imported(tmp_path, "GSM_p1.jsonl", [row(0, 0), row(0, 1, "...\n#### 1,045.0")])
+    assert done.unlabelled == 2
+    assert (first["id"], first["question"], first["reference"]) == ("gsm-symbolic-p1-0-0", "Ann has 0 pears.", "4")
+    assert second["reference"] == "1045"
+    assert first["metadata"] == {
+        "data_set": "GSM-Symbolic-P1", "solution": "6 - 2 = 4\n#### 4", "template": 0, "original_id": 7,
+        "canary": "do not train on this",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "data_set"),
+    [
+        ("GSM_p2.jsonl", "GSM-Symbolic-P2"),
+        ("gsm-symbolic-P1-sample.jsonl", "GSM-Symbolic-P1"),
+        ("p2/test.jsonl", "GSM-Symbolic-P2"),
+        ("main/test.jsonl", "GSM-Symbolic"),
+        ("GSM_symbolic.jsonl", "GSM-Symbolic"),
+    ],
+)
+def test_the_name_says_which_file_it_is(tmp_path, name, data_set):
+    _, [only] = imported(tmp_path, name, [row(0, 0)])
+    assert only["metadata"]["data_set"] == data_set
+    assert only["id"] == f"{data_set.lower()}-0-0"
+
+
+@pytest.mark.parametrize(
+    ("name", "finding"), [("problems.jsonl", "none of them"), ("p1/GSM_p2.jsonl", "P1 and P2"), ("gsmp1.jsonl", "none")]
+)
+def test_a_name_that_does_not_say_it_is_refused(tmp_path, name, finding):
+    with pytest.raises(InputError, match=finding):
+        imported(tmp_path, name, [row(0, 0)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"answer": "6 - 2 = 4"}, 'no final number behind "####"'),
+        ({"instance": "1"}, 'field "instance": expected a number'),
+        ({"id": True}, 'field "id": expected a number'),
+        ({"original_id": None}, 'field "original_id": expected a number'),
+        ({"question": ["Ann"]}, "question"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_rejects(tmp_path, fields, reason):
+    done, rows = imported(tmp_path, "GSM_p1.jsonl", [row(0, 0), row(0, 1) | fields])
+    assert len(rows) == 1
+    assert reason in done.rejects[0].message
