@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, distribution, packages_dist
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -23,6 +25,9 @@ NOT_IMPORTED = {
     "sentencepiece": "transformers reads tokenizer.model with it",
     "uvloop": "uvicorn's faster loop",
 }
+PINS = [
+    line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+]
 COPYLEFT = re.compile(r"\b[AL]?GPL|GNU (?:Affero |Lesser )?General Public", re.IGNORECASE)
 
 
@@ -84,6 +89,7 @@ def test_no_licence_in_what_users_install_asks_for_their_code():
                 waiting.append(canonicalize_name(one.name))
     assert len(seen) > 100
     assert bound == []
+    assert not seen & {"numba", "llvmlite", "gdown"}  # hundreds of megabytes for nothing that judgelm uses
 
 
 def licence(metadata: Message) -> str:
@@ -98,3 +104,33 @@ def test_a_binding_licence_is_seen():
     message["License-Expression"] = "GPL-3.0-or-later"
     assert COPYLEFT.search(licence(message))
     assert not COPYLEFT.search("MPL-2.0 AND MIT")
+
+
+def test_every_pin_is_to_be_had_for_the_python_of_debian_12():
+    """By the metadata of what is installed in the pinned version."""
+    refusing, looked_at = [], 0
+    for pin in map(Requirement, PINS):
+        try:
+            installed = distribution(pin.name)
+        except PackageNotFoundError:  # of other systems, and of mutation testing
+            continue
+        if pin.specifier.contains(Version(installed.version).public):
+            looked_at += 1
+            if not SpecifierSet(installed.metadata["Requires-Python"] or "").contains("3.11.2"):
+                refusing.append(f"{pin}: Python {installed.metadata['Requires-Python']}")
+    assert looked_at > 200
+    assert refusing == []
+
+
+def test_nothing_is_pinned_twice_or_for_no_range():
+    pins = [Requirement(pin) for pin in PINS]
+    names = [canonicalize_name(pin.name) for pin in pins]
+    assert sorted(names) == sorted(set(names))
+    pinned = dict(zip(names, pins, strict=True))
+    for line in [
+        *PROJECT["dependencies"],
+        *(one for extra in FOR_USERS for one in PROJECT["optional-dependencies"][extra]),
+    ]:
+        wanted = Requirement(line)
+        [version] = [part.version for part in pinned[canonicalize_name(wanted.name)].specifier]
+        assert wanted.specifier.contains(version), line
