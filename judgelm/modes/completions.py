@@ -11,7 +11,7 @@ from typing import ParamSpec, Protocol
 
 from judgelm.modes.flow import Flow
 from judgelm.parsing.distribution import grade_distribution
-from judgelm.parsing.final_answers import Verdict
+from judgelm.parsing.verdicts import Verdict
 from judgelm.records import (
     Completion,
     GradeDistribution,
