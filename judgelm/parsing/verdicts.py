@@ -40,7 +40,7 @@ _UNREAL = re.compile(
 )
 _UNREAL_BEFORE = re.compile(
     r"\b(?:would|could|might)(?:n't| not| also| then)? have "
-    r"(?:written|said|been|given|answered|called|chosen|judged|rated)(?: (?:it|this|the|my|a|verdict))*[\s:*_`\"'“(]*\Z",
+    r"(?:written|said|been|given|answered|called|chosen|judged|rated)(?: (?:it|this|the|my|verdict))*[\s:*_`\"'“(]*\Z",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(

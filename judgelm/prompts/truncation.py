@@ -22,6 +22,9 @@ from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
 MIN_ANSWER_TOKENS = 16
 """An answer is never cut to fewer tokens than this: judging less of it would say nothing about it."""
 
+FOLDED_SYSTEM = "the model's chat template takes no system message: its text precedes the first user message"
+"""The note of an engine whose prompts were changed so."""
+
 _CHARACTERS_PER_TOKEN = 64
 """More than any tokenizer averages over a text that fills a window; bounds the work on a huge answer."""
 
@@ -102,12 +105,18 @@ class Truncator:
         self.window = window
         self._images = images
         self._thinking = thinking
+        self._folds_system = False
         self._sanitizer = SpecialTokenSanitizer(tokenizer)
         self._appended = _appended_tokens(tokenizer)
 
     def adapted(self, tokenizer: Tokenizer, window: int) -> "Truncator":
         """The same for another tokenizer of this vocabulary, and another window."""
         return Truncator(tokenizer, window, self._images, self._thinking)
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for the user on how prompts had to be changed for the chat template."""
+        return [FOLDED_SYSTEM] if self._folds_system else []
 
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
         """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
@@ -263,16 +272,30 @@ class Truncator:
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text
 
+    @cached_property
+    def _takes_system(self) -> bool:
+        """True if the chat template shows a system message; some refuse one, and some drop it."""
+        probe = "zq0qz"
+        messages = [{"role": "system", "content": probe}, {"role": "user", "content": "a"}]
+        try:
+            return probe in self._rendered(messages)
+        except (ValueError, TemplateError):
+            return False
+
     def _templated(self, messages: list[dict[str, Any]]) -> str:
         try:
-            return self.tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, **template_arguments(self._thinking)
-            )
+            if messages[0]["role"] == "system" and not self._takes_system:
+                messages, self._folds_system = without_system(messages), True
+            return self._rendered(messages)
         except (ValueError, TemplateError) as error:
             raise ConfigError(
                 f"the tokenizer's chat template cannot take this prompt ({str(error).splitlines()[0]}); "
                 "choose a plain --template, such as judgelm-v1"
             ) from error
+
+    def _rendered(self, messages: list[dict[str, Any]]) -> str:
+        options = template_arguments(self._thinking)
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options)
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
@@ -288,6 +311,26 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
         {"role": str(role), "content": "".join(span.text for span in group)}
         for role, group in groupby(spans, key=lambda span: span.role)
     ]
+
+
+def without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with the text of the system's at the beginning of the user's first one."""
+    system = "\n\n".join(_text(message["content"]) for message in messages if message["role"] == "system")
+    others = [dict(message) for message in messages if message["role"] != "system"]
+    first = next((message for message in others if message["role"] == "user"), None)
+    if not system.strip():
+        return others
+    if first is None:
+        return [{"role": "user", "content": system}, *others]
+    if isinstance(first["content"], str):
+        first["content"] = f"{system}\n\n{first['content']}"
+    else:
+        first["content"] = [{"type": "text", "text": f"{system}\n\n"}, *first["content"]]
+    return others
+
+
+def _text(content: str | Sequence[dict[str, Any]]) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def chat_parts(spans: tuple[Span, ...]) -> list[dict[str, Any]]:

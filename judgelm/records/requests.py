@@ -49,7 +49,8 @@ class Sampling:
 
     Attributes:
         max_tokens: a reply ends here at the latest, or at the end of the model's window.
-        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`.
+        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`. A blank one
+            (a line's end) acts behind a line that is not blank: a reply may begin with empty lines.
         n: how many replies.
         grammar: regular expression that the reply must match, for the engines that can.
         reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
@@ -65,9 +66,15 @@ class Sampling:
     grammar: str | None = None
     reserve: int | None = None
 
+    @property
+    def blank_stops(self) -> tuple[str, ...]:
+        """The stop strings that would end a reply at an empty first line where a back end applies them itself."""
+        return tuple(stop for stop in self.stop if stop.isspace())
+
     def cut_at_stop(self, text: str) -> str | None:
         """The text up to its first stop string; None where it has none."""
-        starts = [start for stop in self.stop if (start := text.find(stop)) >= 0]
+        begin = len(text) - len(text.lstrip())
+        starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
             return None
         end = min(starts)

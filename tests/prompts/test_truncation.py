@@ -5,8 +5,8 @@ from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.truncation import MIN_ANSWER_TOKENS, TokenizedPrompt, Truncator
-from judgelm.records import Sample, Unparsed
+from judgelm.prompts.truncation import MIN_ANSWER_TOKENS, TokenizedPrompt, Truncator, without_system
+from judgelm.records import Sample, Span, Unparsed
 
 COMPACT = get_template("judgelm-compact")
 
@@ -109,6 +109,47 @@ def test_an_end_that_the_tokenizer_appends_is_left_off(tokenizer):
     assert isinstance(tokenized, TokenizedPrompt)
     assert tokenized.ids[0] == ending.eos_token_id  # what it puts first stays
     assert tokenized.ids[1:] == tokenizer(tokenized.text)["input_ids"]
+
+
+TURNS = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}<assistant>"
+STRICT = (
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + TURNS,
+        STRICT + TURNS,
+        TURNS.replace("{% for", "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}{% for"),
+    ],
+)
+def test_a_system_message_that_the_template_refuses_or_drops_precedes_the_users_text(tokenizer, template):
+    chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    spans = (Span("Be fair.", role="system"), Span("Which?", role="user"), Span("a fox", "answer", "user"))
+    chat.chat_template = TURNS
+    taking = Truncator(chat, 300)
+    assert taking.text(spans, chat=True) == "<system>Be fair.\n<user>Which?a fox\n<assistant>"
+    assert taking.notes == []
+    chat.chat_template = template
+    refusing = Truncator(chat, 300)
+    assert refusing.text(spans[1:], chat=True) == "<user>Which?a fox\n<assistant>"
+    assert refusing.notes == []
+    assert refusing.text(spans, chat=True) == "<user>Be fair.\n\nWhich?a fox\n<assistant>"
+    assert len(refusing.notes) == 1
+
+
+def test_a_system_message_before_parts_becomes_a_part():
+    user = [{"type": "image"}, {"type": "text", "text": "a fox"}]
+    messages = [
+        {"role": "system", "content": [{"type": "text", "text": "Be fair."}]},
+        {"role": "user", "content": user},
+    ]
+    [message] = without_system(messages)
+    assert message["content"] == [{"type": "text", "text": "Be fair.\n\n"}, *user]
+    assert without_system([{"role": "system", "content": "Be fair."}]) == [{"role": "user", "content": "Be fair."}]
 
 
 @pytest.mark.parametrize("template", [None, "{{ raise_exception('System role not supported') }}"])
