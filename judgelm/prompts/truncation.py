@@ -2,14 +2,14 @@
 
 Engines and training call `truncate` alike, so that a judge reads at test time what it read in training. The template
 and the response marker are never cut. Answers share what room is left evenly and are cut at their ends; a prompt that
-still does not fit is `too_long`.
+still does not fit is `too_long`. Answers that are equal once they are cut are not judged: `equal_after_cut`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from typing import Any, Protocol
+from itertools import combinations, groupby
+from typing import Any, NamedTuple, Protocol
 
 from jinja2 import TemplateError
 
@@ -126,8 +126,8 @@ class Truncator:
         another kind, the block's end comes on top, too.
 
         Returns:
-            The tokenized prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
-            kept of each answer do not fit.
+            The tokenized prompt; `Unparsed("too_long")` when template, question, reference and the least that is kept
+            of each answer do not fit; or `Unparsed("equal_after_cut")` when answers that differ are shown as equal.
 
         Raises:
             ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it; or it has
@@ -210,13 +210,16 @@ class Truncator:
             )
             text, ids = self._encode(shortened, prompt)
             if len(ids) <= limit:
+                shown = [_ShownText(spans[index].text, shortened[index].text) for index in answers]
+                if why := _equal_after_cut(prompt.compares, shown):
+                    return Unparsed("equal_after_cut", "", why)
                 cut = tuple(
                     Truncation(
-                        answer=shown,
-                        tokens_before=self._length(spans[index], bounded[index], lengths[shown]),
+                        answer=place,
+                        tokens_before=self._length(spans[index], bounded[index], lengths[place]),
                         tokens_after=kept_tokens[index],
                     )
-                    for shown, index in enumerate(answers)
+                    for place, index in enumerate(answers)
                     if len(shortened[index].text) < len(spans[index].text)
                 )
                 return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
@@ -346,6 +349,37 @@ def _parts(spans: Iterable[Span]) -> list[dict[str, str]]:
         else:
             parts.append({"type": "text", "text": "".join(span.text for span in same)})
     return parts
+
+
+class _ShownText(NamedTuple):
+    """An answer's whole text, and what is shown of it."""
+
+    whole: str
+    shown: str
+
+    def is_alike(self, other: "_ShownText") -> bool:
+        """True if nothing but the place of the cut tells them apart; one of them may have a token more."""
+        shorter, longer = sorted((self, other), key=lambda text: len(text.shown.rstrip()))
+        was_cut = len(shorter.shown) < len(shorter.whole)
+        equal = shorter.shown.strip() == longer.shown.strip()
+        return equal or (was_cut and longer.shown.startswith(shorter.shown.rstrip()))
+
+
+def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
+    """Say which of the compared answers are equal where the window cuts them; empty where none are.
+
+    Args:
+        compares: number of answers or dialogues.
+        answers: the answers, those of one dialogue in a row.
+    """
+    turns = len(answers) // max(compares, 1)
+    sides = [answers[start : start + turns] for start in range(0, compares * turns, turns)] if turns else []
+    for (first, side), (second, other) in combinations(enumerate(sides, 1), 2):
+        pairs = list(zip(side, other, strict=True))
+        differ = any(text.whole != another.whole for text, another in pairs)
+        if differ and all(text.is_alike(another) for text, another in pairs):
+            return f"answers {first} and {second} shown are equal up to where the window cuts them"
+    return ""
 
 
 def prompt_key(prompt: Prompt) -> str:

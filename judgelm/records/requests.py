@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
+FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
 """Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
 
 ThinkingMode = Literal["on", "off", "absent"]
@@ -29,13 +29,15 @@ class Prompt:
 
     Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
     tokenizer's own chat template wraps them. `prefill` is the forced start of the reply. `sanitized` counts
-    the confusables of the template's delimiters that rendering sanitized in the untrusted spans.
+    the confusables of the template's delimiters that rendering sanitized in the untrusted spans. `compares` is the
+    number of answers, or of dialogues, that the judge is to compare: `answer` spans, as many of each in a row.
     """
 
     spans: tuple[Span, ...]
     chat: bool = False
     prefill: str = ""
     sanitized: int = 0
+    compares: int = 1
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -117,7 +119,8 @@ class Completion:
         texts: `n` replies; empty when `finish_reasons` tells of a failure. A reply that begins with thinking has the
             thinking's opening, also where the chat template wrote that into the prompt.
         thinking: of each reply, what the judge thought before it, without tags; empty where none of them has any.
-        finish_reasons: one per reply, or a single `too_long` or `error` for the whole request.
+        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut` or `error` for the whole
+            request.
         candidate_logprobs: for each candidate the natural log of the probability that a reply drawn at temperature 1
             begins with it and with no longer candidate; -inf where there is none, or where the engine left it out
             because all that it left out has at most 0.01 together. None where not asked for or not to be had.

@@ -11,7 +11,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Request, Sampling, Span
+from judgelm.records import Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import TinyBackend
 from tests.support.endpoint.server import endpoint
@@ -208,6 +208,17 @@ def test_a_long_answer_is_cut_and_said(engine):
     ).values()
     assert [cut.answer for cut in completion.truncations] == [0]
     assert completion.prompt_tokens <= 512 - 4
+
+
+def test_answers_that_are_equal_where_they_are_cut_fail_alone(engine):
+    if engine.describe()["engine"] == "scripted":
+        pytest.skip("the scripted engine has no window")
+    sample = Sample(id="1", question="what is it", answers=("a big fox " * 500 + "jumps", "a big fox " * 500 + "can"))
+    prompt = get_template(TEMPLATE).render(sample, (0, 1), None)
+    equal = Request(key="equal", prompt=prompt, sampling=Sampling(max_tokens=4))
+    done = run(engine, [equal, *requests_of(1)])
+    assert (done["equal"].finish_reasons, done["0"].finish_reasons) == (("equal_after_cut",), ("length",))
+    assert done["equal"].error == "answers 1 and 2 shown are equal up to where the window cuts them"
 
 
 def test_an_unknown_engine_is_named():
