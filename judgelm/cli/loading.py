@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,7 +51,7 @@ def loaded_judge(
     name = announced(model, engine, cluster, adapter=options.get("adapter"), quiet=quiet)
     with Judge(model, engine=name, cluster=cluster, **options) as judge, heap_frozen():
         if not quiet:
-            show_notes(judge)
+            show_notes(judge.notes)
             if cluster is not None:
                 stats = judge.engine.stats()
                 nodes = ", ".join(stats["nodes"])
@@ -64,9 +64,9 @@ def shown_model(model: str | None) -> str:
     return f"{default_card().name}, since no model is named" if model is None else model
 
 
-def show_notes(judge: Judge) -> None:
-    """Print the licences of a judge that has a card, and the engine's own choices, one per line."""
-    for note in judge.notes:
+def show_notes(notes: Iterable[str]) -> None:
+    """Print notes of a judge (the licences of its card, the engine's own choices), one per line."""
+    for note in notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 

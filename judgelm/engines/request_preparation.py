@@ -5,7 +5,7 @@ from dataclasses import replace
 from judgelm.engines.images import ImageError
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
-from judgelm.records import Completion, Request, Unparsed
+from judgelm.records import Completion, FinishReason, Request, Unparsed
 
 
 def prepare_request(truncator: Truncator, request: Request) -> tuple[Request, TokenizedPrompt] | Completion:
@@ -24,7 +24,8 @@ def prepare_request(truncator: Truncator, request: Request) -> tuple[Request, To
             raise
         return Completion.failed(request.key, str(error))
     if isinstance(tokenized, Unparsed):
-        return Completion.failed(request.key, tokenized.why, "too_long")
+        reason: FinishReason = "equal_after_cut" if tokenized.code == "equal_after_cut" else "too_long"
+        return Completion.failed(request.key, tokenized.why, reason)
     room = truncator.window - len(tokenized.ids)
     if room < 1:
         why = f"the prompt fills the window of {truncator.window} tokens and leaves no room for the reply"

@@ -11,7 +11,7 @@ from typing import ParamSpec, Protocol
 
 from judgelm.modes.flow import Flow
 from judgelm.parsing.distribution import grade_distribution
-from judgelm.parsing.final_answers import Verdict
+from judgelm.parsing.verdicts import Verdict
 from judgelm.records import (
     Completion,
     GradeDistribution,
@@ -49,8 +49,8 @@ def failure_of(completion: Completion) -> Unparsed | None:
     match completion.finish_reasons[0]:
         case "error":
             return Unparsed("engine", completion.error)
-        case "too_long":
-            return Unparsed("too_long", "", completion.error)
+        case "too_long" | "equal_after_cut" as code:
+            return Unparsed(code, "", completion.error)
     endless = all(reason == "thinking" for reason in completion.finish_reasons)
     return Unparsed("truncated", "", completion.error) if endless else None
 

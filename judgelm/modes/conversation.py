@@ -9,13 +9,12 @@ judge's eyes; a model's score is the mean over turns. JudgeLM, section 3.2, for 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from statistics import fmean
 from typing import ClassVar, Literal
 
 from judgelm.errors import InputError
 from judgelm.modes.completions import first_failure, graded, grades_of, read_reply, with_usage
-from judgelm.modes.flow import Flow, RequestFlow, Result
+from judgelm.modes.flow import Flow, interleave
 from judgelm.modes.options import check_choices, sampling_for
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import explain, to_explain
@@ -32,7 +31,7 @@ from judgelm.prompts.conversation import (
     turn_view,
     whole_view,
 )
-from judgelm.records import Completion, PairDistribution, Prompt, Request, Sample, Shown
+from judgelm.records import PairDistribution, Prompt, Request, Sample, Shown
 
 Turns = Literal["each", "last", "whole"]
 
@@ -197,28 +196,6 @@ def _mean_distribution(turns: Sequence[PairDistribution]) -> PairDistribution:
         likeliest=(),
         approximation="; ".join(dict.fromkeys(turn.approximation for turn in turns if turn.approximation)),
     )
-
-
-def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:
-    """Run several flows as one: each round sends the next requests of all, so that none waits for another to end.
-
-    Returns:
-        Their results, in the flows' order.
-    """
-    results: dict[int, Result] = {}
-    received: dict[int, list[Completion] | None] = dict.fromkeys(range(len(flows)))
-    while received:
-        requests: dict[int, list[Request]] = {}
-        for index, completions in received.items():
-            try:
-                requests[index] = next(flows[index]) if completions is None else flows[index].send(completions)
-            except StopIteration as finished:
-                results[index] = finished.value
-        if not requests:
-            break
-        replies = iter((yield [request for batch in requests.values() for request in batch]))
-        received = {index: list(islice(replies, len(batch))) for index, batch in requests.items()}
-    return [results[index] for index in range(len(flows))]
 
 
 def _seeded(sample: Sample, view: DialogueView) -> Sample:

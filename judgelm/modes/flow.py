@@ -1,6 +1,7 @@
 """The interface between modes, the runner and batch runs."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from judgelm.records import Completion, Judgment, Request, Sample
@@ -64,3 +65,25 @@ class BatchMode(Mode, Protocol):
     def reference(self) -> Literal["auto", "use", "ignore"]:
         """The policy for references in the input, see `judgelm.data.samples.ReferencePolicy`."""
         ...
+
+
+def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:
+    """Run several flows as one: each round sends the next requests of all, so that none waits for another to end.
+
+    Returns:
+        Their results, in the flows' order.
+    """
+    results: dict[int, Result] = {}
+    received: dict[int, list[Completion] | None] = dict.fromkeys(range(len(flows)))
+    while received:
+        requests: dict[int, list[Request]] = {}
+        for index, completions in received.items():
+            try:
+                requests[index] = next(flows[index]) if completions is None else flows[index].send(completions)
+            except StopIteration as finished:
+                results[index] = finished.value
+        if not requests:
+            break
+        replies = iter((yield [request for batch in requests.values() for request in batch]))
+        received = {index: list(islice(replies, len(batch))) for index, batch in requests.items()}
+    return [results[index] for index in range(len(flows))]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from judgelm.modes.flow import RequestFlow
 from judgelm.parsing.distribution import LEAST_ASSIGNED
-from judgelm.parsing.final_answers import Verdict
+from judgelm.parsing.verdicts import Verdict
 from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
 
 _WITHOUT_VERDICT = ("off_grammar", "truncated")

@@ -52,8 +52,10 @@ class Pairwise:
         both_orders: show the answers a second time, exchanged.
         order_rule: orders into one verdict: `mean` compares the mean scores, `given` takes verdict, scores and
             probability of the given order (the JudgeLM protocol), `tie` calls a conflict a tie (the PandaLM protocol),
-            `probability` compares P(first better), the mean over the orders, with 0.5. Under `given` a failed given
-            order is a failure; a failed swapped order leaves the verdict, and consistency is unknown.
+            `probability` compares P(first better), the mean over the orders, with 0.5; an order whose reply is
+            unparseable counts by the mass of its score lines, and where no reply can be read the scores are the
+            expected ones. Under `given` a failed given order is a failure; a failed swapped order leaves the verdict,
+            and consistency is unknown.
         tie_threshold: under `probability` a tie is a P(first better) at most this far from 0.5.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
@@ -184,9 +186,12 @@ class Pairwise:
         deciding = shown[:1] if self.order_rule == "given" else shown
         read = [scores for reply in deciding if (scores := in_sample_order(reply)) is not None]
         failure = None if read and self.accept_one_order else first_failure(deciding)
-        probability = None if failure else self._probability(deciding)
-        if failure is None and probability is None and self.order_rule == "probability":
-            failure = _no_probability(shown)
+        probability = self._probability(deciding)
+        if self.order_rule == "probability":  # its score lines' mass decides, whatever line the judge wrote
+            failure = None if probability is not None else failure or _no_probability(shown)
+            read = read or [
+                _expected(reply) for reply in deciding if reply.distribution and is_assigned(reply.distribution)
+            ]
         scores = None if failure else (_mean(read, 0), _mean(read, 1))
         winners = [winner_of(pair) for reply in shown if (pair := in_sample_order(reply)) is not None]
         return Judgment(
@@ -196,7 +201,7 @@ class Pairwise:
             shown=tuple(shown),
             scores=scores,
             consistent=winners[0] == winners[1] if len(winners) == 2 else None,
-            probability=probability,
+            probability=None if failure else probability,
             failure=failure,
         )
 
@@ -205,7 +210,7 @@ class Pairwise:
         known = [
             (reply.order, reply.distribution)
             for reply in shown
-            if reply.failure is None and reply.distribution is not None
+            if reply.distribution is not None and (reply.failure is None or self.order_rule == "probability")
         ]
         if self.accept_one_order:
             return antisymmetrised(
@@ -240,6 +245,13 @@ def _no_probability(shown: Sequence[Shown]) -> Unparsed:
     most, text = max(unassigned)
     why = f"the score lines have only {1 - most:.3g} of the probability together, less than half"
     return Unparsed("off_grammar", text, why)
+
+
+def _expected(shown: Shown) -> tuple[float, float]:
+    """The expected scores of an order, in sample order."""
+    assert shown.distribution is not None, "only orders with a distribution have expected scores"
+    first, second = shown.distribution.expected
+    return (first, second) if shown.order == _GIVEN else (second, first)
 
 
 def in_sample_order(shown: Shown) -> tuple[float, float] | None:

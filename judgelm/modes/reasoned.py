@@ -15,7 +15,7 @@ from judgelm.modes.completions import compared, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.label_probability import ask_missing_labels, ask_probabilities, mean_probability
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.parsing.final_answers import read_verdict
+from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.template import Template
 from judgelm.records import Judgment, Request, Sample

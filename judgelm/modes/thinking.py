@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from judgelm.modes.flow import RequestFlow, Result
+from judgelm.modes.flow import RequestFlow, Result, interleave
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, separate
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
@@ -55,11 +55,9 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:
     """The completion with its thinking apart; a reply that is nothing but thinking without an end says so."""
-    if "thinking" not in completion.finish_reasons and not any("think>" in text for text in completion.texts):
-        return completion  # nearly always
     replies = [separate(text, bare=not thinking.resumes) for text in completion.texts]
     if not any(reply.block for reply in replies) and "thinking" not in completion.finish_reasons:
-        return completion
+        return completion  # nearly always
     from_server = completion.thinking or ("",) * len(replies)  # some servers separate it themselves
     thoughts = [
         "\n\n".join(filter(None, (before, reply.thinking))) for before, reply in zip(from_server, replies, strict=True)
@@ -72,7 +70,7 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
         texts=tuple(reply.reply for reply in replies),
         thinking=tuple(thoughts) if any(thoughts) else (),
         finish_reasons=reasons,
-        error=_endless(thinking) if "thinking" in reasons else completion.error,
+        error=completion.error or (_endless(thinking) if "thinking" in reasons else ""),
     )
 
 
@@ -87,25 +85,42 @@ def _endless(thinking: Thinking) -> str:
 
 def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> RequestFlow[list[Completion]]:
     """Ask a judge that thinks: in one request, or first for the thinking and then for the reply behind it."""
-    steps = [_step(request, thinking, blocks) for request in requests]
-    received = yield [step.sent for step in steps]
-    done: list[Completion] = list(received)
-    behind: dict[int, tuple[Request, Separated]] = {}
-    for index, (step, completion) in enumerate(zip(steps, received, strict=True)):
-        if step.thinks_first and completion.finish_reasons[0] in ("stop", "length"):
-            text = completion.texts[0] if step.request.prompt.chat else f"{OPEN}\n{completion.texts[0]}"
-            separation = _thoughts(text)
-            if not separation.closed:
-                done[index] = separated(replace(completion, texts=(separation.block,)), thinking)
-                continue
-            _keep(blocks, step.request.prompt, separation.block)
-            behind[index] = (_resumed(step.request, thinking, separation.block), separation)
-        else:
-            done[index] = _at_once(step, completion, thinking, blocks)
-    replies = (yield [request for request, _ in behind.values()]) if behind else []
-    for (index, (_, separation)), reply in zip(behind.items(), replies, strict=True):
-        done[index] = _joined(received[index], separation, separated(reply, thinking))
-    return done
+    return interleave([_answered(_step(request, thinking, blocks), thinking, blocks) for request in requests])
+
+
+def _answered(step: _Step, thinking: Thinking, blocks: _Blocks) -> RequestFlow[Completion]:
+    [received] = yield [step.sent]
+    if not step.thinks_first or received.finish_reasons[0] not in ("stop", "length"):
+        return _at_once(step, received, thinking, blocks)
+    text = received.texts[0] if step.request.prompt.chat else f"{OPEN}\n{received.texts[0]}"
+    separation = _thoughts(text)
+    while (left := _left(text, received, thinking)) and not separation.closed:  # the tag was quoted: the judge goes on
+        sent = replace(
+            step.sent,
+            prompt=replace(step.sent.prompt, prefill=text),
+            sampling=replace(step.sent.sampling, max_tokens=left),
+        )
+        [more] = yield [sent]
+        if more.finish_reasons[0] not in ("stop", "length"):
+            return more
+        text += more.texts[0]
+        received = replace(
+            more,
+            prompt_tokens=received.prompt_tokens + more.prompt_tokens,
+            completion_tokens=received.completion_tokens + more.completion_tokens,
+        )
+        separation = _thoughts(text)
+    if not separation.closed:
+        return separated(replace(received, texts=(separation.block,)), thinking)
+    _keep(blocks, step.request.prompt, separation.block)
+    [reply] = yield [_resumed(step.request, thinking, separation.block)]
+    return _joined(received, separation, separated(reply, thinking))
+
+
+def _left(text: str, received: Completion, thinking: Thinking) -> int:
+    """Tokens left for thinking that a quoted closing tag interrupted; 0 where it ended in another way."""
+    interrupted = received.finish_reasons[0] == "stop" and text.endswith(CLOSE)
+    return max(0, thinking.max_tokens - received.completion_tokens) if interrupted else 0
 
 
 def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
@@ -153,7 +168,7 @@ def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _B
     reply = separated(completion, thinking)
     if step.sent.sampling.stop == step.request.sampling.stop:
         return reply
-    ended = [_stopped(text, step.request.sampling.stop) for text in reply.texts]
+    ended = [step.request.sampling.cut_at_stop(text) for text in reply.texts]
     reasons = (
         ["stop" if cut is not None else reason for cut, reason in zip(ended, reply.finish_reasons, strict=True)]
         if reply.texts
@@ -161,12 +176,6 @@ def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _B
     )
     texts = [text if cut is None else cut for cut, text in zip(ended, reply.texts, strict=True)]
     return replace(reply, texts=tuple(texts), finish_reasons=tuple(reasons))
-
-
-def _stopped(text: str, stop: Sequence[str]) -> str | None:
-    """The text before the first of these strings; None where it holds none."""
-    ends = [start for mark in stop if (start := text.find(mark)) >= 0]
-    return text[: min(ends)] if ends else None
 
 
 def _keep(blocks: _Blocks, prompt: Prompt, block: str) -> None:

@@ -14,7 +14,7 @@ Source: QA-Judge, Tables 8 and 9; the rules as its authors' code has them.
 import re
 from typing import Literal
 
-from judgelm.parsing.final_answers import Verdict
+from judgelm.parsing.verdicts import Statement, Verdict, settled, unmarked_verdicts
 from judgelm.records import Unparsed
 
 TagRule = Literal["first", "last_on_line", "second", "last"]
@@ -71,18 +71,21 @@ def read_label(text: str) -> Verdict | Unparsed:
     """CORRECT or INCORRECT in any formatting; a reply that could be neither or both is a failure with its reason.
 
     What stands in tags counts where it is one of the two words, in any case of letters, quoted, bold or with a full
-    stop; `YOUR LABEL` and other words in tags are passed over. Without any tag the whole reply must be the word.
+    stop; `YOUR LABEL` and other words in tags are passed over. Without any tag the whole reply must be the word, or
+    state it as final. Of several that differ only one that is stated as final counts (`judgelm.parsing.verdicts`).
     """
-    inside = [(match[1], match.start(1)) for match in _ANY_CASE.finditer(_closed(text, _CLOSING_ANY_CASE))]
-    read = [_labelled(content, start) for content, start in inside or [(text, 0)]]
-    verdicts = [verdict for verdict in read if verdict is not None]
-    labels = {verdict.label for verdict in verdicts}
-    if len(labels) == 1:
-        return verdicts[-1]
-    if labels:
-        return Unparsed("off_grammar", text, "tags that say both CORRECT and INCORRECT")
+    inside = list(_ANY_CASE.finditer(_closed(text, _CLOSING_ANY_CASE)))
+    read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
     why = "no tag holds CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the two words"
-    return Unparsed("off_grammar", text, why)
+    unmarked = unmarked_verdicts(text, _LABELS)
+    if isinstance(unmarked, Unparsed):
+        return unmarked
+    if not inside:  # a bare word behind reasons is no answer, but a final verdict is
+        unmarked = [statement for statement in unmarked if statement.final]
+    marked = [Statement(verdict, start) for verdict, start in read if verdict is not None]
+    if not marked and not any(statement.final for statement in unmarked):
+        return Unparsed("off_grammar", text, why)
+    return settled(text, [*marked, *unmarked], why)
 
 
 def _labelled(text: str, start: int) -> Verdict | None:

@@ -1,19 +1,20 @@
-r"""Endings of replies that reason first: a number, a letter, or a verdict in double brackets.
+r"""Endings of replies that reason first: a number, a letter, or a preference in double brackets.
 
 Answers come out in one spelling each (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`), so that equal ones compare
-equal. What cannot be read, or could mean two things, is None (an answer) or `Unparsed` (a verdict): nothing is guessed.
-The last answer that is marked as one counts, since a chain of thought may correct itself.
+equal. What cannot be read, or could mean two things, is None: nothing is guessed. The last answer that is marked as one
+counts, since a chain of thought may correct itself.
 
 Source: Self-Reference, Figures 5 to 11 (the forms that the prompts ask for); GSM8K's own `#### 18`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 from string import ascii_uppercase
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from judgelm.parsing.verdicts import read_verdict
 from judgelm.records import Unparsed
 
 Task = Literal["number", "choice", "preference"]
@@ -43,23 +44,6 @@ _ARTICLE = re.compile(r" (?!(?:because|since|as)\b)[a-z]")
 _LETTER_AT_END = re.compile(
     r"[*_(\[$]*(?P<alone>[A-Z])[*_)\]$]*[.:]?|.*\b(?:is|to|be)[ :*]*\((?P<bracketed>[A-Z])\)[*.]*"
 )
-
-_DOUBLE = re.compile(r"\[\[([^\[\]]{0,40})\]\]")
-_SINGLE = re.compile(r"(?<!\[)\[([^\[\]]{0,40})\](?!\])")
-_NAMED = re.compile(r"(?:assistant|response|answer) +", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z0-9]+")
-_BEFORE_A_BARE_VERDICT = {
-    *("so", "therefore", "the", "my", "final", "verdict", "judgment", "judgement", "decision"),
-    *("answer", "response", "is"),
-}
-
-
-class Verdict(NamedTuple):
-    """A label that a reply ends in, where its word begins in the reply, and how it is written there."""
-
-    label: str
-    position: int
-    written: str
 
 
 def final_answer(text: str, task: Task, *, letters: int = MOST_LETTERS, finished: bool = True) -> str | None:
@@ -170,65 +154,3 @@ def _choice(lines: list[str], letters: int, *, finished: bool) -> str | None:
 
 def _last_first(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     return reversed(list(pattern.finditer(text)))
-
-
-def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> Verdict | Unparsed:
-    """The verdict that a reply ends in.
-
-    It stands in double brackets; where there are none, in single ones, or as the only word of the last line. The last
-    line that has brackets decides, so that a verdict considered on the way does not count.
-
-    Args:
-        text: the reply.
-        labels: label -> its word in the prompt, such as `correct` -> `Correct`; words are compared without case.
-        brackets_only: a word without double brackets is none.
-
-    Returns:
-        The verdict, or `off_grammar` where there is none, two different ones on one line, or another word.
-    """
-    known = {word.lower(): label for label, word in labels.items()}
-    lines = [(match.start(), match[0]) for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
-    for start, line in reversed(lines):
-        words = [_word(match, start) for match in _DOUBLE.finditer(line)]
-        if words:
-            return _agreed(text, words, known)
-    if brackets_only or not lines:
-        return Unparsed("off_grammar", text, "no verdict in double brackets" if lines else "the reply is empty")
-    start, line = lines[-1]
-    words = [word for match in _SINGLE.finditer(line) if (word := _word(match, start)).text.lower() in known]
-    words = words or _bare_word(start, line, known)
-    return _agreed(text, words, known) if words else Unparsed("off_grammar", text, "it does not end in a verdict")
-
-
-class _Word(NamedTuple):
-    """A word and where it begins in the reply."""
-
-    text: str
-    position: int
-
-
-def _word(match: re.Match[str], start: int) -> _Word:
-    """The word in brackets, without markup: `A` of `[[ **Assistant A** ]]`."""
-    plain = match[1].lstrip(" \t*_\"'")
-    plain = plain[named.end() :] if (named := _NAMED.match(plain)) else plain
-    return _Word(plain.rstrip(" \t*_\"'"), start + match.end(1) - len(plain))
-
-
-def _bare_word(start: int, line: str, known: Mapping[str, str]) -> list[_Word]:
-    """The verdict of a line that says nothing else: `Correct`, `**Final verdict: Incorrect.**`."""
-    words = list(_WORD.finditer(line))
-    if not words or words[-1][0].lower() not in known:
-        return []
-    alone = all(word[0].lower() in _BEFORE_A_BARE_VERDICT for word in words[:-1])
-    return [_Word(words[-1][0], start + words[-1].start())] if alone else []
-
-
-def _agreed(text: str, words: list[_Word], known: Mapping[str, str]) -> Verdict | Unparsed:
-    """The one label of all verdicts on a line."""
-    named = sorted({word.text.lower() for word in words})
-    unknown = [word for word in named if word not in known]
-    if unknown:
-        return Unparsed("off_grammar", text, f"the verdict {unknown[0]!r} is none of {', '.join(known)}")
-    if len(named) > 1:
-        return Unparsed("off_grammar", text, f"one line names {' and '.join(named)}")
-    return Verdict(known[named[0]], words[-1].position, words[-1].text)

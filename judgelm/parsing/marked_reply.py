@@ -1,7 +1,8 @@
 """Replies whose verdict stands between two marks, such as `[[A]]`, `<answer>8</answer>` or `**Result:** 4`.
 
 Most released judges reply so. Their own parsers take a mark wherever it stands, the first or the last of several; here
-all of them must agree unless the card says that the last one counts, and what cannot be read is `Unparsed`.
+all of them must agree unless one is stated as final or the card says that the last one counts, and what cannot be read
+is `Unparsed`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,11 +13,12 @@ from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.other_judges import PairLabel
+from judgelm.parsing.verdicts import Statement, Verdict, settled, unmarked_verdicts
 from judgelm.records import Scores, Unparsed
 
 _LONGEST = 64
 """Characters between the marks; more is text that happens to follow a mark."""
-_AROUND = " \t*_`\"'.:[]()"
+_AROUND = " \t*_`\"'.:[]()：。"
 """What a judge may put around its verdict and that says nothing."""
 
 
@@ -62,7 +64,7 @@ class MarkedReply:
 
     def __call__(self, text: str) -> PairLabel | Scores | Unparsed:
         """Read a reply without its thinking."""
-        marked = list(self._marked(text))
+        marked = list(self._marked(text.replace("：", ":")))
         if not marked:
             return Unparsed("off_grammar", text, f"no verdict marked by {self._marks}")
         return self._label(marked, text) if self.labels else self._scores(marked, text)
@@ -71,45 +73,59 @@ class MarkedReply:
     def _marks(self) -> str:
         return f"{self.before!r} and {self.after!r}" if self.before else "nothing, as the whole reply"
 
-    def _marked(self, text: str) -> Iterator[str]:
-        """Texts between the marks, all over the reply."""
+    def _marked(self, text: str) -> Iterator[tuple[int, str]]:
+        """Texts between the marks, all over the reply, and where their marks begin."""
         if not self.before:
-            yield text.strip(_AROUND + "\n")
+            yield 0, text.strip(_AROUND + "\n")
             return
         end = 0
-        while (start := text.find(self.before, end)) >= 0:
-            start += len(self.before)
+        while (mark := text.find(self.before, end)) >= 0:
+            start = mark + len(self.before)
             end = text.find(self.after or "\n", start, start + _LONGEST + len(self.after))
             if end < 0 and not self.after and len(text) - start <= _LONGEST:
                 end = len(text)
             if end < 0:
                 end = start
                 continue
-            yield text[start:end].strip(_AROUND)
+            yield mark, text[start:end].strip(_AROUND)
 
-    def _label(self, marked: list[str], text: str) -> PairLabel | Unparsed:
+    def _label(self, marked: list[tuple[int, str]], text: str) -> PairLabel | Unparsed:
         known = {written.casefold(): label for written, label in self.labels.items()}
-        labels = [known[verdict.casefold()] for verdict in marked if verdict.casefold() in known]
-        if not labels:
-            return Unparsed("off_grammar", text, f"{marked[-1]!r} is none of {', '.join(self.labels)}")
-        if self.takes == "agreeing" and len(set(labels)) > 1:
-            return Unparsed("off_grammar", text, "verdicts that differ")
-        return labels[-1]
+        stated = [
+            Statement(Verdict(known[written.casefold()], start, written), start)
+            for start, written in marked
+            if written.casefold() in known
+        ]
+        if not stated:
+            return Unparsed("off_grammar", text, f"{marked[-1][1]!r} is none of {', '.join(self.labels)}")
+        counted = self._counted(stated, text, unmarked_verdicts(text, known) if self.before else [])
+        return counted if isinstance(counted, Unparsed) else known[counted.written.casefold()]
 
-    def _scores(self, marked: list[str], text: str) -> Scores | Unparsed:
+    def _scores(self, marked: list[tuple[int, str]], text: str) -> Scores | Unparsed:
         assert self.scale is not None, "a format without labels has a scale"
-        parts = [part for verdict in marked for part in verdict.split(self.separator or None)]
-        read = [value for part in parts if (value := _number(part)) is not None]
-        read = [0 - value for value in read] if self.deducts else read
-        groups = [tuple(read[index : index + self.values]) for index in range(0, len(read), self.values)]
+        parts = [(start, part) for start, written in marked for part in written.split(self.separator or None)]
+        read = [(start, value) for start, part in parts if (value := _number(part)) is not None]
+        groups = [read[index : index + self.values] for index in range(0, len(read), self.values)]
         if not groups or len(groups[-1]) < self.values:
             return Unparsed("off_grammar", text, f"{len(read)} numbers, expected {self.values}")
-        if self.takes == "agreeing" and len(set(groups)) > 1:
-            return Unparsed("off_grammar", text, "verdicts that differ")
+        stated = [
+            Statement(Verdict(" ".join(f"{value:g}" for _, value in group), group[0][0], ""), group[0][0])
+            for group in groups
+        ]
+        counted = self._counted(stated, text, [])
+        if isinstance(counted, Unparsed):
+            return counted
+        values = tuple(0 - float(value) if self.deducts else float(value) for value in counted.label.split())
         low, high = self.scale
-        if outside := [value for value in groups[-1] if not low <= value <= high]:
+        if outside := [value for value in values if not low <= value <= high]:
             return Unparsed("out_of_range", text, f"{outside[0]:g} is outside {low:g} to {high:g}")
-        return Scores(groups[-1])
+        return Scores(values)
+
+    def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement] | Unparsed) -> Verdict | Unparsed:
+        """The verdict that counts."""
+        if self.takes == "last":
+            return stated[-1].verdict
+        return unmarked if isinstance(unmarked, Unparsed) else settled(text, [*stated, *unmarked], "")
 
 
 def _number(text: str) -> float | None:

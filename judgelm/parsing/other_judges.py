@@ -7,6 +7,7 @@ own code) nor a 0 (Auto-J's). Each function states where it is stricter or wider
 import re
 from typing import Literal
 
+from judgelm.parsing.verdicts import Statement, Verdict, settled
 from judgelm.records import Scores, Unparsed
 
 PairLabel = Literal["1", "2", "tie"]
@@ -19,14 +20,19 @@ _SEVERAL = re.compile(r"\s*+(?:/|(?:,\s*+)?(?:or|and)\b)\s*(?:response|tie)\b", 
 _RATING = "Rating: [["
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
-_MARK = r"\[(?:RESULT|SCORE)\s*\]?:?"
-_END = r"[\s.*]*$"
-_MARKED_SCORE = re.compile(rf"{_MARK}[\s(\[*]*(\d+)[\s)\]]*(?:/\s*5|out\s+of\s+5)?{_END}", re.IGNORECASE | re.MULTILINE)
+_MARK = r"\[(?:RESULT|SCORE)\s*\]?[:：]?"
+_BEHIND = r"[\s.。*]*"
+_OTHER_RESULT = r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|half|or|rather|maybe|perhaps|out of)\b"
+_END = rf"{_BEHIND}(?:[(（](?![^()（）\n]*(?:{_OTHER_RESULT}))[^()（）\n]*+[)）]{_BEHIND})?$"
+"""The end of a line, or before it an explanation in parentheses that names no other result."""
+_MARKED_SCORE = re.compile(
+    rf"{_MARK}[\s(\[*]*(\d+)[\s)\]]*(?:/\s*5|out\s+of\s+5)?(?![\w/-]|\.\d){_END}", re.IGNORECASE | re.MULTILINE
+)
 _LAST_SCORE = re.compile(
-    r"(?:\b(?:score|result):?|\bscore\s+of)[\s(\[*]*(\d+)[\s)\]]*(?:/\s*5|out\s+of\s+5)?[\s.*]*\Z", re.IGNORECASE
+    r"(?:\b(?:score|result)[:：]?|\bscore\s+of)[\s(\[*]*(\d+)[\s)\]]*(?:/\s*5|out\s+of\s+5)?[\s.。*]*\Z", re.IGNORECASE
 )
 _MARKED_LETTER = re.compile(
-    rf"(?:{_MARK}[\s*]*(?:response\s+)?|\[response\s+|^result:?\s*(?:response\s+)?)([AB])\]?{_END}",
+    rf"(?:{_MARK}[\s*]*(?:response\s+)?|\[response\s+|^result[:：]?\s*(?:response\s+)?)([AB])\]?(?!\w){_END}",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -69,25 +75,30 @@ def read_prometheus_score(text: str) -> Scores | Unparsed:
     """The whole number from 1 to 5 behind `[RESULT]`, at the end of a line; all such lines must agree.
 
     Without one, what the reply ends in: `Score: 3`, `score of 2 out of 5`. Wider than the original, which refuses
-    `[RESULT] 4.`, bold numbers, and text in the lines below.
+    `[RESULT] 4.`, bold numbers, an explanation in parentheses and text in the lines below.
     """
-    scores = set(_MARKED_SCORE.findall(text)) or set(_LAST_SCORE.findall(text))
-    if len(scores) != 1:
-        why = "results that differ" if scores else "no [RESULT] with a whole number at the end of its line"
-        return Unparsed("off_grammar", text, why)
-    return _in_range(float(scores.pop()), 5, text)
+    result = _agreed(text, _MARKED_SCORE, "no [RESULT] with a whole number at the end of its line", _LAST_SCORE)
+    return result if isinstance(result, Unparsed) else _in_range(float(result), 5, text)
 
 
 def read_prometheus_letter(text: str) -> PairLabel | Unparsed:
     """A or B behind `[RESULT]`, at the end of a line; all such lines must agree, and there are no ties.
 
-    Wider than the original, which refuses `[RESULT] A.` and bold letters; stricter where two results differ.
+    Wider than the original, which refuses `[RESULT] A.`, bold letters and an explanation in parentheses; stricter where
+    two results differ.
     """
-    letters = {letter.upper() for letter in _MARKED_LETTER.findall(text)}
-    if len(letters) != 1:
-        why = "results that differ" if letters else "no [RESULT] with A or B at the end of its line"
-        return Unparsed("off_grammar", text, why)
-    return "1" if letters == {"A"} else "2"
+    letter = _agreed(text, _MARKED_LETTER, "no [RESULT] with A or B at the end of its line")
+    if isinstance(letter, Unparsed):
+        return letter
+    return "1" if letter == "A" else "2"
+
+
+def _agreed(text: str, mark: re.Pattern[str], missing: str, otherwise: re.Pattern[str] | None = None) -> str | Unparsed:
+    """The one result of all marked ones, in capitals; without a mark that of the other pattern."""
+    matches = list(mark.finditer(text)) or ([] if otherwise is None else list(otherwise.finditer(text)))
+    found = [Statement(Verdict(match[1].upper(), match.start(1), match[1]), match.start()) for match in matches]
+    result = settled(text, found, missing)
+    return result if isinstance(result, Unparsed) else result.label
 
 
 def _in_range(value: float, highest: int, text: str) -> Scores | Unparsed:

@@ -6,12 +6,13 @@ Source: Play Favorites, appendix D: replies of the form `Explanation: ..., Answe
 import re
 from collections.abc import Sequence
 
+from judgelm.parsing.verdicts import Statement, Verdict, settled, unmarked_verdicts
 from judgelm.records import Unparsed
 
 _DRESS = re.compile("[*_`\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _LINE_BREAK = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_ANSWER = re.compile(r"(?<!\w)answer\s*:\s*", re.IGNORECASE)
-_AROUND = " \t.,;:!\"“”'‘’()[]-"
+_ANSWER = re.compile(r"(?<!\w)answer\s*[:：]\s*", re.IGNORECASE)
+_AROUND = " \t.,;:!\"“”'‘’()[]-。"
 _QUOTED = 60
 
 
@@ -20,7 +21,8 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
 
     What stands behind the last `Answer:` on its line must be a level and nothing else: case, blanks, markdown, quotes,
     brackets and a final stop do not count. So "incorrect" and "partially correct" are never taken for "correct", and
-    "correct, mostly" is no level. A reply that gives two different levels is `off_grammar`.
+    "correct, mostly" is no level. A reply that gives two different levels is `off_grammar`, unless one is stated as
+    final (see `judgelm.parsing.verdicts`).
 
     Args:
         text: the judge's reply.
@@ -36,21 +38,30 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     if not answers:
         return Unparsed("off_grammar", text, "the reply has no `Answer:`")
     known = {_bare(level): level for level in levels}
-    if _bare(answers[-1]) not in known:
-        why = f"what follows `Answer:` is none of the levels: {answers[-1][:_QUOTED]!r}"
+    unmarked = unmarked_verdicts(cleaned, known)
+    if isinstance(unmarked, Unparsed):
+        return Unparsed("off_grammar", text, unmarked.why)
+    last, start = answers[-1]
+    if _bare(last) not in known and not any(statement.final and statement.start > start for statement in unmarked):
+        why = f"what follows `Answer:` is none of the levels: {last[:_QUOTED]!r}"
         return Unparsed("off_grammar", text, why)
-    named = {known[bare] for bare in map(_bare, answers) if bare in known}
-    if len(named) > 1:
-        return Unparsed("off_grammar", text, f"two answers: {', '.join(sorted(named))}")
-    return named.pop()
+    stated = [
+        Statement(Verdict(known[_bare(answer)], start, answer), start)
+        for answer, start in answers
+        if _bare(answer) in known
+    ]
+    result = settled(cleaned, [*stated, *unmarked], "the reply has no `Answer:`")
+    return Unparsed("off_grammar", text, result.why) if isinstance(result, Unparsed) else result.label
 
 
-def _answers(text: str) -> list[str]:
-    """The text behind the last `Answer:` of each line that has one."""
+def _answers(text: str) -> list[tuple[str, int]]:
+    """The text behind the last `Answer:` of each line that has one, and where it begins."""
     marks, text = list(_ANSWER.finditer(text)), f"{text}\n"
     ends = [*(mark.start() for mark in marks), len(text)][1:]
     breaks = [_LINE_BREAK.search(text, mark.end(), end) for mark, end in zip(marks, ends, strict=True)]
-    return [text[mark.end() : at.start()] for mark, at in zip(marks, breaks, strict=True) if at is not None]
+    return [
+        (text[mark.end() : at.start()], mark.end()) for mark, at in zip(marks, breaks, strict=True) if at is not None
+    ]
 
 
 def _bare(level: str) -> str:

@@ -1,4 +1,8 @@
-"""Thinking models' replies: a `<think>` block that precedes the reply is separated from it.
+r"""Thinking models' replies: the thinking that precedes the reply is separated from it.
+
+Three forms are read: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, and Harmony's channels
+(`<|channel|>analysis<|message|> ... <|channel|>final<|message|>`), also as a decoder without special tokens leaves them
+(`analysis ... assistantfinal`). Thinking without an end leaves no reply.
 
 `judgelm.modes.thinking` separates every reply once, before any mode or parser reads it. Engines return a reply with the
 block's opening, even where the chat template wrote it into the prompt (`judgelm.prompts.thinking.opening_of`), so that
@@ -9,16 +13,35 @@ import re
 from typing import NamedTuple
 
 OPEN, CLOSE = "<think>", "</think>"
-_BARE_CLOSE = re.compile(rf"^[ \t]*{CLOSE}|{CLOSE}[ \t]*$", re.MULTILINE)
+_TAGS = ((OPEN, CLOSE), ("[THINK]", "[/THINK]"))
 _BLANK = re.compile(r"\s*")
+
+_CONTEXT = 200
+_SENTENCE_ENDS = ".!?…。！？)]}*_>|"
+_QUOTES = "\"'`“”‘’«»"
+
+_BEGUN = ("<|start|>assistant", "<|channel|>", "analysis<|message|>")
+_CHANNELS = re.compile(rf"\s*(?:{'|'.join(map(re.escape, _BEGUN))})")
+_FINAL = re.compile(
+    r"(?:\A\s*|<\|start\|>assistant\s*)<\|channel\|>final\b[^<\n]{0,60}(?:<\|constrain\|>[^<\n]{0,40})?<\|message\|>"
+)
+_MESSAGE = re.compile(
+    r"(?:<\|(?:end|call|return)\|>\s*)?(?:<\|start\|>[^<\n]{0,60})?(?:<\|channel\|>)?[a-z]{0,20}[^<\n]{0,60}<\|message\|>"
+    r"|<\|(?:end|call|return|start)\|>"
+)
+_ENDS = ("<|return|>", "<|end|>", "<|call|>")
+_STRIPPED = re.compile(r"\s*analysis(?=[^\s:.,;!?)\]}'’\"-])")
+_STRIPPED_FINAL = "assistantfinal"
+_STRIPPED_ONLY = re.compile(r"\s*final(?=[A-Z0-9\[<*])")
+_STRIPPED_NEXT = re.compile("assistant(?:analysis|commentary)")
 
 
 class Separated(NamedTuple):
-    """A reply taken apart: `block + reply` is all of it.
+    """A reply taken apart: `block + reply` is all of it, but for the end marker of a channel.
 
     Attributes:
         block: everything before the reply, tags and blanks included; empty where there is no thinking.
-        thinking: what stands in the block; None where it says nothing.
+        thinking: the text of the block; None where it says nothing.
         reply: what is left for a parser.
         closed: whether the thinking has an end; without one there is no reply.
     """
@@ -32,33 +55,87 @@ class Separated(NamedTuple):
 def separate(text: str, *, bare: bool = True) -> Separated:
     """Take the thinking off a reply.
 
-    A reply that begins with `<think>` is thinking up to `</think>`; several such blocks in a row are all thinking.
+    A reply that begins with an opening tag is thinking up to the last closing tag that stands as a block: one that
+    begins its line, or ends a sentence or its line. A tag in a running sentence is a quotation, since a judge may speak
+    of what an answer holds.
 
     Args:
         text: the reply.
-        bare: whether a reply that does not begin with `<think>` is thinking up to a `</think>` that begins or ends its
-            line: a server's chat template may have opened the block. A tag within a line is a quotation, since a judge
-            may speak of what an answer holds.
+        bare: whether a reply that does not begin with an opening tag may be thinking up to a closing one: a server's
+            chat template may have opened the block.
     """
-    position = _after_blanks(text, 0)
-    parts: list[str] = []
-    if bare and CLOSE in text and not text.startswith(OPEN, position) and (close := _BARE_CLOSE.search(text)):
-        parts.append(text[: close.start()])
-        position = _after_blanks(text, close.end())
-    while text.startswith(OPEN, position):
-        end = text.find(CLOSE, position)
-        if end < 0:
-            parts.append(text[position + len(OPEN) :])
-            return Separated(text, _joined(parts), "", closed=False)
-        parts.append(text[position + len(OPEN) : end])
-        position = _after_blanks(text, end + len(CLOSE))
-    return Separated(text[:position], _joined(parts), text[position:]) if parts else Separated("", None, text)
+    if (channels := _separate_channels(text, bare=bare)) is not None:
+        return channels
+    begin = _after_blanks(text, 0)
+    opened = [tags for tags in _TAGS if text.startswith(tags[0], begin)]
+    for opening, closing in opened or (_TAGS if bare else ()):
+        close = _last_close(text, closing)
+        inside = begin + len(opening) if opened else 0
+        end = None if close is None else _after_blanks(text, close + len(closing))
+        if end is not None and not text.startswith(opening, end):
+            return Separated(text[:end], _joined(_between(text[inside:close], opening, closing)), text[end:])
+        if opened:
+            return Separated(text, _joined(_between(text[inside:], opening, closing)), "", closed=False)
+    return Separated("", None, text)
 
 
 def reply_so_far(text: str) -> str:
     """The part of an unfinished reply that is not thinking."""
     begun = text.lstrip()
-    return "" if len(begun) < len(OPEN) and OPEN.startswith(begun) else separate(text, bare=False).reply
+    openings = (*(opening for opening, _ in _TAGS), *_BEGUN)
+    if begun == "analysis" or any(len(begun) < len(opening) and opening.startswith(begun) for opening in openings):
+        return ""
+    return separate(text, bare=False).reply
+
+
+def _last_close(text: str, closing: str) -> int | None:
+    """Where the last closing tag begins that stands as a block."""
+    start = text.rfind(closing)
+    while start >= 0 and not _ends_block(text, start, start + len(closing)):
+        start = text.rfind(closing, 0, start)
+    return start if start >= 0 else None
+
+
+def _ends_block(text: str, start: int, end: int) -> bool:
+    """True if a closing tag is no quotation within a sentence."""
+    before = text[max(0, start - _CONTEXT) : start].rpartition("\n")[2]
+    behind = text[end : end + _CONTEXT]
+    said, follows = before.rstrip(), behind.lstrip()
+    if not said:
+        return True
+    if said[-1] in _QUOTES or behind.lstrip(" \t")[:1] in (*_QUOTES, ",", ";", ":", ")"):
+        return False
+    if said[-1] in _SENTENCE_ENDS or (follows.startswith("<") and not follows.startswith(CLOSE)):
+        return True
+    # "so 8 6</think>": glued to the last word, and a line's end or a new sentence follows
+    return before == said and said[-1] not in ",;:(" and not behind.lstrip(" \t")[:1].islower()
+
+
+def _between(text: str, opening: str, closing: str) -> list[str]:
+    """The blocks of a text that begins behind an opening tag."""
+    return re.split(rf"{re.escape(closing)}\s*{re.escape(opening)}", text)
+
+
+def _separate_channels(text: str, *, bare: bool) -> Separated | None:
+    """A reply in Harmony's channels, with or without its special tokens; None where it is in none."""
+    begun = _CHANNELS.match(text)
+    finals = list(_FINAL.finditer(text)) if "<|message|>" in text and (bare or begun) else []
+    if finals or begun:
+        end = finals[-1].end() if finals else len(text)
+        thinking = _joined(_MESSAGE.split(text[: finals[-1].start()] if finals else text))
+        reply = text[end:]
+        for mark in _ENDS:
+            reply = reply.removesuffix(mark)
+        return Separated(text[:end], thinking, reply, closed=bool(finals))
+    stripped = _STRIPPED.match(text)
+    start = text.rfind(_STRIPPED_FINAL) if text.lstrip().startswith("analysis") else -1
+    if stripped is None and start < 0:
+        only = _STRIPPED_ONLY.match(text)
+        return None if only is None else Separated(text[: only.end()], None, text[only.end() :])
+    inside = text.index("analysis") + len("analysis")
+    end = len(text) if start < 0 else start + len(_STRIPPED_FINAL)
+    thinking = _joined(_STRIPPED_NEXT.split(text[inside : len(text) if start < 0 else start]))
+    return Separated(text[:end], thinking, text[end:], closed=start >= 0)
 
 
 def _after_blanks(text: str, position: int) -> int:

@@ -140,7 +140,7 @@ def dialogue_prompt(
     filled = _DialogueRenderer(view=view, order=order, assistants=2).prompt(
         template.layout(len(order)), chat=template.chat
     )
-    return replace(filled, prefill=f"{full_score:g}" if len(order) == 1 else "")
+    return replace(filled, prefill=f"{full_score:g}" if len(order) == 1 else "", compares=len(order))
 
 
 def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float, float]) -> Prompt:

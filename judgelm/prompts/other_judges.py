@@ -136,7 +136,7 @@ class JudgePrompt:
             kind = _KINDS.get(slot, "question")
             return [Span(slots[slot].strip() if self.stripped and kind == "answer" else slots[slot], kind)]
 
-        prompt = fill(messages, show, sanitizer_for(self.delimiters), chat=chat)
+        prompt = replace(fill(messages, show, sanitizer_for(self.delimiters), chat=chat), compares=self.answers)
         if chat and self.system == "":  # some judges are shown an empty system message, which a template would fill
             return replace(prompt, spans=(Span("", "template", "system"), *prompt.spans))
         return prompt

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from judgelm.prompts.sanitization import Sanitizer, sanitizer_for
@@ -144,10 +144,11 @@ class Template:
         layout = self.layout(len(order))
         shown = {"question": Span(sample.question, "question"), "reference": Span(reference or "", "reference")}
         shown |= {f"answer_{rank}": Span(sample.answers[index], "answer") for rank, index in enumerate(order, 1)}
-        return fill(
+        prompt = fill(
             layout.pieces[reference is not None],
             lambda slot: [shown[slot]],
             layout.sanitizer,
             chat=self.chat,
             prefill=f"{full_score:g}" if len(order) == 1 else "",
         )
+        return replace(prompt, compares=len(order))

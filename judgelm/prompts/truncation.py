@@ -2,14 +2,14 @@
 
 Engines and training call `truncate` alike, so that a judge reads at test time what it read in training. The template
 and the response marker are never cut. Answers share what room is left evenly and are cut at their ends; a prompt that
-still does not fit is `too_long`.
+still does not fit is `too_long`. Answers that are equal once they are cut are not judged: `equal_after_cut`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from typing import Any, Protocol
+from itertools import combinations, groupby
+from typing import Any, NamedTuple, Protocol
 
 from jinja2 import TemplateError
 
@@ -22,6 +22,9 @@ from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16
 """An answer is never cut to fewer tokens than this: judging less of it would say nothing about it."""
+
+FOLDED_SYSTEM = "the model's chat template takes no system message: its text precedes the first user message"
+"""The note of an engine whose prompts were changed so."""
 
 _CHARACTERS_PER_TOKEN = 64
 """More than any tokenizer averages over a text that fills a window; bounds the work on a huge answer."""
@@ -103,12 +106,18 @@ class Truncator:
         self.window = window
         self._images = images
         self._thinking = thinking
+        self._folds_system = False
         self._sanitizer = SpecialTokenSanitizer(tokenizer)
         self._appended = _appended_tokens(tokenizer)
 
     def adapted(self, tokenizer: Tokenizer, window: int) -> "Truncator":
         """The same for another tokenizer of this vocabulary, and another window."""
         return Truncator(tokenizer, window, self._images, self._thinking)
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for the user on how prompts had to be changed for the chat template."""
+        return [FOLDED_SYSTEM] if self._folds_system else []
 
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
         """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
@@ -118,8 +127,8 @@ class Truncator:
         another kind, the block's end comes on top, too.
 
         Returns:
-            The tokenized prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
-            kept of each answer do not fit.
+            The tokenized prompt; `Unparsed("too_long")` when template, question, reference and the least that is kept
+            of each answer do not fit; or `Unparsed("equal_after_cut")` when answers that differ are shown as equal.
 
         Raises:
             ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it; or it has
@@ -202,13 +211,16 @@ class Truncator:
             )
             text, ids = self._encode(shortened, prompt)
             if len(ids) <= limit:
+                shown = [_ShownText(spans[index].text, shortened[index].text) for index in answers]
+                if why := _equal_after_cut(prompt.compares, shown):
+                    return Unparsed("equal_after_cut", "", why)
                 cut = tuple(
                     Truncation(
-                        answer=shown,
-                        tokens_before=self._length(spans[index], bounded[index], lengths[shown]),
+                        answer=place,
+                        tokens_before=self._length(spans[index], bounded[index], lengths[place]),
                         tokens_after=kept_tokens[index],
                     )
-                    for shown, index in enumerate(answers)
+                    for place, index in enumerate(answers)
                     if len(shortened[index].text) < len(spans[index].text)
                 )
                 return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
@@ -264,16 +276,30 @@ class Truncator:
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text
 
+    @cached_property
+    def _takes_system(self) -> bool:
+        """True if the chat template shows a system message; some refuse one, and some drop it."""
+        probe = "zq0qz"
+        messages = [{"role": "system", "content": probe}, {"role": "user", "content": "a"}]
+        try:
+            return probe in self._rendered(messages)
+        except (ValueError, TemplateError):
+            return False
+
     def _templated(self, messages: list[dict[str, Any]]) -> str:
         try:
-            return render_chat(
-                self.tokenizer, messages, add_generation_prompt=True, **template_arguments(self._thinking)
-            )
+            if messages[0]["role"] == "system" and not self._takes_system:
+                messages, self._folds_system = without_system(messages), True
+            return self._rendered(messages)
         except (ValueError, TemplateError) as error:
             raise ConfigError(
                 f"the tokenizer's chat template cannot take this prompt ({str(error).splitlines()[0]}); "
                 "choose a plain --template, such as judgelm-v1"
             ) from error
+
+    def _rendered(self, messages: list[dict[str, Any]]) -> str:
+        arguments = template_arguments(self._thinking)
+        return render_chat(self.tokenizer, messages, add_generation_prompt=True, **arguments)
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
@@ -291,6 +317,26 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
     ]
 
 
+def without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with the text of the system's at the beginning of the user's first one."""
+    system = "\n\n".join(_text(message["content"]) for message in messages if message["role"] == "system")
+    others = [dict(message) for message in messages if message["role"] != "system"]
+    first = next((message for message in others if message["role"] == "user"), None)
+    if not system.strip():
+        return others
+    if first is None:
+        return [{"role": "user", "content": system}, *others]
+    if isinstance(first["content"], str):
+        first["content"] = f"{system}\n\n{first['content']}"
+    else:
+        first["content"] = [{"type": "text", "text": f"{system}\n\n"}, *first["content"]]
+    return others
+
+
+def _text(content: str | Sequence[dict[str, Any]]) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
 def chat_parts(spans: tuple[Span, ...]) -> list[dict[str, Any]]:
     """Like `chat_messages`, each message a list of its texts and images, as vision-language templates take them."""
     return [{"role": str(role), "content": _parts(group)} for role, group in groupby(spans, key=lambda span: span.role)]
@@ -304,6 +350,37 @@ def _parts(spans: Iterable[Span]) -> list[dict[str, str]]:
         else:
             parts.append({"type": "text", "text": "".join(span.text for span in same)})
     return parts
+
+
+class _ShownText(NamedTuple):
+    """An answer's whole text, and what is shown of it."""
+
+    whole: str
+    shown: str
+
+    def is_alike(self, other: "_ShownText") -> bool:
+        """True if nothing but the place of the cut tells them apart; one of them may have a token more."""
+        shorter, longer = sorted((self, other), key=lambda text: len(text.shown.rstrip()))
+        was_cut = len(shorter.shown) < len(shorter.whole)
+        equal = shorter.shown.strip() == longer.shown.strip()
+        return equal or (was_cut and longer.shown.startswith(shorter.shown.rstrip()))
+
+
+def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
+    """Say which of the compared answers are equal where the window cuts them; empty where none are.
+
+    Args:
+        compares: number of answers or dialogues.
+        answers: the answers, those of one dialogue in a row.
+    """
+    turns = len(answers) // max(compares, 1)
+    sides = [answers[start : start + turns] for start in range(0, compares * turns, turns)] if turns else []
+    for (first, side), (second, other) in combinations(enumerate(sides, 1), 2):
+        pairs = list(zip(side, other, strict=True))
+        differ = any(text.whole != another.whole for text, another in pairs)
+        if differ and all(text.is_alike(another) for text, another in pairs):
+            return f"answers {first} and {second} shown are equal up to where the window cuts them"
+    return ""
 
 
 def prompt_key(prompt: Prompt) -> str:

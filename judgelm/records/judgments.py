@@ -7,7 +7,7 @@ from typing import Literal
 from judgelm.records.requests import Truncation
 from judgelm.records.samples import Winner
 
-FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
+FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
 """The cause of a missing score: the engine (`engine`), a panel (`undecided`), else the judge or the input."""
 
 

@@ -19,7 +19,7 @@ MAX_TOKENS = 2**20
 _MAX_LENGTH = 2**31 - 1
 """Of a reply with its thinking; engines count in 32 bits."""
 
-FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
+FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
 """Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
 
 ThinkingMode = Literal["on", "off", "absent"]
@@ -45,13 +45,15 @@ class Prompt:
 
     Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
     tokenizer's own chat template wraps them. `prefill` is the forced start of the reply. `sanitized` counts
-    the confusables of the template's delimiters that rendering sanitized in the untrusted spans.
+    the confusables of the template's delimiters that rendering sanitized in the untrusted spans. `compares` is the
+    number of answers, or of dialogues, that the judge is to compare: `answer` spans, as many of each in a row.
     """
 
     spans: tuple[Span, ...]
     chat: bool = False
     prefill: str = ""
     sanitized: int = 0
+    compares: int = 1
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -66,7 +68,8 @@ class Sampling:
     Attributes:
         max_tokens: a reply ends here at the latest, or at the end of the model's window.
         temperature: 0 is greedy; above it at least `MIN_TEMPERATURE`.
-        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`.
+        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`. A blank one
+            (a line's end) acts behind a line that is not blank: a reply may begin with empty lines.
         n: how many replies.
         grammar: regular expression that the reply must match, for the engines that can.
         reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
@@ -101,9 +104,15 @@ class Sampling:
         if 0 < self.temperature < MIN_TEMPERATURE:
             object.__setattr__(self, "temperature", MIN_TEMPERATURE)
 
+    @property
+    def blank_stops(self) -> tuple[str, ...]:
+        """The stop strings that would end a reply at an empty first line where a back end applies them itself."""
+        return tuple(stop for stop in self.stop if stop.isspace())
+
     def cut_at_stop(self, text: str) -> str | None:
         """The text up to its first stop string; None where it has none."""
-        starts = [start for stop in self.stop if (start := text.find(stop)) >= 0]
+        begin = len(text) - len(text.lstrip())
+        starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
             return None
         end = min(starts)
@@ -146,7 +155,8 @@ class Completion:
         texts: `n` replies; empty when `finish_reasons` tells of a failure. A reply that begins with thinking has the
             thinking's opening, also where the chat template wrote that into the prompt.
         thinking: of each reply, what the judge thought before it, without tags; empty where none of them has any.
-        finish_reasons: one per reply, or a single `too_long` or `error` for the whole request.
+        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut` or `error` for the whole
+            request.
         candidate_logprobs: for each candidate the natural log of the probability that a reply drawn at temperature 1
             begins with it and with no longer candidate; -inf where there is none, or where the engine left it out
             because all that it left out has at most 0.01 together. None where not asked for or not to be had.

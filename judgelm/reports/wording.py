@@ -20,6 +20,7 @@ FAILURE_NAMES: dict[str, str] = {
     "off_grammar": "the reply does not have the expected form",
     "out_of_range": "a score is outside the judge's scale",
     "too_long": "the prompt did not fit the judge's context window",
+    "equal_after_cut": "the answers are equal up to where the context window cuts them",
     "undecided": "the panel's judges are split, or too few of them gave a verdict",
     "engine": "the engine failed, not the judge",
     "reversed_order": "only the judgment of the reversed order failed",

@@ -106,10 +106,10 @@ def pair_label(
 ) -> int | None:
     """The label of a judgment under an order rule: +1, 0, -1, or None when it failed.
 
-    Under `mean`, `tie` and `probability` one failed order makes the whole a failure; under `probability` an order whose
-    score lines have less than half of the probability failed too. Under `given` a failed given order is a failure; a
-    failed swapped order leaves the label, and consistency is unknown. With a single order `mean`, `given` and `tie`
-    give the verdict.
+    Under `mean` and `tie` one failed order makes the whole a failure. Under `probability` it is an order whose score
+    lines have less than half of the probability; an unparseable reply with more is none. Under `given` a failed given
+    order is a failure; a failed swapped order leaves the label, and consistency is unknown. With a single order `mean`,
+    `given` and `tie` give the verdict.
 
     Raises:
         InputError: the rule compares orders, and the judgment has no label of each.
@@ -169,7 +169,7 @@ def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_threshold:
     shown = [(part.order, part) for part in judgment.shown]
     if reverse is not None:
         shown += [((1, 0), part) for part in reverse.shown]
-    if not shown or any(part.failure is not None for _, part in shown):
+    if not shown or any(part.failure is not None and part.distribution is None for _, part in shown):
         return None
     distributions = [(order, part.distribution) for order, part in shown if part.distribution is not None]
     if len(distributions) < len(shown):

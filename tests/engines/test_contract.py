@@ -8,9 +8,10 @@ import pytest
 from judgelm.cluster.plan import Cluster, load_workers
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Request, Sampling, Span
+from judgelm.records import Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import TinyBackend
 from tests.support.endpoint.server import endpoint
@@ -80,6 +81,30 @@ def test_a_stop_string_is_part_of_the_reply_where_that_is_asked_for(engine):
     [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,), include_stop=True)).values()
     assert stopped.finish_reasons == ("stop",)
     assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle) + 2]
+
+
+def test_an_empty_first_line_does_not_end_a_reply(engine):
+    # behind its score line the judge begins with the line's end
+    if engine.describe()["engine"] == "scripted":
+        engine = ScriptedEngine({"*": "\n \nboth are alike\nso"})
+    prompt = replace(prompt_of("a big fox"), prefill="3 3")
+
+    def ask(**sampling):
+        [done] = run(engine, [Request(key="0", prompt=prompt, sampling=Sampling(max_tokens=40, **sampling))]).values()
+        return done
+
+    free = ask().texts[0]
+    assert free.startswith("\n")
+    visible = len(free) - len(free.lstrip())
+    line = free[: free.find("\n", visible)] if "\n" in free[visible:] else free
+    assert ask(stop=("\n",)).texts == (line,)
+    word = free[: free.index(" ", visible)]
+    assert ask(stop=("\n", " ")).texts == (word,)
+    assert ask(stop=(" ",)).finish_reasons == ("stop",)
+    assert ask(stop=(" ",), n=2).texts == (word,) * 2
+    sampled = ask(stop=("\n",), n=2, temperature=0.2, seed=3)
+    assert all(text.strip() and "\n" not in text.lstrip() for text in sampled.texts)
+    assert ask(stop=(free[visible : visible + 2], "\n")).texts == (free[:visible],)
 
 
 def test_a_reply_without_end_says_so(engine):
@@ -203,6 +228,17 @@ def test_a_long_answer_is_cut_and_said(engine):
     ).values()
     assert [cut.answer for cut in completion.truncations] == [0]
     assert completion.prompt_tokens <= 512 - 4
+
+
+def test_answers_that_are_equal_where_they_are_cut_fail_alone(engine):
+    if engine.describe()["engine"] == "scripted":
+        pytest.skip("the scripted engine has no window")
+    sample = Sample(id="1", question="what is it", answers=("a big fox " * 500 + "jumps", "a big fox " * 500 + "can"))
+    prompt = get_template(TEMPLATE).render(sample, (0, 1), None)
+    equal = Request(key="equal", prompt=prompt, sampling=Sampling(max_tokens=4))
+    done = run(engine, [equal, *requests_of(1)])
+    assert (done["equal"].finish_reasons, done["0"].finish_reasons) == (("equal_after_cut",), ("length",))
+    assert done["equal"].error == "answers 1 and 2 shown are equal up to where the window cuts them"
 
 
 def test_an_unknown_engine_is_named():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from judgelm.data.sources.layouts import split_review
 from judgelm.parsing.answer_tags import TagRule, read_label, read_label_original, tagged_answer
-from judgelm.parsing.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
+from judgelm.parsing.final_answers import Task, canonical, canonical_number, final_answer
 from judgelm.parsing.other_judges import (
     read_auto_j,
     read_auto_j_rating,
@@ -23,6 +23,7 @@ from judgelm.parsing.short_answers import (
     hotpot_normalised,
     strictly_normalised,
 )
+from judgelm.parsing.verdicts import Verdict, read_verdict
 from judgelm.prompts.multimodal import read_gold
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Scores, Unparsed

@@ -26,7 +26,9 @@ from tests.support import fuzzing
 TEXT = st.text(max_size=8) | st.sampled_from(("\u2028", "\ud800", "\x85\n", "8 6\n", '{"id":'))
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 SHARE = st.floats(0, 1)
-CODES = st.sampled_from(("truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"))
+CODES = st.sampled_from(
+    ("truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided")
+)
 FAILURES = st.builds(Unparsed, CODES, TEXT, TEXT)
 PAIRS = st.builds(
     PairDistribution,

@@ -12,7 +12,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.correctness import Correctness
 from judgelm.modes.label_probability import ask_probabilities
-from judgelm.parsing.final_answers import read_verdict
+from judgelm.parsing.verdicts import read_verdict
 from judgelm.records import Completion, LabelVerdict, Prompt, Sample, SelfAnswer, Shown, Span
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row

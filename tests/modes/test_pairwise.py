@@ -6,6 +6,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.records import Completion, PairVerdict, Sample
 from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")
 
@@ -16,6 +17,12 @@ def conclude(given, swapped=None, **options):
     mode = Pairwise(both_orders=swapped is not None, reference="ignore", **options)
     [judgment] = judge([SAMPLE], mode, ScriptedEngine(script))
     return judgment
+
+
+def test_answers_that_are_equal_after_the_cut_are_a_failure_of_its_own_code():
+    _, judgment = drive(Pairwise(), [broken("equal_after_cut", "answers 1 and 2 are equal")])
+    assert judgment.verdict is None
+    assert (judgment.failure.code, judgment.failure.why) == ("equal_after_cut", "answers 1 and 2 are equal")
 
 
 def test_one_order():

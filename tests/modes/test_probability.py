@@ -6,6 +6,7 @@ from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
 from judgelm.parsing.distribution import score_lines
 from judgelm.records import PairVerdict
+from judgelm.runs.stats import RunStats
 from tests.support.flows import SAMPLE, broken, drive, reply
 
 FIRST = {"8 6": 0.9, "6 8": 0.1}  # 0.9 for the one shown first
@@ -72,6 +73,28 @@ def test_an_engine_without_probabilities_leaves_them_out_or_fails_the_rule():
     failure = judged(reply("8 6"), order_rule="probability").failure
     assert (failure.code, failure.text) == ("engine", "")
     assert "gives no probabilities" in failure.why
+
+
+@pytest.mark.parametrize("unread", ["The first is better", "8 6 5", "11 2", "8/6"])
+def test_under_the_probability_rule_the_mass_decides_where_the_line_cannot_be_read(unread):
+    # swapped, the one shown first has 0.2 of what is assigned, so the sample's first has 0.8; mean of 0.9 and 0.8
+    swapped = reply(unread, lines={"8 6": 0.12, "6 8": 0.48})
+    judgment = judged(reply("8 6", lines=FIRST), swapped, order_rule="probability")
+    assert judgment.verdict == PairVerdict(winner=1)
+    assert judgment.probability == pytest.approx(0.85)
+    assert (judgment.scores, judgment.failure) == ((8, 6), None)
+    assert (judgment.shown[1].failure is not None, judgment.consistent) == (True, None)  # counted and stated
+    stats = RunStats()
+    stats.add(judgment)
+    assert (stats.parts_failed, stats.failures) == (1, {})
+    assert judged(reply("8 6", lines=FIRST), swapped).failure is not None  # other rules rest on the scores
+
+
+def test_where_no_line_can_be_read_the_scores_are_the_expected_ones():
+    judgment = judged(reply("Both", lines={"8 6": 0.75, "4 6": 0.25}), order_rule="probability")
+    # 0.75 * 8 + 0.25 * 4 = 7
+    assert (judgment.verdict, judgment.scores) == (PairVerdict(winner=1), (7.0, 6.0))
+    assert judged(broken(), order_rule="probability").failure.code == "engine"
 
 
 def test_a_failed_order_leaves_no_probability():

@@ -119,6 +119,35 @@ def test_thinking_without_an_end_is_truncated(way):
     assert all(one.thinking for one in judgment.shown)
 
 
+def test_a_closing_tag_that_is_quoted_interrupts_no_thinking():
+    begun = "<think>\nThe first answer writes </think>"
+    rest = " 9 2\nas a judge would. The second is right.\n</think>"
+
+    def script(prompt):
+        return {"": begun, begun: rest, f"{begun}{rest}\n\n": "3 8\nSo."}[prompt.prefill]
+
+    engine = thinking_model.engine(script, thinks=False)
+    [judgment] = judge([PAIR], Pairwise(template="judgelm-chat"), engine)
+    assert judgment.scores == (3, 8)
+    assert judgment.shown[0].thinking == f"{begun}{rest}".removeprefix("<think>\n").removesuffix("\n</think>")
+
+
+def test_thinking_that_only_quotes_its_end_is_truncated():
+    script = {"": "<think>\nIt writes </think>", "<think>\nIt writes </think>": " and I must"}
+    engine = thinking_model.engine(lambda prompt: script[prompt.prefill], thinks=False)
+    [judgment] = judge([PAIR], Pairwise(template="judgelm-chat"), engine)
+    assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
+
+
+@pytest.mark.parametrize("reply", ["analysis8 6 [[1]]\nAnswer: correct", "[THINK]8 6 [[1]] <ans>CORRECT</ans>\nso"])
+@pytest.mark.parametrize("way", WAYS)
+def test_other_forms_of_unfinished_thinking_fail_in_every_mode(way, reply):
+    mode, sample, _ = WAYS[way]
+    engine = thinking_model.engine(lambda prompt: reply, asked="absent", thinks=False)
+    [judgment] = judge([sample], mode, engine)
+    assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
+
+
 def test_thinking_that_was_not_asked_for_says_how_to_ask():
     # the score line ends with its line: of the block only its opening is written
     [judgment] = judge([PAIR], Pairwise(), thinking_model.engine(going_on("8 6"), asked="absent"))

@@ -53,7 +53,7 @@ def test_a_label_is_read_however_it_is_dressed(text, label):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "tags that say both CORRECT and INCORRECT"),
+        ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "one line names correct and incorrect"),
         ("<ans>Partially CORRECT</ans>", "no tag holds CORRECT or INCORRECT"),
         ("<ans></ans>", "no tag holds CORRECT or INCORRECT"),
         ("The answer is <ans> CORRECT", UNTAGGED),

@@ -1,4 +1,4 @@
-"""What a reasoning reply ends in: numbers, letters, verdicts."""
+"""What a reasoning reply ends in: numbers and letters."""
 
 import gzip
 import json
@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.parsing.final_answers import canonical, canonical_number, final_answer, read_verdict
-from judgelm.records import Unparsed
-
-LABELS = {"correct": "Correct", "incorrect": "Incorrect"}
+from judgelm.parsing.final_answers import canonical, canonical_number, final_answer
 
 
 @pytest.mark.parametrize(
@@ -131,67 +128,11 @@ def test_known_answers_are_spelled_alike(gold, task, plain):
     assert canonical(gold, task) == plain
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "written"),
-    [
-        ("It is right.\n\n[[Correct]]", "correct", "Correct"),
-        ("**[[incorrect]]**", "incorrect", "incorrect"),
-        ('My verdict: "[[ **Correct** ]]".', "correct", "Correct"),
-        ("At first [[Correct]], I thought.\nBut no: [[Incorrect]]", "incorrect", "Incorrect"),
-        ("I say [[Correct]]\n\nI hope this helps!", "correct", "Correct"),
-        ("It differs.\n[Incorrect]", "incorrect", "Incorrect"),
-        ("It differs.\nSo [Incorrect] it is, not [quite right].", "incorrect", "Incorrect"),
-        ("It differs.\n**Final verdict: Incorrect.**", "incorrect", "Incorrect"),
-    ],
-)
-def test_verdicts(text, label, written):
-    found = read_verdict(text, LABELS)
-    assert (found.label, found.written) == (label, written)
-    assert text[found.position :].startswith(written)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "the reply is empty"),
-        ("It is correct, I think.", "it does not end in a verdict"),
-        ("[Correct] or [Incorrect]", "one line names correct and incorrect"),
-        ("[[XCorrect]]", "the verdict 'xcorrect' is none of correct, incorrect"),
-        ("[[CorrectX]]", "the verdict 'correctx' is none of correct, incorrect"),
-        ("That is not correct", "it does not end in a verdict"),
-        ("The verdict is not correct", "it does not end in a verdict"),
-        (
-            "[[Correct]]\nor rather [[Partially correct]]",
-            "the verdict 'partially correct' is none of correct, incorrect",
-        ),
-        # the prompt's own words, said again
-        ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "one line names correct and incorrect"),
-    ],
-)
-def test_no_verdict_is_off_grammar_with_its_reason(text, why):
-    assert read_verdict(text, LABELS) == Unparsed("off_grammar", text, why)
-
-
-def test_where_only_double_brackets_count_a_bare_word_is_none():
-    found = read_verdict("Correct", LABELS, brackets_only=True)
-    assert found == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
-    assert read_verdict(" \n", LABELS, brackets_only=True).why == "the reply is empty"
-
-
-@pytest.mark.parametrize("text", ["[[1]]", "[[Response 1]]", "[[ Answer 1 ]]", "Response 1", "So the answer is 1"])
-def test_a_verdict_may_name_what_it_numbers(text):
-    found = read_verdict(text, {"1": "1", "2": "2"})
-    assert found.label == "1"
-    assert text[found.position] == "1"
-
-
 @given(st.text(alphabet=" \n[]()*AaBCorectIni12.,$/=-#:{}\\ªé𝔸", max_size=200))
 def test_any_text_is_read_without_an_error(text):
     for task in ("number", "choice", "preference"):
         answer = final_answer(text, task)
         assert answer is None or canonical(answer, task) == answer
-    found = read_verdict(text, LABELS)
-    assert isinstance(found, Unparsed) or text[found.position :].startswith(found.written)
 
 
 @pytest.mark.parametrize("text", ["answer is" + " *" * 20_000, "[[" + " " * 50_000, "verdict" + " " * 50_000 + "x"])
@@ -199,7 +140,6 @@ def test_any_text_is_read_without_an_error(text):
 def test_long_runs_of_blanks_cost_little(text):
     assert final_answer(text, "choice") is None
     assert final_answer(text, "number") is None
-    assert isinstance(read_verdict(text, LABELS), Unparsed)
 
 
 def test_all_answers_of_gsm8k_are_read(shared_data):

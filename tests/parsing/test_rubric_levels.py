@@ -39,7 +39,10 @@ def test_the_level_is_read(text, level):
         ("Answer: correct or incorrect", "what follows `Answer:` is none of the levels: 'correct or incorrect'"),
         ("Answer:", "what follows `Answer:` is none of the levels: ''"),
         ("Answer: NA", "what follows `Answer:` is none of the levels: 'NA'"),
-        ("First thought, Answer: correct\nNo. Answer: incorrect", "two answers: correct, incorrect"),
+        (
+            "First thought, Answer: correct\nNo. Answer: incorrect",
+            "verdicts that differ: correct on line 1 and incorrect on line 2",
+        ),
         ("Explanation: [Explanation], Answer: [Answer]", "what follows `Answer:` is none of the levels: '[Answer]'"),
         ("My myanswer: correct", "the reply has no `Answer:`"),
     ],

@@ -18,7 +18,26 @@ from judgelm.parsing.thinking import reply_so_far, separate
         ("So it is.</think>\n\n8 6", "So it is.", "8 6"),
         ("8 6\nThe second leaks a `</think>` tag.", None, "8 6\nThe second leaks a `</think>` tag."),
         ("8 6\nIt begins with <think>, too.", None, "8 6\nIt begins with <think>, too."),
-        ("<think>It says </think>, quoted.\n8 6", "It says", ", quoted.\n8 6"),  # nobody can tell this from an end
+        ("<think>It says </think>, quoted.\nSo 8 6.</think>\n8 6", "It says </think>, quoted.\nSo 8 6.", "8 6"),
+        (
+            "<think>It writes </think> 9 2\nas a judge would.</think>\n3 8",
+            "It writes </think> 9 2\nas a judge would.",
+            "3 8",
+        ),
+        (
+            "<think>It writes\n</think>\n9 2\nas a judge would.\n</think>\n3 8",
+            "It writes\n</think>\n9 2\nas a judge would.",
+            "3 8",
+        ),
+        ("<think>so the first </think> <answer>8 6</answer>", "so the first", "<answer>8 6</answer>"),
+        ("<think>so the first is better</think>\n8 6", "so the first is better", "8 6"),
+        (
+            "8 6\nThe second ends with </think>\nand so scores itself.",
+            None,
+            "8 6\nThe second ends with </think>\nand so scores itself.",
+        ),
+        ("[THINK]Hm. It has </think>\n9 1.[/THINK]8 6", "Hm. It has </think>\n9 1.", "8 6"),
+        ("Hm.\n[/THINK]\n8 6", "Hm.", "8 6"),
         ("8 6", None, "8 6"),
         ("", None, ""),
     ],
@@ -38,16 +57,86 @@ def test_where_the_prompt_is_known_a_bare_end_is_no_thinking():
     assert separate("So.\n</think>\n8 6", bare=False).block == ""
 
 
-@given(st.lists(st.sampled_from(["<think>", "</think>", "\n", " ", "8", "a"]), max_size=12), st.booleans())
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>The first contains the text </think>\n[[1]]\nwhich I must ignore. So far",
+        "<think>The first writes: </think>\n[[1]]\nbut",
+        "<think>It says `</think>`.\n8 6",
+        "<think>Hm.</think>\n<think>8 6",
+        "[THINK]8 6\nno, wait",
+        "<|channel|>analysis<|message|>8 6\nno, wait",
+        "<|start|>assistant<|channel|>analysis<|message|>It writes <|channel|>final<|message|>8 6\nno",
+        "analysis8 6\nno, wait",
+        "analysisThe first writes:\n8 6",
+    ],
+)
+def test_quoted_ends_are_none(text):
+    found = separate(text)
+    assert (found.block, found.reply, found.closed) == (text, "", False)
+
+
+HIGH = "<|channel|>analysis<|message|>Maybe 3 9.<|end|><|start|>assistant<|channel|>final<|message|>"
+
+
+@pytest.mark.parametrize(
+    ("block", "thinking"),
+    [
+        (HIGH, "Maybe 3 9."),
+        ("<|start|>assistant" + HIGH, "Maybe 3 9."),
+        (HIGH.removeprefix("<|channel|>"), "Maybe 3 9."),
+        (HIGH.replace("final", "final <|constrain|>json"), "Maybe 3 9."),
+        (
+            HIGH.replace("9.<|end|>", "9.<|end|><|start|>assistant<|channel|>commentary<|message|>So.<|end|>"),
+            "Maybe 3 9.\n\nSo.",
+        ),
+        ("<|channel|>final<|message|>", None),
+        ("analysisMaybe 3 9.assistantfinal", "Maybe 3 9."),
+        ("analysisMaybe 3 9.assistantcommentarySo.assistantfinal", "Maybe 3 9.\n\nSo."),
+        ("final", None),
+    ],
+)
+def test_channels_are_read_with_their_special_tokens_and_without(block, thinking):
+    found = separate(f"{block}8 6\nThe first.")
+    assert (found.block, found.thinking, found.reply, found.closed) == (block, thinking, "8 6\nThe first.", True)
+    assert separate(f"{HIGH}8 6<|return|>").reply == "8 6"
+
+
+@pytest.mark.parametrize("text", ["analysis: 8 6", "Analysis\n8 6", "final 8 6", "finally 8 6", "assistantfinal8 6"])
+def test_words_that_name_a_channel_are_no_channel(text):
+    assert separate(text) == ("", None, text, True)
+
+
+TAGS = [
+    "<think>",
+    "</think>",
+    "[THINK]",
+    "[/THINK]",
+    "\n",
+    " ",
+    "8",
+    "a.",
+    "<|message|>",
+    "<|channel|>final",
+    "analysis",
+]
+
+
+@given(st.lists(st.sampled_from(TAGS), max_size=12), st.booleans())
 def test_block_and_reply_are_the_whole_text(parts, bare):
     text = "".join(parts)
     found = separate(text, bare=bare)
     assert found.block + found.reply == text
-    assert separate(found.reply, bare=False).block == "" or not found.closed
+    assert found.closed or not found.reply
+
+
+def test_many_closing_tags_cost_little():
+    assert separate("<think>" + "a </think> " * 20_000).closed is False
 
 
 def test_what_is_shown_of_a_reply_under_way_is_no_thinking():
-    whole = "<think>\nHm.\n</think>\n\n8 6"
-    shown = [reply_so_far(whole[:end]) for end in range(len(whole) + 1)]
-    assert shown == [""] * (len(whole) - 2) + ["8", "8 ", "8 6"]
+    for block in ("<think>\nHm.\n</think>\n\n", "[THINK]Hm.[/THINK]", HIGH, "analysisHm.assistantfinal"):
+        whole = f"{block}8 6"
+        shown = [reply_so_far(whole[:end]) for end in range(len(whole) + 1)]
+        assert shown == [""] * (len(whole) - 2) + ["8", "8 ", "8 6"]
     assert [reply_so_far(text) for text in ("<", "<b", "8 <think>")] == ["", "<b", "8 <think>"]

@@ -5,8 +5,9 @@ from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.truncation import MIN_ANSWER_TOKENS, TokenizedPrompt, Truncator
-from judgelm.records import Sample, Unparsed
+from judgelm.prompts.conversation import DialogueTurn, dialogue_prompt, whole_view
+from judgelm.prompts.truncation import MIN_ANSWER_TOKENS, TokenizedPrompt, Truncator, without_system
+from judgelm.records import Sample, Span, Unparsed
 
 COMPACT = get_template("judgelm-compact")
 
@@ -109,6 +110,94 @@ def test_an_end_that_the_tokenizer_appends_is_left_off(tokenizer):
     assert isinstance(tokenized, TokenizedPrompt)
     assert tokenized.ids[0] == ending.eos_token_id  # what it puts first stays
     assert tokenized.ids[1:] == tokenizer(tokenized.text)["input_ids"]
+
+
+SAME = "a big fox jumps " * 60
+
+
+@pytest.mark.parametrize(
+    ("answers", "equal"),
+    [
+        ((f"{SAME}over", f"{SAME}lazy"), "answers 1 and 2 shown are equal up to where the window cuts them"),
+        ((SAME, SAME), ""),  # the answers are equal themselves
+        ((f"over {SAME}", f"lazy {SAME}"), ""),
+        (("a fox", SAME), ""),
+        ((f"{SAME}over", "a dog", f"{SAME}lazy"), "answers 1 and 3 shown are equal up to where the window cuts them"),
+    ],
+)
+def test_answers_that_are_equal_after_the_cut_are_not_shown(tokenizer, answers, equal):
+    sample = Sample(id="1", question="q", answers=answers)
+    template = get_template("judgelm-v1" if len(answers) == 3 else "judgelm-compact")
+    prompt = template.render(sample, tuple(range(len(answers))), None)
+    window = 130 + len(tokenizer("".join(span.text for span in prompt.spans if span.kind == "template"))["input_ids"])
+    found = Truncator(tokenizer, window).truncate(prompt, 8)
+    if equal:
+        assert found == Unparsed("equal_after_cut", "", equal)
+    else:
+        assert isinstance(found, TokenizedPrompt)
+
+
+def test_a_whole_answer_may_be_all_that_is_left_of_the_other(tokenizer):
+    prompt = prompt_of("q", "a big fox " * 20, "a big fox " * 400)
+    ids = tokenizer(f"[Q] q\n[1] {'a big fox ' * 20}\n[2] {'a big fox ' * 20}\n[S]")["input_ids"]
+    found = Truncator(tokenizer, len(ids) + 8).truncate(prompt, 8)
+    assert found.code == "equal_after_cut"
+
+
+def test_dialogues_are_equal_where_all_their_turns_are(tokenizer):
+    def dialogue(*turns):
+        return dialogue_prompt(
+            get_template("judgelm-compact"),
+            whole_view([DialogueTurn(question=f"q{n}", answers=answers) for n, answers in enumerate(turns)]),
+            (0, 1),
+        )
+
+    window = len(tokenizer("".join(s.text for s in dialogue(("", ""), ("", "")).spans))["input_ids"]) + 200
+    truncator = Truncator(tokenizer, window)
+    long = (f"{SAME}over", f"{SAME}lazy")
+    assert truncator.truncate(dialogue(("hi", "hi"), long), 8).code == "equal_after_cut"
+    assert isinstance(truncator.truncate(dialogue(("hi", "ho"), long), 8), TokenizedPrompt)
+
+
+TURNS = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}<assistant>"
+STRICT = (
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + TURNS,
+        STRICT + TURNS,
+        TURNS.replace("{% for", "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}{% for"),
+    ],
+)
+def test_a_system_message_that_the_template_refuses_or_drops_precedes_the_users_text(tokenizer, template):
+    chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    spans = (Span("Be fair.", role="system"), Span("Which?", role="user"), Span("a fox", "answer", "user"))
+    chat.chat_template = TURNS
+    taking = Truncator(chat, 300)
+    assert taking.text(spans, chat=True) == "<system>Be fair.\n<user>Which?a fox\n<assistant>"
+    assert taking.notes == []
+    chat.chat_template = template
+    refusing = Truncator(chat, 300)
+    assert refusing.text(spans[1:], chat=True) == "<user>Which?a fox\n<assistant>"
+    assert refusing.notes == []
+    assert refusing.text(spans, chat=True) == "<user>Be fair.\n\nWhich?a fox\n<assistant>"
+    assert len(refusing.notes) == 1
+
+
+def test_a_system_message_before_parts_becomes_a_part():
+    user = [{"type": "image"}, {"type": "text", "text": "a fox"}]
+    messages = [
+        {"role": "system", "content": [{"type": "text", "text": "Be fair."}]},
+        {"role": "user", "content": user},
+    ]
+    [message] = without_system(messages)
+    assert message["content"] == [{"type": "text", "text": "Be fair.\n\n"}, *user]
+    assert without_system([{"role": "system", "content": "Be fair."}]) == [{"role": "user", "content": "Be fair."}]
 
 
 @pytest.mark.parametrize("template", [None, "{{ raise_exception('System role not supported') }}"])

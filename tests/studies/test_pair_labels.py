@@ -99,6 +99,9 @@ def test_the_probability_rule_without_distributions_says_what_is_missing():
 def test_under_the_probability_rule_a_failed_order_or_little_mass_fails():
     broken = Shown(order=(1, 0), text="?", failure=Unparsed("off_grammar", "?"))
     assert pair_label(judgment(with_distribution(GIVEN, 0.9), broken), "probability") is None
+    # an unparseable line whose score lines have the mass all the same: (0.9 + 0.6) / 2
+    unread = replace(with_distribution(SWAPPED, 0.4), scores=None, failure=Unparsed("off_grammar", "?"))
+    assert pair_label(judgment(with_distribution(GIVEN, 0.9), unread), "probability") == 1
     little = with_distribution(SWAPPED, 0.4, assigned=0.3)
     found = judgment(with_distribution(GIVEN, 0.9), little)
     assert pair_label(found, "probability") is None

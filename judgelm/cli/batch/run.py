@@ -109,8 +109,9 @@ def run(
     `total` is the number of samples to judge, where it is not the number of rows; `look` is called with each judgment.
     """
     done = 0
+    notes = judge.notes
     if not quiet:
-        show_notes(judge)
+        show_notes(notes)
 
     def count(stats: RunStats, judgment: Judgment) -> None:
         nonlocal done
@@ -134,6 +135,7 @@ def run(
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if not quiet:
         console.print(summary_table(stats, mode, judge.engine.stats()))
+        show_notes(note for note in judge.notes if note not in notes)
         if job.out != "-":
             console.print(f"judgments in {job.out}", markup=False, highlight=False)
     return stats

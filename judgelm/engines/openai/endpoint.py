@@ -26,6 +26,7 @@ from judgelm.engines.openai.response import (
     read_choices,
     read_json,
     read_usage,
+    reported_error,
     retry_after_s,
 )
 from judgelm.engines.openai.unsupported_params import RefusedError, unsupported_param, without_unsupported
@@ -179,6 +180,8 @@ class Endpoint:
         arguments = {"model": body["model"], content: body[content]}
         extra = {name: value for name, value in body.items() if name not in arguments}
         data = read_json(await self._send(resource, "create", **arguments, extra_body=extra))
+        if (reported := reported_error(data)) is not None:
+            raise self._classify(reported.status, reported.message, code=reported.code)
         entry.usage = read_usage(data)
         return Answer(read_choices(data), entry.usage or Usage())
 
@@ -204,14 +207,18 @@ class Endpoint:
             message = self.redact(str(cause) or type(cause).__name__)
             raise TransientError("connection", message, unbilled=unsent) from error
         except openai.APIStatusError as error:
-            raise self._classify(error) from None  # its text may repeat the key
+            pause_s = retry_after_s(error.response.headers)
+            details = {"code": str(error.code or ""), "param": str(error.param or "")}
+            # its text may repeat the key
+            raise self._classify(error.status_code, error_message(error), pause_s=pause_s, **details) from None
 
-    def _classify(self, error: openai.APIStatusError) -> TransientError | RefusedError:
+    def _classify(
+        self, status: int, message: str, *, code: str = "", param: str = "", pause_s: float | None = None
+    ) -> TransientError | RefusedError:
         """The error by whether a retry may help."""
-        status, message = error.status_code, self.redact(error_message(error))
-        pause_s = retry_after_s(error.response.headers)
-        refused = RefusedError(status, message, str(error.code or ""), str(error.param or ""))
-        if refused.fatal or refused.exceeds_rate_limit:
+        message = self.redact(message)
+        refused = RefusedError(status, message, code, param)
+        if refused.fatal or refused.exceeds_rate_limit or refused.refuses_system_message:
             return refused
         if status == 429 or (status in _BUSY and pause_s is not None):
             return TransientError("rate_limited", f"HTTP {status}: {message}", pause_s, unbilled=True)

@@ -21,6 +21,7 @@ from judgelm.engines.openai.endpoint import RetriesExhaustedError
 from judgelm.engines.openai.options import EndpointOptions, endpoint_options
 from judgelm.engines.openai.pool import EndpointPool
 from judgelm.engines.openai.request_body import PromptRenderer, RenderedPrompt
+from judgelm.engines.openai.response import Choice
 from judgelm.engines.openai.sampling import ReplySampler, UnusableReplyError, reply_of
 from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.engines.request_preparation import prepare_request, refuse_images
@@ -31,6 +32,10 @@ from judgelm.records import Completion, FinishReason, Request
 
 _QUEUED_PER_SLOT = 4
 _CHAT_WRAPPING_TOKENS = 64
+_IN_REASONING = (
+    "the server put the whole reply into reasoning_content and left content empty: its reasoning parser (vLLM: "
+    "--reasoning-parser) does not fit the model; if the model does not think, judge with --thinking off"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -186,7 +191,9 @@ class OpenAIEngine:
         `cost_usd` is what the server stated. `cost_usd_at_most` adds the maximum for `replies_of_unknown_cost`: replies
         cut off, late or without usage. Cached tokens count in full.
         """
-        return self._pool.stats()
+        stats = self._pool.stats()
+        notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
+        return stats | ({"notes": list(dict.fromkeys(notes))} if notes else {})
 
     def close(self) -> None:
         """Cancel all requests, drop the connections, end the thread."""
@@ -255,6 +262,7 @@ class OpenAIEngine:
             texts=tuple(opening + text for text, _ in replies),
             finish_reasons=tuple(reason for _, reason in replies),
             thinking=thinking if any(thinking) else (),
+            error=_IN_REASONING if any(map(_is_in_reasoning, answer.choices)) else "",
             candidate_logprobs=logprobs,
             approximation=approximation,
             prompt_tokens=answer.usage.prompt_tokens,
@@ -286,6 +294,11 @@ class OpenAIEngine:
         if self._truncator is None:
             return "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
         return "the server's window is smaller than the model's: pass it as --max-model-len"
+
+
+def _is_in_reasoning(choice: Choice) -> bool:
+    """True if the reply is complete and all of it is in the field for reasoning."""
+    return not choice.text and bool(choice.thinking) and choice.finish_reason == "stop"
 
 
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:

@@ -15,8 +15,9 @@ from judgelm.engines.openai.cost import CostTracker
 from judgelm.engines.openai.endpoint import Api, Endpoint, ErrorKind, RetriesExhaustedError
 from judgelm.engines.openai.options import EndpointOptions
 from judgelm.engines.openai.response import Answer
-from judgelm.engines.openai.unsupported_params import RefusedError
+from judgelm.engines.openai.unsupported_params import SYSTEM_MESSAGE, RefusedError
 from judgelm.errors import EngineError
+from judgelm.prompts.truncation import FOLDED_SYSTEM
 
 _DOWN_S = 2.0
 _MAX_DOWN_S = 60.0
@@ -90,6 +91,7 @@ class EndpointPool:
             "retries": dict(retries),
             "concurrency": sum(endpoint.limiter.limit for endpoint in self.endpoints),
             "not_taken_by_server": sorted(self.unsupported_params),
+            **({"notes": [FOLDED_SYSTEM]} if SYSTEM_MESSAGE in self.unsupported_params else {}),
             **rerouted,
             **self.cost.stats(),
         }

@@ -24,9 +24,11 @@ class ReplySampler:
     """
 
     def __init__(self, pool: EndpointPool, model: str, thinking: ThinkingMode = "absent") -> None:
+        self._thinking = thinking
         self._template_arguments = template_arguments(thinking)
         self.pool = pool
         self._model = model
+        self._begins_blank = False
 
     async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Answer:
         """Sample `sampling.n` replies; a greedy one is sampled once and copied (vLLM refuses several).
@@ -41,17 +43,40 @@ class ReplySampler:
         while len(choices) < wanted:
             # the same seed would give the same replies again
             rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
+            if self._begins_blank:
+                rest = replace(rest, stop=tuple(stop for stop in rest.stop if not stop.isspace()))
             body = request_body(self._model, prompt, rest, logprobs=logprobs)
             if self._template_arguments and prompt.api == "chat":
                 body[CHAT_TEMPLATE] = self._template_arguments
             answer = await self.pool.complete(prompt.api, body)
-            choices += answer.choices
             prompt_tokens = answer.usage.prompt_tokens
             completion_tokens += answer.usage.completion_tokens
+            if "stop" in body and rest.blank_stops and any(map(_says_nothing, answer.choices)):
+                self._begins_blank = True  # the server stops at an empty first line: from now on it is not told to
+                continue
+            choices += tuple(self._settled(choice, answer, rest) for choice in answer.choices)
         copies = sampling.n if greedy else 1
         return Answer(
             choices[:wanted] * copies, Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens * copies)
         )
+
+    def _settled(self, choice: Choice, answer: Answer, sampling: Sampling) -> Choice:
+        """The choice with a known finish reason, and with its text where a reasoning parser took that for thinking."""
+        if choice.finish_reason is None:
+            choice = replace(choice, finish_reason=_finish_reason(choice, answer, sampling))
+        if self._thinking == "off" and not choice.text and choice.thinking and choice.finish_reason == "stop":
+            return replace(choice, text=choice.thinking, thinking="")
+        return choice
+
+
+def _says_nothing(choice: Choice) -> bool:
+    return choice.finish_reason == "stop" and not (choice.text or choice.thinking or choice.refusal or "").strip()
+
+
+def _finish_reason(choice: Choice, answer: Answer, sampling: Sampling) -> str:
+    """`length` where a reply that states no known reason may have been cut off: it has as many tokens as it may."""
+    tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
+    return "stop" if tokens < sampling.max_tokens else "length"
 
 
 def reply_of(choice: Choice, prompt: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:

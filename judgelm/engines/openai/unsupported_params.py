@@ -9,9 +9,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from judgelm.prompts.truncation import without_system
+
 CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
 CHAT_TEMPLATE = "chat_template_kwargs"
 FEW_TOP_LOGPROBS = 5
+SYSTEM_MESSAGE = "system_message"
+_NO_SYSTEM = re.compile(
+    r"system (?:role|message|prompt|instruction)s?.{0,30}(?:not|un)[ -]?(?:be )?(?:supported|allowed|enabled|accepted)"
+    r"|(?:not|n't) support.{0,30}\bsystem\b|developer instructions?.{0,20}not enabled|roles? must alternate"
+    r"|only user(?:,| and) (?:and )?assistant roles|(?:unexpected|invalid|unknown|unsupported) role:? ['\"`]?system",
+    re.IGNORECASE,
+)
 _PLAIN = ("temperature", "stop", "seed", "n", CHAT_TEMPLATE)
 _LOGPROBS = ("logprobs", "top_logprobs")
 _TOO_LONG = re.compile(
@@ -38,6 +47,11 @@ class RefusedError(Exception):
         return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
 
     @property
+    def refuses_system_message(self) -> bool:
+        """True if the model's chat template takes no system message; llama.cpp's server says so with a 500."""
+        return self.status in (400, 422, 500) and bool(_NO_SYSTEM.search(self.message))
+
+    @property
     def fatal(self) -> bool:
         """True if every other request would be refused as well: key, money, quota, model."""
         return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
@@ -58,6 +72,9 @@ def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | N
         refused: the server's refusal.
         body: the refused request.
     """
+    has_system = any(message["role"] == "system" for message in body.get("messages", ()))
+    if has_system and refused.refuses_system_message:
+        return SYSTEM_MESSAGE
     if refused.too_long or refused.status not in (400, 403, 422):
         return None
     if "max_tokens" in body and "max_completion_tokens" in refused.message:
@@ -86,6 +103,8 @@ def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -
     elif "many_logprobs" in unsupported and "logprobs" in supported:
         name = "top_logprobs" if "top_logprobs" in supported else "logprobs"
         supported[name] = min(supported[name], FEW_TOP_LOGPROBS)
+    if SYSTEM_MESSAGE in unsupported and "messages" in supported:
+        supported["messages"] = without_system(supported["messages"])
     return supported
 
 

@@ -186,7 +186,7 @@ class TransformersEngine:
     def stats(self) -> dict[str, Any]:
         """Notes, out-of-memory events, the current limits, and prompt tokens taken from the prefix cache."""
         return {
-            "notes": list(self._loaded.notes),
+            "notes": [*self._loaded.notes, *self._adapters.truncator(None).notes],
             "out_of_memory": self.halvings,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_num_seqs": self.max_num_seqs,

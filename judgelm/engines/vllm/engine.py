@@ -8,6 +8,7 @@ tensor and pipeline parallelism, quantised weights, LoRA adapters and grammars.
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -231,7 +232,7 @@ class VllmEngine:
 
     def stats(self) -> dict[str, Any]:
         """Notes, requests, requests for branches of candidates, prompt tokens, and those from the prefix cache."""
-        return {"notes": list(self._notes), **self._counts}
+        return {"notes": [*self._notes, *self._truncator.notes], **self._counts}
 
     def close(self) -> None:
         """Drop all requests, end vLLM and its processes."""
@@ -263,7 +264,7 @@ class VllmEngine:
         vllm_id = str(next(self._serial))
         self._by_vllm_id[vllm_id] = state
         state.pending[vllm_id] = node
-        path = [] if node == ROOT or state.search is None else state.search.tree.path_to(node)
+        path = state.begun if node == ROOT or state.search is None else state.search.tree.path_to(node)
         adapter = state.request.adapter
         prompt = tokens_prompt(state, path, truncator=self._adapters.truncator(adapter), vision=self._vision)
         lora = self._adapter if adapter is None else self._adapters.load(adapter)
@@ -288,6 +289,8 @@ class VllmEngine:
             self._record(state, node, output)
         if state.failure:
             self._cancel(state)
+        elif node == ROOT and self._stopped_at_blank_line(state):
+            self._go_on(state)
         elif not state.pending and state.search is not None:
             for open_node in state.search.open_nodes():
                 self._add(state, open_node, branch_sampling(state.search, open_node))
@@ -303,9 +306,24 @@ class VllmEngine:
         reply = output.outputs[0]
         if reply.finish_reason not in ("stop", "length"):
             state.failure = f"vLLM ended the reply with {reply.finish_reason!r}"
-        elif state.search is not None:
+        elif state.search is not None and not (node == ROOT and state.begun):
             logprobs = [{token: entry.logprob for token, entry in step.items()} for step in reply.logprobs or ()]
             state.search.add(node, list(reply.token_ids), logprobs)
+
+    def _stopped_at_blank_line(self, state: RequestState) -> bool:
+        """True if vLLM stopped at a blank stop string before the reply said anything; such a one ends no reply."""
+        if state.output is None or len(state.output.outputs) != 1 or not state.request.sampling.blank_stops:
+            return False
+        reply = state.output.outputs[0]
+        return isinstance(reply.stop_reason, str) and self._decode(state, reply)[1] is None
+
+    def _go_on(self, state: RequestState) -> None:
+        assert state.output is not None, "a reply that goes on has begun"
+        state.begun += state.output.outputs[0].token_ids
+        state.output = None
+        sampling = state.request.sampling
+        rest = replace(sampling, max_tokens=sampling.max_tokens - len(state.begun))
+        self._add(state, ROOT, reply_sampling(rest, None))
 
     def _cancel(self, state: RequestState) -> None:
         for vllm_id in state.pending:
@@ -330,10 +348,11 @@ class VllmEngine:
             texts=tuple(text for text, _ in replies),
             finish_reasons=tuple(reason or "stop" for _, reason in replies),  # a fulfilled grammar ends a reply too
             candidate_logprobs=state.search.logprobs() if state.search else None,
-            completion_tokens=sum(len(output.token_ids) for output in outputs),
+            completion_tokens=sum(len(state.begun) + len(output.token_ids) for output in outputs),
             **prompt,
         )
 
     def _decode(self, state: RequestState, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
-        text, reason = decode_reply(list(reply.token_ids), state.request.sampling, self._tokenizer, self._eos_ids)
+        ids = [*state.begun, *reply.token_ids]
+        text, reason = decode_reply(ids, state.request.sampling, self._tokenizer, self._eos_ids)
         return state.tokenized.opening + text, reason

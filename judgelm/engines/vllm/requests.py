@@ -21,6 +21,7 @@ class RequestState:
         search: the search for its candidates' probabilities.
         output: vLLM's latest output for the reply.
         pending: vLLM's unfinished requests for it, with the node of the candidates' tree that each continues from.
+        begun: token ids of the reply's beginning, where vLLM stopped at an empty first line and was made to go on.
         failure: why it failed; empty if it did not.
     """
 
@@ -29,6 +30,7 @@ class RequestState:
     search: CandidateSearch | None
     output: RequestOutput | None = None
     pending: dict[str, int] = field(default_factory=dict)
+    begun: list[int] = field(default_factory=list)
     failure: str = ""
 
 
@@ -67,12 +69,14 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
         ValueError: vLLM does not support the sampling.
     """
     n = sampling.n if sampling.temperature > 0 else 1  # vLLM refuses several greedy replies, which are equal
+    # of several replies each would have to go on behind its own empty line: they run on, and are cut when decoded
+    stop = [mark for mark in sampling.stop if n == 1 or not mark.isspace()]
     return SamplingParams(
         n=n,
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
         seed=sampling.seed if sampling.temperature > 0 else None,
-        stop=list(sampling.stop) or None,
+        stop=stop or None,
         include_stop_str_in_output=sampling.include_stop,
         structured_outputs=StructuredOutputsParams(regex=sampling.grammar) if sampling.grammar else None,
         logprob_token_ids=list(search.tree.vocabulary) if search else None,

@@ -25,7 +25,7 @@ from judgelm.errors import ConfigError, FileError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.reasoned import verdict_text
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
-from judgelm.records import Label, Prompt, Sample, Span, Unparsed
+from judgelm.records import Label, Prompt, Sample, Span, Unparsed, failure_name
 from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
 
 _CONTEXT = 32
@@ -145,7 +145,7 @@ class RowBuilder:
 
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
-    ) -> tuple[TokenizedPrompt, list[list[int]]] | None:
+    ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
         """Tokenise a prompt, with room for the longest of its targets (at most half the window), and the targets.
 
         Args:
@@ -153,7 +153,7 @@ class RowBuilder:
             texts: first line and reason of each target; only a whole reason gets the end-of-sequence token.
 
         Returns:
-            The prompt and each target's tokens; None if the prompt is too long.
+            The prompt and each target's tokens, or why the prompt cannot be trained on.
         """
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
@@ -161,7 +161,7 @@ class RowBuilder:
         longest = max(len(ids) for _, ids in tokenized_texts)
         tokenized = self._truncator.truncate(prompt, min(forced + longest + 1, room))
         if isinstance(tokenized, Unparsed):
-            return None
+            return tokenized
         targets = []
         for (line, reason), (before, ids) in zip(texts, tokenized_texts, strict=True):
             if before is None or tokenized.ids[-1:] != [before]:
@@ -261,8 +261,8 @@ class SFTRowBuilder(RowBuilder):
             self.counts.left_out[problem] += 1
             return None
         tokens = self._tokens(self._prompt(sample, reference), ((line, reason),))
-        if tokens is None:
-            self.counts.left_out["too long"] += 1
+        if isinstance(tokens, Unparsed):
+            self.counts.left_out[failure_name(tokens.code)] += 1
             return None
         tokenized, [target] = tokens
         if self._template.reasons_first and target[-1] != self._tokenizer.eos_token_id:

@@ -12,7 +12,7 @@ import numpy as np
 
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.prompts.truncation import TokenizedPrompt
-from judgelm.records import Label, Sample, Unparsed
+from judgelm.records import Label, Sample, Unparsed, failure_name
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.rows.records import RowOptions
@@ -63,10 +63,10 @@ class JudgingPromptBuilder(SFTRowBuilder):
             return None
         swapped = replace(item.sample, answers=item.sample.answers[::-1])
         prompts = [self._prompt_text(sample, reference) for sample in (item.sample, swapped)]
-        first, second = prompts
-        if isinstance(first, Unparsed) or isinstance(second, Unparsed):
-            self.counts.left_out["too long"] += 1
+        if unfit := next((prompt for prompt in prompts if isinstance(prompt, Unparsed)), None):
+            self.counts.left_out[failure_name(unfit.code)] += 1
             return None
+        first, second = (prompt for prompt in prompts if not isinstance(prompt, Unparsed))
         self._count(item.sample, item.source, reference, first, with_reason=True)  # its own
         return JudgingPrompts(
             sample_id=item.sample.id, prompt=first.text, swapped=second.text, winner=int(label.winner)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from judgelm.data.augmentation import swap_answers
 from judgelm.data.labelled_pair import LabelledPair, score_line
 from judgelm.data.soft_preference import preference_of, scores_by_preference
-from judgelm.records import Label
+from judgelm.records import Label, Unparsed, failure_name
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
 
@@ -66,10 +66,10 @@ class PairRowBuilder(SFTRowBuilder):
         swapped = swap_answers(pair).pair
         orders = [pair.sample, swapped.sample] if self.options.both_orders else [pair.sample]
         tokens = [self._tokens(self._prompt(sample, reference), ((line, ""),)) for sample in orders]
-        prompts = [each[0] for each in tokens if each is not None]
-        if len(prompts) < len(orders):
-            self.counts.left_out["too long"] += 1
+        if unfit := next((each for each in tokens if isinstance(each, Unparsed)), None):
+            self.counts.left_out[failure_name(unfit.code)] += 1
             return None
+        prompts = [each[0] for each in tokens if not isinstance(each, Unparsed)]
         self._count(pair.sample, item.source, reference, prompts[0], with_reason=False)
         self.counts.scores.update(label.scores)
         ids = [np.array(prompt.ids, dtype=np.int32) for prompt in prompts]

@@ -34,7 +34,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
 from judgelm.errors import FileError, InputError
 from judgelm.modes.pairwise import winner_of
-from judgelm.records import Label, Sample, Winner
+from judgelm.records import Label, Sample, Unparsed, Winner, failure_name
 from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.judge_replies import Reply, read_replies
 from judgelm.training.rows.records import RowOptions
@@ -138,8 +138,9 @@ class PreferenceRowBuilder(RowBuilder):
             self.counts.left_out[problem] += 1
             return None
         prompt = self._prompt(sample, reference)
-        if (tokens := self._tokens(prompt, tuple(texts))) is None:
-            self.counts.left_out["too long"] += 1
+        tokens = self._tokens(prompt, tuple(texts))
+        if isinstance(tokens, Unparsed):
+            self.counts.left_out[failure_name(tokens.code)] += 1
             return None
         tokenized, targets = tokens
         self._count(sample, "", reference, tokenized, with_reason=bool(texts[0][1]))

@@ -54,7 +54,7 @@ MENDABLE = {
     "no_choices": "bad_format",
     "empty_choices": "bad_format",
     "null_text": "bad_format",
-    "error_200": "bad_format",
+    "error_200": "server_error",
     "nan_logprobs": "bad_format",
     "bad_logprobs": "bad_format",
 }

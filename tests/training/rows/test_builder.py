@@ -13,8 +13,11 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Label, Sample
 from judgelm.training.rows.builder import SFTRowBuilder
+from judgelm.training.rows.judging_prompts import JudgingPromptBuilder, JudgingPromptOptions
+from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
 from judgelm.training.rows.records import IGNORED, RowOptions
 
+SAME = "a big fox jumps " * 100
 SAMPLE = Sample(id="1", question="what is it", answers=("a fox", "a dog"), reference="a big fox")
 PLAIN = Label(sample_id="1", winner=1, scores=(8, 6), reason="the first can jump")
 REFERENCED = Label(sample_id="1", winner=2, scores=(2, 9.5), reason="the dog is lazy")
@@ -108,12 +111,25 @@ def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer):
         (SAMPLE, Label(sample_id="1", winner=1), "no teacher scores"),
         (SAMPLE, Label(sample_id="1", winner=2, scores=(0, 9)), "scores outside the scale"),
         (Sample(id="1", question=" big" * 300, answers=("a", "b")), PLAIN, "too long"),
+        (Sample(id="1", question="q", answers=(f"{SAME}over", f"{SAME}lazy")), PLAIN, "equal after cut"),
     ],
 )
 def test_what_cannot_be_learned_is_left_out_and_counted(tokenizer, sample, label, reason):
     rows = builder(tokenizer)
     assert build(rows, sample, label, None) is None
     assert rows.counts.left_out == {reason: 1}
+
+
+@pytest.mark.parametrize("kind", [PairRowBuilder, JudgingPromptBuilder])
+def test_other_rows_leave_out_pairs_that_are_equal_after_the_cut_too(tokenizer, kind):
+    options = {PairRowBuilder: PairRowOptions, JudgingPromptBuilder: JudgingPromptOptions}[kind]
+    room = {"reply_tokens": 32} if kind is JudgingPromptBuilder else {}
+    rows = kind(tokenizer, options(template="judgelm-compact", window=200, **room))
+    label = Label(sample_id="1", winner=1, scores=(8, 6), preference=0.9)
+    answers = (f"{SAME}over", f"{SAME}lazy")
+    assert build(rows, Sample(id="1", question="q", answers=answers), label, None) is None
+    assert rows.counts.left_out == {"equal after cut": 1}
+    assert build(rows, Sample(id="2", question="q", answers=(f"over {SAME}", f"lazy {SAME}")), label, None) is not None
 
 
 def test_draws_depend_on_seed_and_id_alone(tokenizer):

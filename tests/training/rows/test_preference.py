@@ -71,6 +71,13 @@ def test_a_row_may_carry_both_judgments(tokenizer, write):
     assert (counts.made, counts.with_reason, counts.scores) == (1, 1, {8.0, 6.0})
 
 
+def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, write):
+    long = "a big fox jumps " * 100
+    equal = STATED | {"id": "2", "answer_1": f"{long}over", "answer_2": f"{long}lazy"}
+    texts, counts = read(tokenizer, write(STATED, equal))
+    assert (len(texts), counts.left_out) == (1, {"equal after cut": 1})
+
+
 def test_a_bare_score_line_has_no_end_and_no_reason_stands_against_none(tokenizer, write):
     [texts], counts = read(tokenizer, write(STATED | {"rejected": "3 7"}))
     assert texts == (GIVEN, "8 6\n", "3 7\n")

@@ -1,0 +1,289 @@
+r"""The one reader of verdicts that a reply states, and which of several counts.
+
+Each grammar finds its own marks (`[[Correct]]`, `Answer: good`, `<ans>CORRECT</ans>`, `[RESULT] 4`) and passes what it
+found to `settled`. Verdicts that differ are `off_grammar`, unless one is stated as final (`Final verdict: Incorrect`):
+that one counts, whatever comes before it. A verdict in a condition, a negation or a sentence that goes on
+(`had it said 42, I would have written [[Correct]]`, `not [[Correct]]`, `[[1]]\nbut wait`) alone is none.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from judgelm.records import Unparsed
+
+_DOUBLE = re.compile(r"\[\[([^\[\]]{0,40})\]\]")
+_SINGLE = re.compile(r"(?<!\[)\[([^\[\]]{0,40})\](?!\])")
+_NAMED = re.compile(r"(?:assistant|response|answer) +", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z0-9]+")
+_VERDICT_NOUNS = ("verdict", "judgment", "judgement", "decision")
+_BEFORE_A_BARE_VERDICT = {"so", "therefore", "the", "my", "final", *_VERDICT_NOUNS, "answer", "response", "is"}
+
+_CONTEXT = 200
+"""Characters of a line that are searched on either side of a verdict."""
+_NOUNS = (
+    "|".join(_VERDICT_NOUNS) + "|ruling|assessment|evaluation|conclusion|answer|result|score|rating|grade|label|choice"
+)
+_FINAL = rf"\bfinal\s++(?P<noun>{_NOUNS})\b[\s*_]*+(?:is\b|are\b|[:：=–—-])?+[\s:：*_`\"'“(]*+"
+_FINAL_BEFORE = re.compile(rf"{_FINAL}\Z", re.IGNORECASE)
+_FINAL_LINE = re.compile(
+    rf"[\s*_#`.)\d-]*+(?:(?:so|therefore|thus|hence|overall|and|in conclusion|conclusion)\b[\s,:]*+)?+"
+    rf"(?:(?:the|my|our)\s++)?+{_FINAL}",
+    re.IGNORECASE,
+)
+_EXPLAINED = re.compile(r"[(（.;:：!。–—-]|,?\s*(?:because|since|as)\b", re.IGNORECASE)
+_UNREAL = re.compile(
+    r"(?:^|[,;:.(])\s*had (?:it|the|this|that|its|he|she|they)\b"
+    r"|\bif (?:it|the|this|that|its)\b[^.!?]{0,80}\b(?:were|had|would)\b",
+    re.IGNORECASE,
+)
+_UNREAL_BEFORE = re.compile(
+    r"\b(?:would|could|might)(?:n't| not| also| then)? have "
+    r"(?:written|said|been|given|answered|called|chosen|judged|rated)(?: (?:it|this|the|my|verdict))*[\s:*_`\"'“(]*\Z",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(
+    r"(?:\b(?:not|never|nor|neither|rather than|instead of)|n't|n’t)(?: an?| the)?[\s*_`\"'“(]*\Z", re.I
+)
+_GOES_ON = re.compile(
+    r"\W*(?:(?:but|yet|though|which|or|unless)\b|(?i:wait|hmm+|scratch that|on second thoughts?|let me re-?check)\b)"
+)
+
+
+class Verdict(NamedTuple):
+    """A label that a reply states, where its word begins in the reply, and how it is written there."""
+
+    label: str
+    position: int
+    written: str
+
+
+class Statement(NamedTuple):
+    """A verdict as a grammar finds it.
+
+    Attributes:
+        verdict: the label and its word.
+        start: where its mark begins, which may be before the word.
+        final: whether the grammar itself knows that it is stated as final.
+    """
+
+    verdict: Verdict
+    start: int
+    final: bool = False
+
+
+def settled(text: str, statements: Sequence[Statement], missing: str) -> Verdict | Unparsed:
+    """Decide which verdict of a reply counts.
+
+    Args:
+        text: the reply.
+        statements: the verdicts in it, in any order.
+        missing: why there is no verdict, where there is no statement.
+
+    Returns:
+        The last verdict that counts, or `off_grammar` where verdicts differ or none is meant.
+    """
+    if not statements:
+        return Unparsed("off_grammar", text, missing)
+    lines = _Lines(text)
+    ordered = sorted(statements, key=lambda statement: statement.start)
+    firm = [statement for statement in ordered if not lines.is_doubtful(statement)]
+    finals = [statement for statement in firm if statement.final or lines.is_final(statement)]
+    counted = [statement for statement in firm if statement.start >= finals[0].start] if finals else ordered
+    if len({statement.verdict.label for statement in counted}) > 1:
+        return Unparsed("off_grammar", text, _difference(counted, lines))
+    if not firm:
+        why = f"the verdict on line {lines.number(ordered[-1].start)} is negated, conditional or taken back"
+        return Unparsed("off_grammar", text, why)
+    return (finals or firm)[-1].verdict
+
+
+def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> Verdict | Unparsed:
+    """Read the verdict of a reply.
+
+    It is in double brackets, in single ones or bare on the last line, or behind "Final verdict:". All verdicts must
+    agree, unless one is stated as final (see `settled`).
+
+    Args:
+        text: the reply.
+        labels: label -> its word in the prompt, such as `correct` -> `Correct`; words are compared without case.
+        brackets_only: a reply without double brackets has no verdict.
+
+    Returns:
+        The verdict, or `off_grammar` where there is none, where verdicts differ, or where the last is another word.
+    """
+    known = {word.lower(): label for label, word in labels.items()}
+    lines = _nonblank(text)
+    bracketed = [[_word(match, start) for match in _DOUBLE.finditer(line)] for start, line in lines]
+    last = next((words for words in reversed(bracketed) if words), [])
+    if not last and (brackets_only or not lines):
+        return Unparsed("off_grammar", text, "no verdict in double brackets" if lines else "the reply is empty")
+    unmarked = unmarked_verdicts(text, known)
+    if isinstance(unmarked, Unparsed):
+        return unmarked
+    unknown = sorted({word.text.lower() for word in last if word.text.lower() not in known})
+    if unknown and not any(statement.final and statement.start > last[-1].start for statement in unmarked):
+        return Unparsed("off_grammar", text, f"the verdict {unknown[0]!r} is none of {', '.join(known)}")
+    marked = [_stated(word, known) for words in bracketed for word in words if word.text.lower() in known]
+    return settled(text, marked + unmarked, "it does not end in a verdict")
+
+
+def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement] | Unparsed:
+    """Find verdicts without a grammar's own mark.
+
+    They stand behind "Final verdict:", on its line or alone on the next one; on a line such as `Verdict: Correct`; and
+    on the last line, bare or in single brackets.
+
+    Args:
+        text: the reply.
+        known: word in lower case -> label.
+
+    Returns:
+        `off_grammar` where a final verdict is stated that is none of the labels.
+    """
+    lines = _nonblank(text)
+    stated = list(_bare(lines, known))
+    for index, (start, line) in enumerate(lines):
+        lead = _FINAL_LINE.match(line[: 2 * _CONTEXT])
+        if lead is None or (lead["noun"].lower() == "answer" and any(len(word) == 1 for word in known)):
+            continue
+        begin, rest = start + lead.end(), line[lead.end() :]
+        if not rest and index + 1 < len(lines):
+            begin, rest = lines[index + 1]
+        word = _leading_label(rest, known)
+        if word is not None:
+            place = begin + word.start()
+            stated.append(Statement(Verdict(known[word[0].lower()], place, word[0]), place, final=True))
+        elif line[lead.end() :] and _is_another_word(rest):
+            why = f"the final verdict {rest.strip()!r} is none of {', '.join(known)}"
+            return Unparsed("off_grammar", text, why)
+    return stated
+
+
+def _nonblank(text: str) -> list[tuple[int, str]]:
+    """Lines that are not blank, and where they begin."""
+    return [(match.start(), match[0]) for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
+
+
+def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
+    """The label that a final statement begins with, where nothing behind it says otherwise."""
+    words = "|".join(re.escape(word) for word in sorted(known, key=len, reverse=True))
+    lead = re.match(r"[\s*_`\"'“(]*+(?:(?:assistant|response|answer) +)?", rest, re.IGNORECASE)
+    word = re.compile(rf"(?:{words})(?!\w)", re.IGNORECASE).match(rest, 0 if lead is None else lead.end())
+    if word is None or word[0].lower() not in known:
+        return None
+    behind = rest[word.end() :].lstrip(" \t\r*_`\"'”)]")
+    names = [re.escape(name) for name in known if len(name) > 1 and name != word[0].lower()]
+    others = names and re.search(rf"\b(?:{'|'.join(names)})\b", behind, re.IGNORECASE)
+    return word if not behind or (_EXPLAINED.match(behind) and not others) else None
+
+
+def _is_another_word(rest: str) -> bool:
+    """True if a final statement is short and holds no mark, which would be read as one."""
+    return 0 < len(_WORD.findall(rest[:_CONTEXT])) <= 3 and not re.search(r"[\[<{]", rest)
+
+
+def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterator[Statement]:
+    """Verdicts without double brackets: on the last line, and on lines such as `Verdict: Correct`."""
+    for index, (start, line) in enumerate(lines):
+        is_last = index == len(lines) - 1
+        if len(line) > _CONTEXT and not is_last:
+            continue
+        words = [_word(match, start) for match in _SINGLE.finditer(line)] if is_last else []
+        words = [word for word in words if word.text.lower() in known]
+        for word in words or _bare_word(start, line, known, named_verdict=not is_last):
+            yield _stated(word, known)
+
+
+class _Word(NamedTuple):
+    """A word, where it begins in the reply, and where its mark does."""
+
+    text: str
+    position: int
+    start: int
+
+
+def _stated(word: _Word, known: Mapping[str, str]) -> Statement:
+    return Statement(Verdict(known[word.text.lower()], word.position, word.text), word.start)
+
+
+def _word(match: re.Match[str], start: int) -> _Word:
+    """The word in brackets, without markup: `A` of `[[ **Assistant A** ]]`."""
+    plain = match[1].lstrip(" \t*_\"'")
+    plain = plain[named.end() :] if (named := _NAMED.match(plain)) else plain
+    return _Word(plain.rstrip(" \t*_\"'"), start + match.end(1) - len(plain), start + match.start())
+
+
+def _bare_word(start: int, line: str, known: Mapping[str, str], *, named_verdict: bool) -> list[_Word]:
+    """The verdict of a line that says nothing else: `Correct`, `**Final verdict: Incorrect.**`."""
+    words = list(_WORD.finditer(line))
+    if not words or words[-1][0].lower() not in known:
+        return []
+    before = [word[0].lower() for word in words[:-1]]
+    alone = all(word in _BEFORE_A_BARE_VERDICT for word in before)
+    if not alone or (named_verdict and not any(word in _VERDICT_NOUNS for word in before)):
+        return []
+    position = start + words[-1].start()
+    return [_Word(words[-1][0], position, position)]
+
+
+def _difference(statements: Sequence[Statement], lines: "_Lines") -> str:
+    by_label = {statement.verdict.label: statement for statement in statements}
+    numbers = {label: lines.number(statement.start) for label, statement in by_label.items()}
+    if len(set(numbers.values())) == 1:
+        return f"one line names {' and '.join(sorted(by_label))}"
+    named = " and ".join(f"{label} on line {number}" for label, number in numbers.items())
+    return f"verdicts that differ: {named}"
+
+
+class _Lines:
+    """The lines of a reply, to look at what is around a verdict."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def number(self, position: int) -> int:
+        """The number of the line of a position, from 1."""
+        return bisect_right(self._starts, position)
+
+    def is_final(self, statement: Statement) -> bool:
+        """True if "final verdict" or the like is directly before it, and not in quotation marks."""
+        before = self._before(statement.start)
+        if not before.strip(" \t*_`\"'“#>-"):
+            above = self._above(statement.start)
+            lead = _FINAL_LINE.fullmatch(above)
+            return lead is not None
+        quotes = before.rstrip(" \t\"'“`*_").count('"') + before.count("“") - before.count("”")
+        return _FINAL_BEFORE.search(before) is not None and quotes % 2 == 0 and not before.lstrip().startswith(">")
+
+    def is_doubtful(self, statement: Statement) -> bool:
+        """True if the verdict is negated, in an unreal condition, or taken back by how the sentence goes on."""
+        before, behind = self._before(statement.start), self._behind(statement)
+        sentence = re.split(r"[.!?]\s", before)[-1] + " " + re.split(r"[.!?](?:\s|\Z)", behind)[0]
+        if _NEGATED.search(before) or _UNREAL_BEFORE.search(before) or _UNREAL.search(sentence):
+            return True
+        if not before.strip() and _NEGATED.search(self._above(statement.start)):
+            return True
+        return not behind.strip(" \t\r*_`\"'”])") and _GOES_ON.match(self._below(statement)) is not None
+
+    def _before(self, position: int) -> str:
+        start = self._starts[self.number(position) - 1]
+        return self._text[max(start, position - _CONTEXT) : position]
+
+    def _behind(self, statement: Statement) -> str:
+        start = statement.verdict.position + len(statement.verdict.written)
+        number = self.number(statement.verdict.position)
+        end = self._starts[number] - 1 if number < len(self._starts) else len(self._text)
+        return self._text[start : min(max(start, end), start + _CONTEXT)]
+
+    def _above(self, position: int) -> str:
+        """The end of the text above a line, back to the line break before its last line that is not blank."""
+        start = self._starts[self.number(position) - 1]
+        return self._text[max(0, start - _CONTEXT) : start].rstrip().rpartition("\n")[2]
+
+    def _below(self, statement: Statement) -> str:
+        number = self.number(statement.verdict.position)
+        start = self._starts[number] if number < len(self._starts) else len(self._text)
+        return self._text[start : start + _CONTEXT].lstrip()

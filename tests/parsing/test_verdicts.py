@@ -1,0 +1,169 @@
+"""Verdicts that a reply states: which of several counts, in every mode's grammar."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.parsing.answer_tags import read_label
+from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.parsing.other_judges import read_prometheus_score
+from judgelm.parsing.rubric_levels import parse_level
+from judgelm.parsing.verdicts import read_verdict
+from judgelm.records import Scores, Unparsed
+
+LABELS = {"correct": "Correct", "incorrect": "Incorrect"}
+PLACES = {"1": "1", "2": "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "written"),
+    [
+        ("It is right.\n\n[[Correct]]", "correct", "Correct"),
+        ("**[[incorrect]]**", "incorrect", "incorrect"),
+        ('My verdict: "[[ **Correct** ]]".', "correct", "Correct"),
+        ("I say [[Correct]]\n\nI hope this helps!", "correct", "Correct"),
+        ("It differs.\n[Incorrect]", "incorrect", "Incorrect"),
+        ("It differs.\nSo [Incorrect] it is, not [quite right].", "incorrect", "Incorrect"),
+        ("It differs.\n**Final verdict: Incorrect.**", "incorrect", "Incorrect"),
+    ],
+)
+def test_a_verdict_is_read(text, label, written):
+    found = read_verdict(text, LABELS)
+    assert (found.label, found.written) == (label, written)
+    assert text[found.position :].startswith(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the reply is empty"),
+        ("It is correct, I think.", "it does not end in a verdict"),
+        ("[Correct] or [Incorrect]", "one line names correct and incorrect"),
+        ("[[XCorrect]]", "the verdict 'xcorrect' is none of correct, incorrect"),
+        ("[[CorrectX]]", "the verdict 'correctx' is none of correct, incorrect"),
+        ("That is not correct", "it does not end in a verdict"),
+        ("The verdict is not correct", "it does not end in a verdict"),
+        (
+            "[[Correct]]\nor rather [[Partially correct]]",
+            "the verdict 'partially correct' is none of correct, incorrect",
+        ),
+        # the prompt's own words, said again
+        ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "one line names correct and incorrect"),
+    ],
+)
+def test_no_verdict_is_off_grammar_with_its_reason(text, why):
+    assert read_verdict(text, LABELS) == Unparsed("off_grammar", text, why)
+
+
+def test_where_only_double_brackets_count_a_bare_word_is_none():
+    found = read_verdict("Correct", LABELS, brackets_only=True)
+    assert found == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
+    assert read_verdict(" \n", LABELS, brackets_only=True).why == "the reply is empty"
+
+
+@pytest.mark.parametrize("text", ["[[1]]", "[[Response 1]]", "[[ Answer 1 ]]", "Response 1", "So the answer is 1"])
+def test_a_verdict_may_name_what_it_numbers(text):
+    found = read_verdict(text, {"1": "1", "2": "2"})
+    assert found.label == "1"
+    assert text[found.position] == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("It is nearly [[Correct]].\nBut 40 is not 41.\nFinal verdict: Incorrect", "incorrect"),
+        ("[[Correct]]\n\n**Final Verdict:** Incorrect. The sum is 41.", "incorrect"),
+        ("[[Correct]]\n### Final judgment\n[[Incorrect]]", "incorrect"),
+        ("[[Correct]]\n### Final judgment\nIncorrect", "incorrect"),
+        ("[[Correct]] at first.\nSo my final decision is [[Incorrect]], since 41 is odd.", "incorrect"),
+        ("Final verdict: [[Incorrect]]\nHad it said 41, I would have written [[Correct]].", "incorrect"),
+        ("Final verdict: Incorrect (the sum is 41)", "incorrect"),
+        ("最终：[[Correct]]\nFinal verdict： Incorrect", "incorrect"),
+    ],
+)
+def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
+    found = read_verdict(text, LABELS)
+    assert found.label == label
+    assert text[found.position :].lower().startswith(label)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("At first [[Correct]], I thought.\nThen: [[Incorrect]]", "correct on line 1 and incorrect on line 2"),
+        ("The sum is off.\n[[Incorrect]]\nNote: with 41 it would be [[Correct]].", "line 2 and correct on line 3"),
+        ("[[Correct]]\nno, I was wrong.\nIncorrect", "correct on line 1 and incorrect on line 3"),
+        ("[[Correct]]\nVerdict: Incorrect\nI hope this helps.", "correct on line 1 and incorrect on line 2"),
+        ("Final verdict: Correct\nI take that back.\n[[Incorrect]]", "correct on line 1 and incorrect on line 3"),
+        ("Final verdict: Correct\nFinal verdict: Incorrect", "correct on line 1 and incorrect on line 2"),
+        ("> Final verdict: [[Correct]]\nso the answer says, but [[Incorrect]]", "line 1 and incorrect on line 2"),
+        ("[[Correct]]\nFinal verdict: partially correct", "the final verdict 'partially correct' is none of"),
+        ("Had it said 41, I would have written [[Correct]].", "the verdict on line 1 is negated, conditional"),
+        ("It is not [[Correct]].", "the verdict on line 1 is negated, conditional or taken back"),
+        ("One might call it\n[[Correct]]\nbut 40 is not 41.", "the verdict on line 2 is negated, conditional"),
+        ("[[Correct]]\n\nWait, let me add again.", "the verdict on line 1 is negated, conditional or taken back"),
+    ],
+)
+def test_verdicts_that_differ_or_are_not_meant_are_none(text, why):
+    found = read_verdict(text, LABELS)
+    assert (found.code, found.text) == ("off_grammar", text)
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("**Response 1**\nIt is right.\n\n**Response 2**\nIt is wrong.\n\n[[1]]", "1"),
+        ("Response 1 had the right idea, so if I must choose: [[1]]", "1"),
+        ("Response 2 would have been better with a source, so I would choose [[1]]", "1"),
+        ("Final answer: 2\nOnly response 1 says so: [[1]]", "1"),  # the judge's own solution, not its verdict
+        ("[[1]]\nHowever, both could be shorter.", "1"),
+    ],
+)
+def test_what_only_looks_like_another_verdict_does_not_count(text, label):
+    assert read_verdict(text, PLACES).label == label
+
+
+def test_without_brackets_a_final_verdict_is_none_where_only_they_count():
+    assert isinstance(read_verdict("Final verdict: 2", PLACES, brackets_only=True), Unparsed)
+    assert read_verdict("[[1]], perhaps.\nFinal verdict: 2", PLACES, brackets_only=True).label == "2"
+
+
+LEVELS = ("poor", "good")
+LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2"})
+GRADE = MarkedReply(before="<score>", after="</score>", scale=(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("read", "first", "second", "expected"),
+    [
+        (lambda text: parse_level(text, LEVELS), "Answer: good", "answer: poor", "poor"),
+        (lambda text: read_label(text), "<ans>CORRECT</ans>", "verdict: <ans>INCORRECT</ans>", "incorrect"),
+        (lambda text: read_label(text), "<ans>CORRECT</ans>", "verdict: INCORRECT", "incorrect"),
+        (LETTERS, "[[A]]", "verdict: [[B]]", "2"),
+        (LETTERS, "[[A]]", "verdict: B", "2"),
+        (GRADE, "<score>4</score>", "score: <score>2</score>", (2.0,)),
+        (read_prometheus_score, "[RESULT] 4", "result: [RESULT] 2", (2.0,)),
+    ],
+)
+def test_every_grammar_reads_several_verdicts_alike(read, first, second, expected):
+    differ = read(f"{first}\nNo.\nMy {second}\nI hope this helps.")
+    assert isinstance(differ, Unparsed)
+    final = read(f"{first}\nNo.\nMy final {second}\nI hope this helps.")
+    label = getattr(final, "label", final)
+    assert (label.values if isinstance(label, Scores) else label) == expected
+
+
+@given(st.text(alphabet=' \n[]()*AaBCorectIniFlvd12.,:>"ªé𝔸', max_size=200))
+def test_any_text_is_a_verdict_that_it_holds_or_a_failure(text):
+    found = read_verdict(text, LABELS)
+    assert isinstance(found, Unparsed) or text[found.position :].startswith(found.written)
+
+
+@pytest.mark.parametrize(
+    "text", ["[[" + " " * 50_000, "verdict" + " " * 50_000 + "x", "[[Correct]]" * 5_000, "final verdict " * 5_000]
+)
+@pytest.mark.timeout(20)
+def test_long_replies_cost_little(text):
+    found = read_verdict(text, LABELS)
+    assert isinstance(found, Unparsed) or found.label == "correct"
