@@ -280,16 +280,18 @@ def _estimate(metrics: object, name: str) -> Estimate:
 
 def _unreadable(table_number: int, run: TableRun) -> list[str]:
     """What the two countings of unreadable replies differ in, and what the reversed file lacks."""
-    judge, counts, warnings = _name(table_number, run), run.authors.counts, []
-    if counts.failed_orders or run.evaluation.counts.failed_orders:
+    judge, theirs, ours, warnings = _name(table_number, run), run.authors.counts, run.evaluation.counts, []
+    if theirs.failed_orders or ours.failed_orders:
         name = LAYOUTS[table_number].measures[0]
         ties, left_out = metric_value(run, name), metric_value(run, name, "left out")
-        without = "and none is readable" if left_out is None else f"and {format_share(left_out)} without those pairs"
+        without = "none is readable to judgelm" if left_out is None else f"{format_share(left_out)} without the latter"
         assert ties is not None, "ties leave no pair out"
+        reader = "PandaLM's protocol" if table_number == 2 else "the authors' code"
         warnings.append(
-            f"Table {table_number}, {judge}: {counts.failed:,} of {counts.joined:,} pairs have no readable reply for "
-            f"their label ({counts.failed_orders:,} unreadable replies in all); {_heading(name)} is "
-            f"{format_share(ties)} with them as ties, {without}."
+            f"Table {table_number}, {judge}: of {theirs.joined:,} pairs {theirs.failed:,} are unreadable to "
+            f"{reader} and {ours.failed:,} to judgelm (of "
+            f"all replies {theirs.failed_orders:,} and {ours.failed_orders:,}); {_heading(name)} is "
+            f"{format_share(ties)} with the former as ties, and {without}."
         )
     if run.unpaired:
         effect = "their label is that of the given order" if table_number == 2 else "consistency and bias lack them"

@@ -72,7 +72,10 @@ def test_the_two_files_of_the_authors_are_read_and_counted_in_both_ways(cli, fol
     # judgelm reads "8, 6" as the second answer ahead: of three pairs two agree with the label and two are consistent
     assert (left_out["agreement"]["value"], left_out["n"], left_out["failed_orders"]) == (pytest.approx(2 / 3), 3, 2)
     assert left_out["consistency"]["value"] == pytest.approx(2 / 3)
-    assert "1 of 4 pairs have no readable reply" in result["warnings"][0]
+    assert (
+        "of 4 pairs 1 are unreadable to the authors' code and 1 to judgelm (of all replies 3 and 2)"
+        in (result["warnings"][0])
+    )
 
 
 def test_pairs_that_the_reversed_file_lacks_are_counted(cli, folder):
@@ -124,6 +127,11 @@ def test_prices_come_from_the_file_and_from_options(cli, folder):
             "labels: labels.jsonl\ntables: [{table: 1, runs: [{reference: no, method: m, judgments: run.jsonl, "
             "reversed: run.jsonl}]}]",
             "judgments and reversed name one file",
+        ),
+        (
+            "labels: labels.jsonl\ntables: [{table: 1, runs: [{reference: no, method: m, judgments: run.jsonl, "
+            "scale: ten}]}]",
+            "tables.0.runs.0.scale",
         ),
         (
             "labels: labels.jsonl\ntables: [{table: 3, runs: [{method: m, model_size: 7B, judgments: run.jsonl, "

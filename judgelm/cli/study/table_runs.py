@@ -33,7 +33,7 @@ class _Row(BaseModel):
     judgments: Path
     reversed: Path | None = None
     labels: Path | None = None
-    scale: str = "1-10"
+    scale: str = Field(default="1-10", pattern=r"^(any|-?[0-9.]+-[0-9.]+)$")
     gpus: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
