@@ -181,7 +181,7 @@ def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
 
 def _is_another_word(rest: str) -> bool:
     """True if a final statement is short and holds no mark, which would be read as one."""
-    return 0 < len(_WORD.findall(rest[:_CONTEXT])) <= 3 and not re.search(r"[\[<{]", rest)
+    return 0 < len(_WORD.findall(rest[:_CONTEXT])) <= 3 and not re.search(r"[\[<{:：]", rest)
 
 
 def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterator[Statement]:
