@@ -63,7 +63,8 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
         "\n\n".join(filter(None, (before, reply.thinking))) for before, reply in zip(from_server, replies, strict=True)
     ]
     reasons: tuple[FinishReason, ...] = tuple(
-        reason if reply.closed else "thinking" for reply, reason in zip(replies, completion.finish_reasons, strict=True)
+        "thinking" if _says_nothing(reply, thinking) else reason
+        for reply, reason in zip(replies, completion.finish_reasons, strict=True)
     )
     return replace(
         completion,
@@ -72,6 +73,11 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
         finish_reasons=reasons,
         error=completion.error or (_endless(thinking) if "thinking" in reasons else ""),
     )
+
+
+def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
+    """True if there is thinking alone: without an end, or unasked and with the stop string right behind it."""
+    return not reply.closed or (thinking.mode != "on" and reply.thinking is not None and not reply.reply.strip())
 
 
 def _endless(thinking: Thinking) -> str:

@@ -29,6 +29,7 @@ Replies that the original rules take for incorrect although they are neither wor
 _FIRST = re.compile(r"<ans>(.*?)</ans>", re.DOTALL)
 _ON_LINE = re.compile(r"<ans>(.*?)</ans>")
 _ANY_CASE = re.compile(r"<ans>(.*?)</ans>", re.DOTALL | re.IGNORECASE)
+_INNERMOST = re.compile(r"<ans>((?:(?!<ans>).)*?)</ans>", re.DOTALL | re.IGNORECASE)
 _CLOSING = re.compile("</ans>")
 _CLOSING_ANY_CASE = re.compile("</ans>", re.IGNORECASE)
 _DRESS = re.compile(r"</?(?:b|i|em|strong)>|[\s\"'`“”‘’*_.,;:!()\[\]]", re.IGNORECASE)
@@ -74,7 +75,7 @@ def read_label(text: str) -> Verdict | Unparsed:
     stop; `YOUR LABEL` and other words in tags are passed over. Without any tag the whole reply must be the word, or
     state it as final. Of several that differ only one that is stated as final counts (`judgelm.parsing.verdicts`).
     """
-    inside = list(_ANY_CASE.finditer(_closed(text, _CLOSING_ANY_CASE)))
+    inside = list(_INNERMOST.finditer(_closed(text, _CLOSING_ANY_CASE)))
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
     why = "no tag holds CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the two words"
     unmarked = unmarked_verdicts(text, _LABELS)

@@ -87,6 +87,9 @@ class MarkedReply:
             if end < 0:
                 end = start
                 continue
+            inner = text.rfind(self.before, start, end)  # a mark that was opened and not closed belongs to no verdict
+            if inner >= 0:
+                mark, start = inner, inner + len(self.before)
             yield mark, text[start:end].strip(_AROUND)
 
     def _label(self, marked: list[tuple[int, str]], text: str) -> PairLabel | Unparsed:

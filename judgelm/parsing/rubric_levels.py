@@ -11,7 +11,7 @@ from judgelm.records import Unparsed
 
 _DRESS = re.compile("[*_`\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _LINE_BREAK = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_ANSWER = re.compile(r"(?<!\w)answer\s*[:：]\s*", re.IGNORECASE)
+_ANSWER = re.compile(r"(?<!\w)(?P<final>final\s+)?answer\s*[:：]\s*", re.IGNORECASE)
 _AROUND = " \t.,;:!\"“”'‘’()[]-。"
 _QUOTED = 60
 
@@ -41,27 +41,25 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     unmarked = unmarked_verdicts(cleaned, known)
     if isinstance(unmarked, Unparsed):
         return Unparsed("off_grammar", text, unmarked.why)
-    last, start = answers[-1]
-    if _bare(last) not in known and not any(statement.final and statement.start > start for statement in unmarked):
-        why = f"what follows `Answer:` is none of the levels: {last[:_QUOTED]!r}"
+    last = answers[-1]
+    if _bare(last[0]) not in known and not any(final.final and final.start > last[1].start() for final in unmarked):
+        why = f"what follows `Answer:` is none of the levels: {last[0][:_QUOTED]!r}"
         return Unparsed("off_grammar", text, why)
     stated = [
-        Statement(Verdict(known[_bare(answer)], start, answer), start)
-        for answer, start in answers
+        Statement(Verdict(known[_bare(answer)], mark.end(), answer), mark.start(), final=mark["final"] is not None)
+        for answer, mark in answers
         if _bare(answer) in known
     ]
     result = settled(cleaned, [*stated, *unmarked], "the reply has no `Answer:`")
     return Unparsed("off_grammar", text, result.why) if isinstance(result, Unparsed) else result.label
 
 
-def _answers(text: str) -> list[tuple[str, int]]:
-    """The text behind the last `Answer:` of each line that has one, and where it begins."""
+def _answers(text: str) -> list[tuple[str, re.Match[str]]]:
+    """The text behind the last `Answer:` of each line that has one, and that mark."""
     marks, text = list(_ANSWER.finditer(text)), f"{text}\n"
     ends = [*(mark.start() for mark in marks), len(text)][1:]
     breaks = [_LINE_BREAK.search(text, mark.end(), end) for mark, end in zip(marks, ends, strict=True)]
-    return [
-        (text[mark.end() : at.start()], mark.end()) for mark, at in zip(marks, breaks, strict=True) if at is not None
-    ]
+    return [(text[mark.end() : at.start()], mark) for mark, at in zip(marks, breaks, strict=True) if at is not None]
 
 
 def _bare(level: str) -> str:

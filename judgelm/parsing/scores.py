@@ -132,6 +132,7 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
 
 def _first_line(text: str) -> tuple[str, list[str]]:
     """The first line that is not blank, without formatting, and the lines below it."""
+    text = text.replace("：", ":")
     for dress in _DRESS:
         text = dress.sub("", text)
     first, *below = [line for line in text.splitlines() if line.strip()] or [""]
@@ -177,7 +178,7 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
         return first_line
-    plain = text
+    plain = text.replace("：", ":")
     for dress in _DRESS:
         plain = dress.sub("", plain)
     stated: dict[str, dict[float, tuple[str, str | None]]] = {"1": {}, "2": {}}

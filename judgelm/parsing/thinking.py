@@ -64,10 +64,10 @@ def separate(text: str, *, bare: bool = True) -> Separated:
         bare: whether a reply that does not begin with an opening tag may be thinking up to a closing one: a server's
             chat template may have opened the block.
     """
-    if (channels := _separate_channels(text, bare=bare)) is not None:
-        return channels
     begin = _after_blanks(text, 0)
     opened = [tags for tags in _TAGS if text.startswith(tags[0], begin)]
+    if not opened and (channels := _separate_channels(text, bare=bare)) is not None:
+        return channels
     for opening, closing in opened or (_TAGS if bare else ()):
         close = _last_close(text, closing)
         inside = begin + len(opening) if opened else 0
@@ -119,17 +119,22 @@ def _between(text: str, opening: str, closing: str) -> list[str]:
 def _separate_channels(text: str, *, bare: bool) -> Separated | None:
     """A reply in Harmony's channels, with or without its special tokens; None where it is in none."""
     begun = _CHANNELS.match(text)
+    if begun is None and (stripped := _separate_stripped(text)) is not None:
+        return stripped
     finals = list(_FINAL.finditer(text)) if "<|message|>" in text and (bare or begun) else []
-    if finals or begun:
-        end = finals[-1].end() if finals else len(text)
-        thinking = _joined(_MESSAGE.split(text[: finals[-1].start()] if finals else text))
-        reply = text[end:]
-        for mark in _ENDS:
-            reply = reply.removesuffix(mark)
-        return Separated(text[:end], thinking, reply, closed=bool(finals))
-    stripped = _STRIPPED.match(text)
+    if begun is None and not finals:
+        return None
+    start, end = finals[-1].span() if finals else (len(text), len(text))
+    reply = text[end:]
+    for mark in _ENDS:
+        reply = reply.removesuffix(mark)
+    return Separated(text[:end], _joined(_MESSAGE.split(text[:start])), reply, closed=bool(finals))
+
+
+def _separate_stripped(text: str) -> Separated | None:
+    """A reply in channels whose special tokens the decoder left out; None where it is in none."""
     start = text.rfind(_STRIPPED_FINAL) if text.lstrip().startswith("analysis") else -1
-    if stripped is None and start < 0:
+    if start < 0 and _STRIPPED.match(text) is None:
         only = _STRIPPED_ONLY.match(text)
         return None if only is None else Separated(text[: only.end()], None, text[only.end() :])
     inside = text.index("analysis") + len("analysis")

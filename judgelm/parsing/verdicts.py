@@ -33,14 +33,13 @@ _FINAL_LINE = re.compile(
     re.IGNORECASE,
 )
 _EXPLAINED = re.compile(r"[(（.;:：!。–—-]|,?\s*(?:because|since|as)\b", re.IGNORECASE)
-_UNREAL = re.compile(
-    r"(?:^|[,;:.(])\s*had (?:it|the|this|that|its|he|she|they)\b"
-    r"|\bif (?:it|the|this|that|its)\b[^.!?]{0,80}\b(?:were|had|would)\b",
-    re.IGNORECASE,
+_CONDITION = re.compile(
+    r"(?:^|[,;:.(])\s*had (?:it|the|this|that|its|he|she|they)\b|\bif (?:it|the|this|that|its)\b", re.IGNORECASE
 )
-_UNREAL_BEFORE = re.compile(
-    r"\b(?:would|could|might)(?:n't| not| also| then)? have "
-    r"(?:written|said|been|given|answered|called|chosen|judged|rated)(?: (?:it|this|the|my|verdict))*[\s:*_`\"'“(]*\Z",
+_WOULD = re.compile(
+    r"\b(?:would|could|might)(?:n't| not| also| then)? "
+    r"(?:(?P<perfect>have (?:written|said|been|given|answered|called|chosen|judged|rated))|be|say|write|call|choose)"
+    r"(?: (?:it|this|the|my|verdict))*[\s:*_`\"'“(]*\Z",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(
@@ -181,7 +180,7 @@ def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
 
 def _is_another_word(rest: str) -> bool:
     """True if a final statement is short and holds no mark, which would be read as one."""
-    return 0 < len(_WORD.findall(rest[:_CONTEXT])) <= 3 and not re.search(r"[\[<{]", rest)
+    return 0 < len(_WORD.findall(rest[:_CONTEXT])) <= 3 and not re.search(r"[\[<{:：]", rest)
 
 
 def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterator[Statement]:
@@ -262,7 +261,8 @@ class _Lines:
         """True if the verdict is negated, in an unreal condition, or taken back by how the sentence goes on."""
         before, behind = self._before(statement.start), self._behind(statement)
         sentence = re.split(r"[.!?]\s", before)[-1] + " " + re.split(r"[.!?](?:\s|\Z)", behind)[0]
-        if _NEGATED.search(before) or _UNREAL_BEFORE.search(before) or _UNREAL.search(sentence):
+        would = _WOULD.search(before)
+        if _NEGATED.search(before) or (would and (would["perfect"] or _CONDITION.search(sentence))):
             return True
         if not before.strip() and _NEGATED.search(self._above(statement.start)):
             return True

@@ -107,7 +107,8 @@ def stable_text(text: str, stop: Sequence[str]) -> str:
     Half a character and a possible beginning of a stop text are left out at the end.
     """
     text = text.rstrip(_HALF)
-    text = text[: min((start for mark in stop if (start := text.find(mark)) >= 0), default=len(text))]
+    stopped = Sampling(max_tokens=1, stop=tuple(stop)).cut_at_stop(text)
+    text = text if stopped is None else stopped
     begun = max((size for mark in stop for size in range(1, len(mark)) if text.endswith(mark[:size])), default=0)
     return text[: len(text) - begun]
 

@@ -157,6 +157,13 @@ def test_thinking_that_was_not_asked_for_says_how_to_ask():
     )
 
 
+def test_a_stop_string_right_behind_unasked_thinking_says_so_too():
+    engine = thinking_model.engine(lambda prompt: "<think>Hm.</think>\n8 6\nSo.", asked="absent", thinks=False)
+    [judgment] = judge([PAIR], Pairwise(), engine)
+    assert judgment.failure.code == "truncated"
+    assert "judge with --thinking on" in judgment.failure.why
+
+
 def test_a_judge_that_does_not_think_though_asked_is_read_as_it_is():
     [judgment] = judge([PAIR], Pairwise(reasons="all"), thinking_model.engine(going_on("8 6\nSo."), thinks=False))
     # a plain prompt opens the block itself, and this judge never closes it

@@ -30,6 +30,7 @@ from judgelm.records import Scores, Unparsed
         "(8, 6)",
         "[8, 6]",
         "Assistant 1: 8 Assistant 2: 6",
+        "Assistant 1：8\nAssistant 2：6",
         "Assistant 1: 8, Assistant 2: 6",
         "Assistant 1: 8\nAssistant 2: 6\nBecause.",
         "**Assistant 1:** 8/10; **Assistant 2:** 6/10",

@@ -99,6 +99,7 @@ def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
         ("> Final verdict: [[Correct]]\nso the answer says, but [[Incorrect]]", "line 1 and incorrect on line 2"),
         ("[[Correct]]\nFinal verdict: partially correct", "the final verdict 'partially correct' is none of"),
         ("Had it said 41, I would have written [[Correct]].", "the verdict on line 1 is negated, conditional"),
+        ("The verdict would be [[Correct]] if it said 41.", "the verdict on line 1 is negated, conditional"),
         ("It is not [[Correct]].", "the verdict on line 1 is negated, conditional or taken back"),
         ("One might call it\n[[Correct]]\nbut 40 is not 41.", "the verdict on line 2 is negated, conditional"),
         ("[[Correct]]\n\nWait, let me add again.", "the verdict on line 1 is negated, conditional or taken back"),
@@ -117,11 +118,17 @@ def test_verdicts_that_differ_or_are_not_meant_are_none(text, why):
         ("Response 1 had the right idea, so if I must choose: [[1]]", "1"),
         ("Response 2 would have been better with a source, so I would choose [[1]]", "1"),
         ("Final answer: 2\nOnly response 1 says so: [[1]]", "1"),  # the judge's own solution, not its verdict
+        ("If it had a source, response 1 would be perfect, but it is better as it is: [[1]]", "1"),
         ("[[1]]\nHowever, both could be shorter.", "1"),
     ],
 )
 def test_what_only_looks_like_another_verdict_does_not_count(text, label):
     assert read_verdict(text, PLACES).label == label
+
+
+def test_an_unreal_condition_in_the_explanation_does_not_touch_the_answer():
+    assert parse_level("Explanation: if it had a source it would be better, Answer: good", LEVELS) == "good"
+    assert read_prometheus_score("if it had a source it would be better [RESULT] 3") == Scores((3.0,))
 
 
 def test_without_brackets_a_final_verdict_is_none_where_only_they_count():
