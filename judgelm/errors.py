@@ -39,6 +39,11 @@ def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigErr
     return ConfigError(f"{kind} {name!r} does not exist{hint} available: {', '.join(names)}")
 
 
+def out_of_range(name: str, value: object, least: float, most: float) -> ConfigError:
+    """The error of a number outside its range; NaN is outside every range."""
+    return ConfigError(f"{name} is {str(value)[:40]}; it must be a number from {least:.20g} to {most:.20g}")
+
+
 class MissingExtraError(ConfigError):
     """A package of an optional extra is not installed."""
 

@@ -19,6 +19,7 @@ from judgelm.former_names import current_name
 from judgelm.yaml_files import parse_yaml
 
 JUDGING, _MODEL, _CLUSTER = "How to judge", "Model and engine", "Several GPUs or machines"
+_MOST_NUMBER = 2**63
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 _PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5", "--set": "train_data=[rows.jsonl]"}
 
@@ -213,10 +214,19 @@ class Command(TyperCommand):
     """A command that takes its options under their former names as well; help and completion do not show these."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
+        """Read the command line and the configuration file; numbers that are not finite are refused.
+
+        Raises:
+            typer.BadParameter: a number is NaN, infinite or beyond 64 bits.
+        """
         known = {str(parameter.name) for parameter in self.params}
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*(_current_flag(word, known) for word in args[:end]), *args[end:]])
+        rest = super().parse_args(ctx, [*(_current_flag(word, known) for word in args[:end]), *args[end:]])
+        for name, value in ctx.params.items():
+            if isinstance(value, int | float) and not -_MOST_NUMBER < value < _MOST_NUMBER:
+                flag = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(f"{flag} is {str(value)[:40]}; give a finite number below 2**63")
+        return rest
 
 
 def _current_flag(word: str, known: set[str]) -> str:

@@ -2,6 +2,7 @@
 
 import shlex
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from judgelm.serving.traces import RequestTracer
 
 _ANSWERS, _SERVER, _RECORDS, _LIMITS = "How to answer", "Address and keys", "Records", "Limits"
+_DAY_S = 86_400.0
 EPILOG = """
 Examples:
 
@@ -139,18 +141,24 @@ MaxQueue = Annotated[
     int,
     typer.Option(min=1, help="Maximum queued judgments before the server returns 429.", rich_help_panel=_LIMITS),
 ]
-MaxBodyMb = Annotated[float, typer.Option(min=0.001, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)]
+MaxBodyMb = Annotated[
+    float, typer.Option(min=0.001, max=1e5, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)
+]
 BodyTimeout = Annotated[
     float,
     typer.Option(
         min=0.1,
+        max=_DAY_S,
         help="Seconds for a client to send a request's headers, and again for its body.",
         rich_help_panel=_LIMITS,
     ),
 ]
-RequestTimeout = Annotated[float, typer.Option(min=0.1, help="Seconds for an answer.", rich_help_panel=_LIMITS)]
+RequestTimeout = Annotated[
+    float, typer.Option(min=0.1, max=_DAY_S, help="Seconds for an answer.", rich_help_panel=_LIMITS)
+]
 Shutdown = Annotated[
-    float, typer.Option(min=0, help="Seconds to finish requests in flight at shutdown.", rich_help_panel=_LIMITS)
+    float,
+    typer.Option(min=0, max=_DAY_S, help="Seconds to finish requests in flight at shutdown.", rich_help_panel=_LIMITS),
 ]
 
 
@@ -273,7 +281,7 @@ def _cluster(workers: ClusterOptions, engine: str) -> Cluster | None:
     cluster = workers.cluster()
     if cluster is not None and engine == "openai":
         raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
-    return cluster
+    return None if cluster is None else replace(cluster, lone_failures=True)
 
 
 def _tracer(endpoint: str) -> "RequestTracer":

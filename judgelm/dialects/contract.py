@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from judgelm.dialects.patterns import Pattern
 from judgelm.former_names import former_attributes
 from judgelm.records import Sample, Winner
 
@@ -52,6 +53,7 @@ class ChatRequest:
         temperature: of an ordinary chat, in [0, 2]; None where the client does not say. It changes no score.
         stop: texts before which a reply of an ordinary chat ends.
         seed: of an ordinary chat; None where the client does not say.
+        ignored: fields that would change what a model draws, such as `top_p`, and that have no effect here.
     """
 
     messages: tuple[Message, ...]
@@ -67,6 +69,7 @@ class ChatRequest:
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    ignored: tuple[str, ...] = ()
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
         """The messages' texts where their roles are exactly these, in this order; else None."""
@@ -158,11 +161,14 @@ class Dialect:
         name: in lower case with hyphens, as manifests, headers and metrics name it.
         recognise: finds the task in a request; None where the request is not of this dialect.
         render: writes the reply to a task; it contains the verdict exactly once, and nothing of the answers.
+        templates: the prompts, or their parts, that consist of fixed texts around slots. They name the nearest known
+            prompt of an unknown one.
     """
 
     name: str
     recognise: Callable[[ChatRequest], JudgeTask | None]
     render: Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
+    templates: tuple[Pattern, ...] = ()
 
 
 __getattr__ = former_attributes(__name__)

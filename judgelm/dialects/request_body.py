@@ -1,7 +1,7 @@
 """The JSON body of a request, read for dialects; odd fields that clients really send are accepted.
 
 Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
-message alone, fields that no server knows.
+message alone, fields that no server knows. The role `developer`, which newer models have, is `system` here.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,15 @@ from typing import Any
 
 from judgelm.dialects.contract import ChatRequest, Message, Tool
 from judgelm.errors import InputError
+from judgelm.records import MAX_TOKENS
 
 _MOST_REPLIES = 128
-_HIGHEST_TEMPERATURE = 2
+_RANGES = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+_NEUTRAL = {"top_p": (1,), "presence_penalty": (0,), "frequency_penalty": (0,), "logit_bias": ({},)}
+"""Fields that change what a model draws, with the values that change nothing; no reply here depends on them."""
+
+_FORMATS = ("text", "json_object", "json_schema")
+_MOST_STOPS, _LONGEST_STOP = 16, 1000
 
 
 def read_chat(body: Mapping[str, Any]) -> ChatRequest:
@@ -23,8 +29,7 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InputError('"messages": expected a list of messages, at least one')
-    wanted = body.get("response_format")
-    forms = wanted if isinstance(wanted, Mapping) else {}
+    forms = _format(body)
     return ChatRequest(
         messages=tuple(_message(index, message) for index, message in enumerate(messages)),
         n=_count(body, "n", 1, most=_MOST_REPLIES),
@@ -35,9 +40,10 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
         schema=_schema(forms),
         json_object=forms.get("type") == "json_object",
         max_tokens=_most_tokens(body),
-        temperature=_temperature(body),
+        temperature=_number(body, "temperature"),
         stop=_stop(body),
         seed=_seed(body),
+        ignored=_ignored(body),
     )
 
 
@@ -58,18 +64,20 @@ def read_completion(body: Mapping[str, Any]) -> ChatRequest:
         plain=True,
         n=_count(body, "n", 1, most=_MOST_REPLIES),
         logprobs=logprobs is not None and logprobs is not False,
-        top_logprobs=logprobs if isinstance(logprobs, int) and not isinstance(logprobs, bool) else 0,
+        top_logprobs=0 if logprobs is None or isinstance(logprobs, bool) else _count(body, "logprobs", 0, most=20),
         max_tokens=_most_tokens(body),
-        temperature=_temperature(body),
+        temperature=_number(body, "temperature"),
         stop=_stop(body),
         seed=_seed(body),
+        ignored=_ignored(body),
     )
 
 
 def _message(index: int, message: object) -> Message:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise InputError(f'"messages", {index}: expected an object with role and content')
-    return Message(role=message["role"], text=_text(index, message.get("content")))
+    role = message["role"]
+    return Message(role="system" if role == "developer" else role, text=_text(index, message.get("content")))
 
 
 def _text(index: int, content: object) -> str:
@@ -91,7 +99,7 @@ def _count(body: Mapping[str, Any], name: str, usual: int, *, most: int) -> int:
     if value is None:
         return usual
     if not isinstance(value, int) or isinstance(value, bool) or not min(usual, 1) <= value <= most:
-        raise InputError(f'"{name}": expected a whole number from {min(usual, 1)} to {most}, got {value!r}')
+        raise InputError(f'"{name}": expected a whole number from {min(usual, 1)} to {most}, got {_shown(value)}')
     return value
 
 
@@ -102,32 +110,45 @@ def _most_tokens(body: Mapping[str, Any]) -> int | None:
         [value] = value
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f'"{name}": expected a whole number above 0, got {value!r}')
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_TOKENS:
+        raise InputError(f'"{name}": expected a whole number from 1 to {MAX_TOKENS}, got {_shown(value)}')
     return value
 
 
-def _temperature(body: Mapping[str, Any]) -> float | None:
-    value = body.get("temperature")
+def _number(body: Mapping[str, Any], name: str) -> float | None:
+    value = body.get(name)
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _HIGHEST_TEMPERATURE:
-        raise InputError(f'"temperature": expected a number from 0 to {_HIGHEST_TEMPERATURE}, got {value!r}')
+    least, most = _RANGES[name]
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise InputError(f'"{name}": expected a number from {least} to {most}, got {_shown(value)}')
     return float(value)
+
+
+def _ignored(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields that would change what a model draws."""
+    values: dict[str, object] = {name: _number(body, name) for name in _NEUTRAL if name in _RANGES}
+    bias = body.get("logit_bias")
+    if bias is not None and not isinstance(bias, Mapping):
+        raise InputError(f'"logit_bias": expected an object, got {_shown(bias)}')
+    values["logit_bias"] = bias
+    return tuple(name for name, value in values.items() if value is not None and value not in _NEUTRAL[name])
 
 
 def _stop(body: Mapping[str, Any]) -> tuple[str, ...]:
     value = body.get("stop")
     texts = [value] if isinstance(value, str) else value or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InputError(f'"stop": expected a text or a list of texts, got {value!r}')
+        raise InputError(f'"stop": expected a text or a list of texts, got {_shown(value)}')
+    if len(texts) > _MOST_STOPS or any(len(text) > _LONGEST_STOP for text in texts):
+        raise InputError(f'"stop": expected at most {_MOST_STOPS} texts of at most {_LONGEST_STOP} characters')
     return tuple(text for text in texts if text)
 
 
 def _seed(body: Mapping[str, Any]) -> int | None:
     value = body.get("seed")
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise InputError(f'"seed": expected a whole number, got {value!r}')
+        raise InputError(f'"seed": expected a whole number, got {_shown(value)}')
     return value
 
 
@@ -152,12 +173,25 @@ def _forced(body: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _format(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = body.get("response_format")
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or value.get("type") not in _FORMATS:
+        raise InputError(f'"response_format": expected an object whose type is {" or ".join(_FORMATS)}')
+    return value
+
+
 def _schema(forms: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Of a reply held to a JSON schema."""
     if forms.get("type") != "json_schema":
         return None
     outer = _mapping(forms.get("json_schema"))
     return _mapping(outer.get("schema"))
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.100}"
 
 
 def _list(body: Mapping[str, Any], name: str) -> list[Any]:

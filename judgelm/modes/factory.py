@@ -10,6 +10,7 @@ from judgelm.errors import ConfigError, not_found
 from judgelm.former_names import current_names
 from judgelm.modes import MODES
 from judgelm.modes.flow import BatchMode
+from judgelm.modes.options import check_finite
 
 CARD_FIELDS = ("template", "scale", "step", "released_task")
 """Fields that a mode takes from the judge's card, and that are no options."""
@@ -49,8 +50,9 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
         made: BatchMode = TypeAdapter(kind).validate_python({**options, **fixed})
     except ValidationError as error:
         findings = "; ".join(
-            f"{'.'.join(map(str, finding['loc']))}: {finding['msg']}, got {finding['input']!r}"
+            f"{'.'.join(map(str, finding['loc']))}: {finding['msg']}, got {finding['input']!r:.200}"
             for finding in error.errors()
         )
         raise ConfigError(f"mode {name}: {findings}") from error
+    check_finite(made, options)
     return made

@@ -1,10 +1,20 @@
 """Options that modes share: their checks, and the sampling of replies."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, Protocol, get_args
 
-from judgelm.errors import ConfigError, not_found
-from judgelm.records import Sampling
+from judgelm.errors import ConfigError, not_found, out_of_range
+from judgelm.records import MAX_SEED, MAX_TEMPERATURE, MAX_TOKENS, Sampling
+
+_LARGEST: dict[str, float] = {
+    "temperature": MAX_TEMPERATURE,
+    "solve_temperature": MAX_TEMPERATURE,
+    "seed": MAX_SEED,
+    "permutations": 10_000,
+    "solves": 10_000,
+}
+"""Largest value of a numeric option; of all others `MAX_TOKENS`. Seeds may be negative."""
 
 
 class SamplingOptions(Protocol):
@@ -53,6 +63,22 @@ def check_choices(options: object, **choices: Any) -> None:
     for name, literal in choices.items():
         if (value := getattr(options, name)) not in get_args(literal):
             raise not_found(name, value, get_args(literal))
+
+
+def check_finite(mode: object, names: Iterable[str]) -> None:
+    """Check numeric options against the range that any mode can use.
+
+    Args:
+        mode: has the options.
+        names: of options, numeric or not.
+
+    Raises:
+        ConfigError: a number is NaN, infinite, negative or too large.
+    """
+    for name in names:
+        value, most = getattr(mode, name), _LARGEST.get(name, MAX_TOKENS)
+        if isinstance(value, int | float) and not (-most if name == "seed" else 0) <= value <= most:
+            raise out_of_range(name, value, -most if name == "seed" else 0, most)
 
 
 def check_above_zero(options: object, *names: str) -> None:

@@ -23,6 +23,9 @@ from judgelm.records.judgments import (
     failure_name,
 )
 from judgelm.records.requests import (
+    MAX_SEED,
+    MAX_TEMPERATURE,
+    MAX_TOKENS,
     Completion,
     FinishReason,
     Prompt,
@@ -37,6 +40,9 @@ from judgelm.records.requests import (
 from judgelm.records.samples import Label, Sample, Winner
 
 __all__ = [
+    "MAX_SEED",
+    "MAX_TEMPERATURE",
+    "MAX_TOKENS",
     "Completion",
     "FailureCode",
     "FinishReason",

@@ -3,6 +3,22 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from judgelm.errors import ConfigError, out_of_range
+
+MAX_TEMPERATURE = 100.0
+MIN_TEMPERATURE = 0.01
+"""Logits divided by less overflow; a temperature between 0 and this is raised to it, as vLLM does."""
+
+MAX_REPLIES = 10_000
+MAX_SEED = 2**62
+"""Engines add the index of a reply to a seed, and the sum must fit into 64 bits."""
+
+MAX_TOKENS = 2**20
+"""Of a reply that a user asks for."""
+
+_MAX_LENGTH = 2**31 - 1
+"""Of a reply with its thinking; engines count in 32 bits."""
+
 FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
 """Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
 
@@ -49,11 +65,15 @@ class Sampling:
 
     Attributes:
         max_tokens: a reply ends here at the latest, or at the end of the model's window.
+        temperature: 0 is greedy; above it at least `MIN_TEMPERATURE`.
         stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`.
         n: how many replies.
         grammar: regular expression that the reply must match, for the engines that can.
         reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
             on from an earlier one has the earlier one's, so that the same answers are cut in the same way.
+
+    Raises:
+        ConfigError: a number that no engine could use, or an empty stop string.
     """
 
     max_tokens: int
@@ -64,6 +84,22 @@ class Sampling:
     seed: int = 0
     grammar: str | None = None
     reserve: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check all numbers here, since an engine that fails on one of them fails for all its requests."""
+        for name, value, least, most in (
+            ("temperature", self.temperature, 0, MAX_TEMPERATURE),
+            ("max_tokens", self.max_tokens, 1, _MAX_LENGTH),
+            ("n", self.n, 1, MAX_REPLIES),
+            ("seed", self.seed, 0, MAX_SEED),
+            ("reserve", self.reserve or 0, 0, _MAX_LENGTH),
+        ):
+            if not least <= value <= most:  # also true of NaN
+                raise out_of_range(name, value, least, most)
+        if "" in self.stop:
+            raise ConfigError("stop has an empty string, before which every reply would end; leave it out")
+        if 0 < self.temperature < MIN_TEMPERATURE:
+            object.__setattr__(self, "temperature", MIN_TEMPERATURE)
 
     def cut_at_stop(self, text: str) -> str | None:
         """The text up to its first stop string; None where it has none."""

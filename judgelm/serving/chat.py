@@ -79,8 +79,12 @@ def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
 
 def chat_notes(request: ChatRequest) -> tuple[str, ...]:
     """Notes on the answer of an ordinary chat."""
-    note = "no dialect knows this prompt, so the model answered it as in an ordinary chat"
-    return (note, "log-probabilities are not given in an ordinary chat") if request.logprobs else (note,)
+    notes = ["no dialect knows this prompt, so the model answered it as in an ordinary chat"]
+    if request.logprobs:
+        notes.append("log-probabilities are not given in an ordinary chat")
+    if request.ignored:
+        notes.append(f"not supported in an ordinary chat and ignored: {', '.join(request.ignored)}")
+    return tuple(notes)
 
 
 def check_chat(engine: Engine) -> None:

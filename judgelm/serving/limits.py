@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Awaitable
 from typing import Any, NoReturn, TypeVar
@@ -15,6 +16,10 @@ Result = TypeVar("Result")
 
 _CLOSE = {"Connection": "close"}  # the rest of such a body must not be read as the next request
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class _NumberError(ValueError):
+    """A number that is not finite."""
 
 
 class ClientGoneError(Exception):
@@ -38,7 +43,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
         HttpError: the bytes are no such object (400).
     """
     try:
-        body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant, parse_float=_finite)
         if _ESCAPED_SURROGATE.search(raw):  # no tokenizer takes half a pair
             json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -48,7 +53,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise HttpError(400, "invalid_json", "the body is nested too deeply") from error
     except ValueError as error:  # JSONDecodeError, bytes that are not UTF-8, numbers of thousands of digits
-        finding = str(error) if isinstance(error, json.JSONDecodeError) else "expected JSON in UTF-8"
+        finding = str(error) if isinstance(error, json.JSONDecodeError | _NumberError) else "expected JSON in UTF-8"
         raise HttpError(400, "invalid_json", f"the body cannot be read: {finding}") from error
     if not isinstance(body, dict):
         raise HttpError(400, "invalid_json", "expected a JSON object as the body")
@@ -115,5 +120,12 @@ def _too_large(settings: ServerSettings) -> HttpError:
     return HttpError(413, "body_too_large", f"the body is larger than {settings.max_body_bytes} bytes", headers=_CLOSE)
 
 
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise _NumberError(f"{number[:40]} is too large a number")
+    return value
+
+
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise _NumberError(f"{name} is not JSON")

@@ -5,6 +5,8 @@ Bodies are read more leniently, since clients send odd ones: unknown fields and 
 
 from typing import Any
 
+from judgelm.records import MAX_TOKENS
+
 Words = dict[str, Any]
 
 
@@ -63,8 +65,12 @@ _REPLIES: Words = {"type": "integer", "minimum": 1, "maximum": 128}
 _COMMON: Words = {
     "model": _maybe(_TEXT | {"description": "Without it the judge's own name."}),
     "n": _maybe(_REPLIES),
-    "max_tokens": _maybe({"type": "integer", "minimum": 1}),
+    "max_tokens": _maybe({"type": "integer", "minimum": 1, "maximum": MAX_TOKENS}),
     "temperature": _maybe({"type": "number", "minimum": 0, "maximum": 2}),
+    "top_p": _maybe({"type": "number", "minimum": 0, "maximum": 1}),
+    "presence_penalty": _maybe({"type": "number", "minimum": -2, "maximum": 2}),
+    "frequency_penalty": _maybe({"type": "number", "minimum": -2, "maximum": 2}),
+    "logit_bias": _maybe({"type": "object"}),
     "stream": _maybe(_FLAG),
     "stream_options": _maybe(_object(include_usage=_FLAG)),
 }

@@ -20,7 +20,7 @@ from judgelm.records import Sample
 
 _SOURCE = "question"
 _OWN = ("mode", "options")
-_MOST_ORDERS = 64
+_MOST_REPEATS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,11 @@ def read_task(body: Mapping[str, Any]) -> ModeTask:
     if options is not None and not isinstance(options, Mapping):
         raise InputError('field "options": expected an object of the mode\'s options, such as {"both_orders": true}')
     options = options or {}
-    orders = options.get("permutations")
-    if isinstance(orders, int | float) and orders > _MOST_ORDERS:
-        raise InputError(f'field "options": permutations is {orders}; a server shows at most {_MOST_ORDERS} orders')
+    for name, noun in (("permutations", "orders"), ("solves", "self-answers")):
+        repeats = options.get(name)
+        if isinstance(repeats, int | float) and repeats > _MOST_REPEATS:
+            most = f"a server asks for at most {_MOST_REPEATS} {noun}"
+            raise InputError(f'field "options": {name} is {str(repeats)[:40]}; {most}')
     row = Row(_SOURCE, 1, {name: value for name, value in body.items() if name not in _OWN})
     try:
         known = detect_format(row)

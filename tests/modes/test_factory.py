@@ -1,10 +1,13 @@
 """Modes from names and options, as a command line or a file gives them."""
 
+import math
+from dataclasses import fields
+
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.modes import Pairwise
-from judgelm.modes.factory import make_mode
+from judgelm.modes import MODES, Pairwise
+from judgelm.modes.factory import CARD_FIELDS, make_mode
 
 
 def test_a_mode_takes_its_options_and_what_is_the_judges_own():
@@ -26,3 +29,18 @@ def test_a_mode_takes_its_options_and_what_is_the_judges_own():
 def test_what_a_mode_cannot_have_is_named(name, options, message):
     with pytest.raises(ConfigError, match=message):
         make_mode(name, options)
+
+
+def numbers():
+    """Every numeric option of every mode that a user can set."""
+    for name, mode in MODES.items():
+        for option in fields(mode):
+            if option.name not in CARD_FIELDS and ("int" in str(option.type) or "float" in str(option.type)):
+                yield name, option.name
+
+
+@pytest.mark.parametrize(("name", "option"), list(numbers()))
+def test_every_number_has_finite_bounds(name, option):
+    for value in (math.nan, math.inf, -math.inf, 10**400, -(10**400), 1e300, 2**63):
+        with pytest.raises(ConfigError):
+            make_mode(name, {option: value})

@@ -21,7 +21,7 @@ _SERVER_DECIDES = {
 }
 
 
-@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class EndpointOptions:
     """The engine's own arguments (`--engine-arg name=value`).
 
