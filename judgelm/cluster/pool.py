@@ -191,7 +191,7 @@ class WorkerPool:
         ]
         if self._is_resolved:
             for slot in idle:
-                slot.calls[slot.actor.load.remote(self._name, self._options)] = "load"
+                slot.calls[slot.actor.load.remote(self._name, self._options, self._cluster.lone_failures)] = "load"
         elif idle and not any("resolve" in slot.calls.values() for slot in self._slots.values()):
             idle[0].calls[idle[0].actor.resolve.remote(self._name, self._options)] = "resolve"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
+from judgelm.engines.engine_view import LoneFailures
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request
@@ -78,6 +79,7 @@ class Worker:
     def __init__(self, cores: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(cores)
         self._engine: Engine | None = None
+        self._view: Engine | None = None
 
     def location(self) -> WorkerLocation:
         """The worker's location; the first call, answered as soon as the worker is placed in the cluster."""
@@ -87,11 +89,18 @@ class Worker:
         """The options that all workers load with, `auto` resolved on this machine, and a note on it."""
         return resolve_options(name, options)
 
-    def load(self, name: str, options: EngineOptions) -> LoadedEngine:
-        """End the processes of a lost worker's engine on this machine, then load the engine."""
+    def load(self, name: str, options: EngineOptions, lone_failures: bool) -> LoadedEngine:
+        """End the processes of a lost worker's engine on this machine, then load the engine.
+
+        Args:
+            name: of the engine.
+            options: for it.
+            lone_failures: see `Cluster`.
+        """
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
+        self._view = LoneFailures(engine) if lone_failures else engine
         return LoadedEngine(
             described=engine.describe(),
             stats=engine.stats(),
@@ -109,7 +118,7 @@ class Worker:
             RefusedError: the engine refuses one of the requests.
             EngineError: the engine broke.
         """
-        engine = self._engine
+        engine = self._view
         assert engine is not None, "the driver waits for `load`"
         if task.aborted:
             engine.abort(task.aborted)

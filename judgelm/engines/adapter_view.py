@@ -1,17 +1,18 @@
 """An engine as a judge sees it that is one of several adapters on the engine's model."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from judgelm.engines.base import Engine
+from judgelm.engines.engine_view import EngineView
 from judgelm.engines.model_files import adapter_identity
 from judgelm.records import Completion, Request
 
 Result = TypeVar("Result")
 
 
-class AdapterView:
+class AdapterView(EngineView):
     """Adds an adapter's name to all requests. Views share the engine, so only one of them may run at a time.
 
     Args:
@@ -20,49 +21,18 @@ class AdapterView:
     """
 
     def __init__(self, engine: Engine, adapter: str) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self.adapter = adapter
         self._identity = adapter_identity(adapter)
-        self.supports_grammar = engine.supports_grammar
-        self.thinking = engine.thinking
-
-    @property
-    def supports_images(self) -> bool:
-        """As the engine."""
-        return self._engine.supports_images
-
-    @property
-    def max_in_flight(self) -> int:
-        """As the engine."""
-        return self._engine.max_in_flight
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Submit requests for the adapter."""
         self._engine.submit([replace(request, adapter=self.adapter) for request in requests])
 
-    def collect(self, timeout_s: float) -> list[Completion]:
-        """As the engine."""
-        return self._engine.collect(timeout_s)
-
-    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """As the engine."""
-        return self._engine.progress(keys)
-
-    def abort(self, keys: Iterable[str]) -> None:
-        """As the engine."""
-        self._engine.abort(keys)
-
     def describe(self) -> dict[str, Any]:
         """As the engine, with the adapter's folder and hash."""
         description = self._engine.describe()
         return description | {"model": description["model"] | self._identity}
-
-    def stats(self) -> dict[str, Any]:
-        """As the engine."""
-        return self._engine.stats()
-
-    def close(self) -> None:
-        """Nothing: the engine's owner closes it."""
 
 
 def with_adapter(

@@ -3,6 +3,8 @@
 import base64
 import binascii
 import mimetypes
+import struct
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,14 @@ from urllib.parse import unquote_to_bytes
 
 _REMOTE = ("http://", "https://")
 _SHOWN = 60
+_DAMAGE = (
+    *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError),
+    *(RuntimeError, MemoryError, struct.error, zlib.error),
+)
+"""Raised by PIL's readers for damaged files, each for another format."""
+
+_URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""Of `data:` URLs, which may be a stranger's: PIL passes others, such as EPS, to programs of this machine."""
 
 
 class ImageError(Exception):
@@ -27,11 +37,12 @@ def read_image(source: str) -> Any:
     if source.startswith(_REMOTE):
         raise ImageError(f"{_named(source)}: this engine does not download images; download it first")
     try:
-        with Image.open(BytesIO(_bytes(source))) as image:
+        formats = _URL_FORMATS if source.startswith("data:") else None
+        with Image.open(BytesIO(_bytes(source)), formats=formats) as image:
             return image.convert("RGB")
     except UnidentifiedImageError as error:
         raise ImageError(f"{_named(source)}: not an image that can be read; save it as PNG or JPEG") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except (*_DAMAGE, Image.DecompressionBombError) as error:
         raise ImageError(f"{_named(source)}: the image cannot be read: {error}; check the file") from error
 
 

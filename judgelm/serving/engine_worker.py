@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from judgelm.engines.base import Engine
+from judgelm.engines.engine_view import LoneFailures
 from judgelm.errors import BusyError, EngineError
 from judgelm.modes.flow import RequestFlow
 from judgelm.runs.runner import Listener, drive
@@ -177,7 +178,7 @@ class EngineWorker:
         """The engine's thread."""
         try:
             for outcome in drive(
-                self._new_jobs(), self._flow, self.engine,
+                self._new_jobs(), self._flow, LoneFailures(self.engine),
                 unwanted=self._take_dropped, listener=lambda job: job.listener, poll_s=_POLL_S,
             ):  # fmt: skip
                 self._driven.discard(outcome.job)

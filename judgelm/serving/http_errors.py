@@ -79,7 +79,7 @@ def _of_unjudged(error: UnjudgedError) -> HttpError:
     if error.failure.code == "too_long":
         return HttpError(400, "context_length_exceeded", str(error), param="messages")
     if error.failure.code == "engine":
-        log.error("the engine failed on a request: %s", error.failure.text)
+        log.error("the engine failed on a request: %s", error.failure.why or error.failure.text)
         return HttpError(502, "engine_failed", "the judge's engine failed on this request; see the server log")
     return HttpError(422, "judge_failed", str(error))
 

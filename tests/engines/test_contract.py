@@ -142,6 +142,26 @@ def test_what_it_cannot_do_is_refused_not_ignored(engine, tmp_path):
         run(engine, [replace(request, adapter=str(tmp_path))])
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"temperature": 1e-300, "seed": 1},
+        {"temperature": 100.0, "seed": 2**62},
+        {"temperature": 1.0, "n": 40},
+        {"max_tokens": 2**31 - 1},
+        {"stop": tuple("qxzjkvw")},
+    ],
+    ids=["cold", "hot", "many", "long", "stops"],
+)
+def test_odd_sampling_harms_no_other_request(engine, odd):
+    expected = run(engine, requests_of(3))
+    [hostile] = requests_of(1, **odd)
+    done = run(engine, [*requests_of(3), replace(hostile, key="odd")])
+    assert done.keys() == {"0", "1", "2", "odd"}
+    assert {key: done[key].texts for key in expected} == {key: value.texts for key, value in expected.items()}
+    assert run(engine, requests_of(3)) == expected
+
+
 def test_a_sampled_reply_repeats(engine):
     requests = requests_of(temperature=1.0, seed=5, n=2)
     assert run(engine, requests) == run(engine, requests[::-1])

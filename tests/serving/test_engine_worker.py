@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import BusyError, EngineError, InputError
+from judgelm.errors import BusyError, ConfigError, EngineError, InputError
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.serving.engine_worker import EngineWorker
@@ -161,3 +161,24 @@ def test_asking_again_later_rests_on_the_rate(worker, gate):
     gate.set()
     assert [ask(worker, number).result(5) for number in range(5)]
     assert worker.retry_after_s() == 1
+
+
+class Refusing(ScriptedEngine):
+    """Refuses one question, as an engine refuses a prompt that its tokenizer cannot write."""
+
+    def submit(self, requests):
+        for request in requests:
+            if any("q3" in span.text for span in request.prompt.spans):
+                raise ConfigError("no chat template")
+            super().submit([request])
+
+
+def test_a_request_that_the_engine_refuses_fails_alone():
+    worker = EngineWorker(Refusing({"*": "8 6\n"}))
+    futures = [ask(worker, number) for number in range(6)]
+    judgments = [future.result(5) for future in futures]
+    assert [judgment.failure is None for judgment in judgments] == [True, True, True, False, True, True]
+    assert "no chat template" in judgments[3].failure.why + judgments[3].failure.text
+    assert worker.broken is None
+    assert ask(worker, 7).result(5).scores == (8.0, 6.0)
+    worker.close()

@@ -116,8 +116,8 @@ class OpenAIEngine:
         """Start requests.
 
         Raises:
-            EngineError: the engine is closed, or a request asks for an adapter, for a grammar that the server does not
-                support, or for no reply; then no request was started.
+            EngineError: the engine is closed, or a request asks for an adapter, or for a grammar that the server does
+                not support; then no request was started.
         """
         if self._loop is None:
             raise EngineError("the openai engine is closed; load it again")
@@ -272,8 +272,6 @@ class OpenAIEngine:
             raise EngineError("the openai engine has no adapters; serve one as a model and pass its name as --model")
         if not self.supports_images:
             refuse_images(request, "/completions takes only text; pass --engine-arg api=auto")
-        if request.sampling.n < 1 or request.sampling.max_tokens < 1:
-            raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
         if (
             request.prompt.chat
             and self._options.api == "completions"

@@ -19,6 +19,7 @@ _TOO_LONG = re.compile(
     r"|(prompt|input).{0,40} too long|longer than the (model|maximum)|inputs.{0,3} tokens \+",
     re.IGNORECASE,
 )
+_OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|between|<=|>=|too (large|long|many|high)")
 
 
 @dataclass(eq=False)
@@ -68,6 +69,8 @@ def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | N
         return "many_logprobs" if many else "logprobs"
     if "n" in body and "one completion choice" in refused.message:  # llama.cpp's words
         return "n"
+    if _OUT_OF_RANGE.search(refused.message):  # the server has the parameter, and this request alone is wrong
+        return None
     return next((name for name in _PLAIN if name in body and _names(refused, name)), None)
 
 

@@ -21,7 +21,7 @@ from judgelm.engines.transformers.decode_graphs import CudaGraphRecorder, Decode
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
 from judgelm.engines.transformers.lora_adapters import LoraAdapters
-from judgelm.engines.transformers.memory import PassThread, is_out_of_memory, kv_capacity
+from judgelm.engines.transformers.memory import PassThread, is_device_lost, is_out_of_memory, kv_capacity
 from judgelm.engines.transformers.new_replies import NewLogits
 from judgelm.engines.transformers.output_head import install_head
 from judgelm.engines.transformers.packed_attention import Segment
@@ -64,6 +64,7 @@ class TransformersEngine:
         self.max_num_batched_tokens = max_num_batched_tokens or (_CUDA_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
         self.max_num_seqs = max_num_seqs
         self.halvings = 0
+        self._has_worked = False  # any pass; a model whose first pass fails is not one that it can run
         self.thinking = loaded.thinking
         self._adapters = LoraAdapters(loaded)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
@@ -208,7 +209,10 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """Run one pass; on out-of-memory nothing has changed but the budget, which is halved."""
+        """Run one pass; on out-of-memory nothing has changed but the budget, which is halved.
+
+        Another error in a model that has worked is that of a request, which then fails by itself.
+        """
         scheduled = self._schedule()
         try:
             self._decoding.make_room()
@@ -222,11 +226,12 @@ class TransformersEngine:
             greedy = most_probable.tolist()  # waits for the device; score trees and sampled replies wait again
             begun = self._begin(fresh, NewLogits(logits[len(running) :], greedy[len(running) :]))
             tokens = next_tokens(running, logits[: len(running)], greedy)
-        except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
-            if not is_out_of_memory(error):
+        except (RuntimeError, MemoryError, AssertionError, ValueError, LookupError) as error:
+            if is_device_lost(error) or not (self._has_worked or is_out_of_memory(error)):
                 raise EngineError(f"the forward pass failed: {error}") from error
-            message = str(error)
+            message, out_of_memory = str(error), is_out_of_memory(error)
         else:
+            self._has_worked = True
             for sequence, token in zip(running, tokens, strict=True):
                 sequence.append(token, self._loaded.tokenizer, self._loaded.eos_ids)
             for sequence in running + begun:
@@ -234,8 +239,12 @@ class TransformersEngine:
                     self._finish(sequence)
             return
         gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
-        self._decoding.discard({queued.request.key for queued, _ in scheduled})
-        self._shrink_batch([queued for queued, _ in scheduled], message)
+        fresh_requests = [queued for queued, _ in scheduled]
+        self._decoding.discard({queued.request.key for queued in fresh_requests})
+        if out_of_memory:
+            self._shrink_batch(fresh_requests, message)
+        else:
+            self._isolate(fresh_requests, message)
 
     def _schedule(self) -> list[tuple[QueuedRequest, CachedPrefix]]:
         """New prompts for this pass, with their cached prefixes, within the budgets of tokens, sequences and memory.
@@ -246,12 +255,15 @@ class TransformersEngine:
         passed_over: list[QueuedRequest] = []
         tokens = sequences = len(self._decoding)
         reserved = self._decoding.tokens
+        alone = any(sequence.parent.alone for sequence in self._decoding)
         while self._waiting and len(passed_over) < _LOOK_AHEAD:
             queued = self._waiting[0]
             busy = bool(scheduled or sequences)
             n = queued.request.sampling.n
             room = queued.capacity * n
             if busy and (sequences + n > self.max_num_seqs or reserved + room > self.kv_capacity):
+                break
+            if busy and (alone or queued.alone):
                 break
             prefix = self._prefix_cache.longest_prefix(queued)
             alike = [other for other, _ in scheduled if other.context == queued.context]
@@ -265,6 +277,7 @@ class TransformersEngine:
             tokens, reserved, sequences = tokens + new, reserved + room, sequences + n
             self._waiting.popleft()
             scheduled.append((queued, prefix))
+            alone = queued.alone
         self._waiting.extendleft(reversed(passed_over))
         return sorted(scheduled, key=lambda item: item[0].request.adapter or "")
 
@@ -321,6 +334,20 @@ class TransformersEngine:
             self._decoding.leave(sequence)
         if (completion := sequence.parent.finish(sequence)) is not None:
             self._finished.append(completion)
+
+    def _isolate(self, fresh: list[QueuedRequest], message: str) -> None:
+        """Repeat the requests of a failed pass one by one; the request whose pass fails again is at fault."""
+        running = list({id(sequence.parent): sequence.parent for sequence in self._decoding}.values())
+        self._decoding.clear()
+        self._prefix_cache.clear()
+        requests = [*running, *fresh]
+        if len(requests) == 1:
+            self._finished.append(requests[0].failed(f"the forward pass failed: {message}"))
+            return
+        for queued in requests:
+            queued.reset()
+            queued.alone = True
+        self._waiting.extendleft(reversed(requests))
 
     def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
         """Make the next pass half as large; a request that does not fit even alone fails."""

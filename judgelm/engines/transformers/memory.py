@@ -1,4 +1,4 @@
-"""Memory for keys and values, and the errors that say it is exhausted."""
+"""Memory for keys and values, and the errors that say it is exhausted or that the device is lost."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -25,6 +25,8 @@ _NO_MEMORY = (
 )
 """In the messages of a CPU, for which torch has no error class."""
 
+_LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
+
 
 def kv_capacity(model: Any, device: torch.device) -> int:
     """Tokens whose keys and values fit into half of the memory that is free now."""
@@ -40,6 +42,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     """True if a pass ran out of memory."""
     text = f"{error}\n"
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in _NO_MEMORY)
+
+
+def is_device_lost(error: BaseException) -> bool:
+    """True if no later pass can succeed: after such an error an accelerator refuses all work of its process."""
+    return any(words in str(error) for words in _LOST_DEVICE)
 
 
 class PassThread:

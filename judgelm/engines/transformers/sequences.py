@@ -14,17 +14,17 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
+NOT_DRAWN = "no token can be drawn: the model's probabilities are not finite; check its weights and dtype"
+
 
 def check_request(request: Request) -> None:
     """Refuse a request that this engine cannot answer.
 
     Raises:
-        EngineError: it has a grammar, or asks for no reply.
+        EngineError: it has a grammar.
     """
     if request.sampling.grammar is not None:
         raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
-    if request.sampling.n < 1 or request.sampling.max_tokens < 1:
-        raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
 
 
 class FinishedSequence(NamedTuple):
@@ -46,6 +46,7 @@ class QueuedRequest:
         images: the prompt's images.
         images_end: tokens of the prompt up to the end of its last image.
         candidate_logprobs: set when the tree has been evaluated.
+        alone: whether it runs in passes of its own, since a pass with it failed.
     """
 
     request: Request
@@ -54,6 +55,7 @@ class QueuedRequest:
     images: tuple[ProcessedImage, ...] = ()
     images_end: int = 0
     candidate_logprobs: tuple[float, ...] | None = None
+    alone: bool = False
     _finished: dict[int, FinishedSequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,6 +90,8 @@ class QueuedRequest:
         if len(self._finished) < n:
             return None
         replies = [self._finished[index] for index in range(n)]
+        if any(reply.finish_reason == "error" for reply in replies):
+            return self.failed(NOT_DRAWN)
         return Completion(
             key=self.request.key,
             texts=tuple(self.tokenized.opening + reply.text for reply in replies),
@@ -134,7 +138,9 @@ class RunningSequence:
         return len(self.parent.tokenized.ids) + len(self.ids) - 1
 
     def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
-        """Append a token and set `finish_reason` if the reply ends with it."""
+        """Append a token and set `finish_reason` if the reply ends with it; a reply that failed takes none."""
+        if self.finish_reason is not None:
+            return
         sampling = self.parent.request.sampling
         self.ids.append(token)
         if token in eos_ids or sampling.stop or len(self.ids) == sampling.max_tokens:
@@ -143,6 +149,8 @@ class RunningSequence:
 
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
     """The next token of each reply: the most probable, or one drawn with the reply's own generator.
+
+    A reply of which no token can be drawn fails by itself.
 
     Args:
         sequences: the replies.
@@ -155,7 +163,10 @@ def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, gree
         return tokens
     for row, own in zip(drawn, logits[drawn].float().cpu(), strict=True):
         probabilities = torch.softmax(own / sequences[row].parent.request.sampling.temperature, -1)
-        tokens[row] = int(torch.multinomial(probabilities, 1, generator=sequences[row].generator))
+        try:
+            tokens[row] = int(torch.multinomial(probabilities, 1, generator=sequences[row].generator))
+        except RuntimeError:  # NaN among them
+            sequences[row].finish_reason = "error"
     return tokens
 
 

@@ -91,9 +91,15 @@ class Vision:
     def _process(self, image: str) -> ProcessedImage:
         """Text and pixels, as the processor makes them of a prompt that consists of the image alone."""
         picture = read_image(image)
-        alone = self._processor(
-            images=[picture], text=[self.placeholder], return_tensors="pt", add_special_tokens=False
-        )
+        try:
+            alone = self._processor(
+                images=[picture], text=[self.placeholder], return_tensors="pt", add_special_tokens=False
+            )
+        except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as a pixel by 1000
+            size = f"{picture.width} x {picture.height}"
+            raise ImageError(
+                f"an image of {size} pixels: the model's processor refuses it: {first_line(error)}"
+            ) from error
         ids = alone["input_ids"][0].tolist()
         tokenizer = self._processor.tokenizer
         text = str(tokenizer.decode(ids, skip_special_tokens=False))

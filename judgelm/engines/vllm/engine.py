@@ -41,7 +41,7 @@ from judgelm.engines.vllm.engine_args import (
     resolved_args,
 )
 from judgelm.engines.vllm.requests import RequestState, branch_sampling, reply_sampling, tokens_prompt
-from judgelm.errors import EngineError, ModelError
+from judgelm.errors import EngineError, ModelError, first_line
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request
@@ -145,7 +145,7 @@ class VllmEngine:
         """Tokenise requests and pass them to vLLM, those that begin alike next to each other.
 
         Raises:
-            EngineError: an adapter cannot be loaded, or vLLM does not support the sampling.
+            EngineError: an adapter cannot be loaded, or the candidates have too many tokens.
             ModelError: an adapter has no weights, or unsafe ones.
         """
         fresh: list[RequestState] = []
@@ -158,9 +158,14 @@ class VllmEngine:
             else:
                 fresh.append(RequestState(*prepared, self._search(*prepared)))
         for state in sorted(fresh, key=lambda state: state.tokenized.ids):  # the prefix cache keeps only recent prompts
+            try:
+                sampling = reply_sampling(state.request.sampling, state.search)
+            except ValueError as error:
+                self._finished.append(Completion.failed(state.request.key, f"vLLM refuses: {first_line(error)}"))
+                continue
             self._in_flight[state.request.key] = state
             self._counts["requests"] += 1
-            self._add(state, ROOT, reply_sampling(state.request.sampling, state.search))
+            self._add(state, ROOT, sampling)
 
     def collect(self, timeout_s: float) -> list[Completion]:
         """Run until a request is finished or the time is up.

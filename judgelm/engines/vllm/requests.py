@@ -9,7 +9,6 @@ from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
 from judgelm.engines.candidate_search import CandidateSearch
 from judgelm.engines.transformers.vision import Vision
-from judgelm.errors import EngineError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Request, Sampling
 
@@ -65,23 +64,20 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
     """Parameters for the reply: with an output after every token, or one at the end for several replies.
 
     Raises:
-        EngineError: vLLM does not support the sampling.
+        ValueError: vLLM does not support the sampling.
     """
     n = sampling.n if sampling.temperature > 0 else 1  # vLLM refuses several greedy replies, which are equal
-    try:
-        return SamplingParams(
-            n=n,
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            seed=sampling.seed if sampling.temperature > 0 else None,
-            stop=list(sampling.stop) or None,
-            include_stop_str_in_output=sampling.include_stop,
-            structured_outputs=StructuredOutputsParams(regex=sampling.grammar) if sampling.grammar else None,
-            logprob_token_ids=list(search.tree.vocabulary) if search else None,
-            output_kind=RequestOutputKind.CUMULATIVE if n == 1 else RequestOutputKind.FINAL_ONLY,
-        )
-    except ValueError as error:
-        raise EngineError(f"vLLM does not support this sampling: {first_line(error)}") from error
+    return SamplingParams(
+        n=n,
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        seed=sampling.seed if sampling.temperature > 0 else None,
+        stop=list(sampling.stop) or None,
+        include_stop_str_in_output=sampling.include_stop,
+        structured_outputs=StructuredOutputsParams(regex=sampling.grammar) if sampling.grammar else None,
+        logprob_token_ids=list(search.tree.vocabulary) if search else None,
+        output_kind=RequestOutputKind.CUMULATIVE if n == 1 else RequestOutputKind.FINAL_ONLY,
+    )
 
 
 def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:

@@ -1,6 +1,7 @@
 """Servers that answer, but not quite as OpenAI's API says: what is meant is taken, nothing is waited for in vain."""
 
 import time
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -161,8 +162,8 @@ def test_all_are_checked_before_any_is_sent():
     with endpoint() as server:
         engine = load(server)
         before = len(server.bodies)
-        with pytest.raises(EngineError, match="n and max_tokens"):
-            engine.submit([request_of("1"), request_of("2", n=0)])
+        with pytest.raises(EngineError, match="adapters"):
+            engine.submit([request_of("1"), replace(request_of("2"), adapter="one")])
         assert engine.collect(0.2) == []
         assert len(server.bodies) == before
         engine.close()

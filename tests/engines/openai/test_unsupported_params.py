@@ -50,6 +50,8 @@ def test_the_words_of_servers_for_a_prompt_that_is_too_long(words):
         (403, "You are not allowed to request logprobs from this model", "", "many_logprobs"),
         (400, "Requested sample logprobs of 20, which is greater than max allowed: 5", "", "many_logprobs"),
         (404, "temperature", "temperature", None),
+        (400, "'temperature': decimal above maximum value. Expected a value <= 2", "temperature", None),
+        (400, "'stop': array too long. Expected an array with maximum length 4", "stop", None),
         (400, "something else", "", None),
     ],
 )

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -231,9 +232,52 @@ def test_memory_for_two_sequences_gives_what_plenty_gives(tiny_model):
     assert {key: one.texts for key, one in found.items()} == {key: one.texts for key, one in expected.items()}
 
 
-def test_a_request_for_nothing_is_refused(tiny_model):
-    with pytest.raises(EngineError, match="n and max_tokens must be 1 or more"):
-        load(tiny_model).submit(varied_requests(1, max_tokens=0))
+def breaking(engine, is_at_fault, error):
+    """Have the engine's passes fail where a request is in them that is at fault."""
+    forward = engine._forward
+
+    def fail(fresh):
+        if any(is_at_fault(new.queued.request) for new in fresh):
+            raise error
+        return forward(fresh)
+
+    engine._forward = fail
+    return engine
+
+
+def test_a_request_whose_pass_fails_fails_alone_and_the_others_are_answered(tiny_model):
+    requests = varied_requests(8, max_tokens=6)
+    expected = run(load(tiny_model), requests)
+    engine = load(tiny_model)
+    run(engine, requests[:1])  # the model can be run
+    found = run(breaking(engine, lambda request: request.key == "5", ValueError("odd")), requests)
+    assert found["5"].finish_reasons == ("error",)
+    assert "odd" in found["5"].error
+    assert {key: found[key].texts for key in found if key != "5"} == {
+        key: expected[key].texts for key in expected if key != "5"
+    }
+    assert run(engine, requests[:1]) == {requests[0].key: expected[requests[0].key]}
+
+
+@pytest.mark.parametrize(("words", "has_worked"), [("CUDA error: device-side assert", True), ("no such kernel", False)])
+def test_a_lost_device_or_a_model_that_never_ran_breaks_the_engine(tiny_model, words, has_worked):
+    engine = load(tiny_model)
+    if has_worked:
+        run(engine, varied_requests(1))
+    breaking(engine, lambda request: True, RuntimeError(words))
+    with pytest.raises(EngineError, match=words):
+        run(engine, varied_requests(2))
+
+
+def test_replies_that_cannot_be_drawn_fail_and_greedy_ones_beside_them_do_not(tiny_model):
+    [greedy], [drawn] = varied_requests(1), varied_requests(1, temperature=1.0, n=2)
+    engine = load(tiny_model)
+    forward = engine._forward
+    engine._forward = lambda fresh: forward(fresh).index_fill(1, torch.tensor([3]), math.nan)
+    found = run(engine, [greedy, replace(drawn, key="drawn")])
+    assert found["drawn"].finish_reasons == ("error",)
+    assert "not finite" in found["drawn"].error
+    assert found[greedy.key].finish_reasons != ("error",)
 
 
 @pytest.mark.parametrize(
