@@ -18,6 +18,10 @@ _CLOSE = {"Connection": "close"}  # the rest of such a body must not be read as 
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
+class _NumberError(ValueError):
+    """A number that is not finite."""
+
+
 class ClientGoneError(Exception):
     """The client closed the connection before its reply."""
 
@@ -49,7 +53,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise HttpError(400, "invalid_json", "the body is nested too deeply") from error
     except ValueError as error:  # JSONDecodeError, bytes that are not UTF-8, numbers of thousands of digits
-        finding = str(error) if isinstance(error, json.JSONDecodeError) else "expected JSON in UTF-8"
+        finding = str(error) if isinstance(error, json.JSONDecodeError | _NumberError) else "expected JSON in UTF-8"
         raise HttpError(400, "invalid_json", f"the body cannot be read: {finding}") from error
     if not isinstance(body, dict):
         raise HttpError(400, "invalid_json", "expected a JSON object as the body")
@@ -119,9 +123,9 @@ def _too_large(settings: ServerSettings) -> HttpError:
 def _finite(number: str) -> float:
     value = float(number)
     if math.isinf(value):
-        raise ValueError(f"{number[:40]} is too large")
+        raise _NumberError(f"{number[:40]} is too large a number")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise _NumberError(f"{name} is not JSON")

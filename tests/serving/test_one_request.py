@@ -22,7 +22,7 @@ def client(tiny_model):
     """A server of a real model without a chat template: a broken engine would answer 503 from then on."""
     from starlette.testclient import TestClient
 
-    with Judge(str(tiny_model), dtype="float32") as judge:
+    with Judge(str(tiny_model), dtype="float32", template="judgelm-compact") as judge:
         worker = EngineWorker(judge.engine)
         handler = JudgeHandler(judge, worker, HandlerOptions(chat=True))
         with TestClient(create_app(handler, ServerSettings(model="tiny"))) as one:
@@ -40,7 +40,8 @@ def asked(client, path, body, **fields):
 def is_as_before(client):
     assert client.worker.broken is None
     assert client.get("/livez").status_code == 200
-    assert client.post("/v1/judge", json=PAIR).status_code == 200
+    shown = client.post("/v1/judge", json=PAIR).json()["shown"]
+    assert shown[0]["text"]
 
 
 @pytest.mark.parametrize("value", [TINY, "5e-324", "1e-5", "99", "1e300", "1e999", "-1e-300", "NaN", "Infinity", HUGE])
@@ -85,6 +86,14 @@ def test_a_mode_whose_prompts_the_model_cannot_take_fails_alone(client, mode):
     rows = {"image": {"images": ["data:image/png;base64,AA"]}, "multi": {"answers": ["a", "b", "c"]}}
     body = PAIR | {"mode": mode, "reference": "r", "answer": "a"} | rows.get(mode, {})
     assert client.post("/v1/judge", json=body).status_code < 500
+    is_as_before(client)
+
+
+def test_a_prompt_that_needs_a_chat_template_fails_alone(client):
+    body = {"mode": "correctness", "question": "q", "answer": "a", "reference": "r", "options": {"chat": True}}
+    failure = client.post("/v1/judge", json=body).json()["failure"]
+    assert failure["code"] == "engine"
+    assert "chat template" in failure["why"] + failure["text"]
     is_as_before(client)
 
 

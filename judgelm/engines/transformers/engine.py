@@ -215,7 +215,7 @@ class TransformersEngine:
             greedy = logits.argmax(-1).tolist()  # waits for the device; score trees and sampled replies wait again
             begun = self._begin(fresh, NewLogits(logits[len(running) :], greedy[len(running) :]))
             tokens = next_tokens(running, logits[: len(running)], greedy)
-        except (RuntimeError, AssertionError, ValueError, LookupError) as error:
+        except (RuntimeError, MemoryError, AssertionError, ValueError, LookupError) as error:
             if is_device_lost(error) or not (self._has_worked or is_out_of_memory(error)):
                 raise EngineError(f"the forward pass failed: {error}") from error
             message, out_of_memory = str(error), is_out_of_memory(error)
