@@ -103,5 +103,5 @@ def test_weights_that_are_no_numbers(tiny_model, tmp_path):
     content = bytearray(path.read_bytes())
     content[-64:] = struct.pack("<16f", *[float("nan")] * 16)
     path.write_bytes(content)
-    with pytest.raises(ModelError, match="weights that are not finite; download it again"):
+    with pytest.raises(ModelError, match="holds NaN or infinity; download it again"):
         checkpoint_of(path)
