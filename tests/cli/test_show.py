@@ -32,7 +32,7 @@ def test_verdicts_beside_their_questions_and_labels(cli, judged):
     assert code == 0
     assert ["first", "better", "-", "agree", "first", "better", "What", "is", "2", "+", "2?"] in lines
     # 7 4, and 8 3 for the swapped pair: (7 + 3) / 2 and (4 + 8) / 2 would be 5 and 6, the second
-    assert ["second", "better", "-", "differ", "second", "better", "Where", "is", "the", "Louvre?", "[2J"] in lines
+    assert ["second", "better", "-", "differ", "second", "better", "Where", "is", "the", r"Louvre?\x1b[2J"] in lines
     assert ["unparseable", "-", "-", "first", "better", "Name", "a", "bird."] in lines
     assert "3 pairs: 1 first better, 0 ties, 1 second better, 1 failed." in out
     assert "Both orders give the same winner in 1 of 2 pairs." in out
