@@ -11,29 +11,27 @@ from judgelm.cluster.plan import Cluster
 from judgelm.judge import Judge, engine_of
 from judgelm.judges.cards import default_card
 
+_START_LOG = logging.getLogger("judgelm.vllm_start")
+"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm.environment`."""
+
 
 def announced(
     model: str | None, engine: str, cluster: Cluster | None, *, adapter: str | None = None, quiet: bool
 ) -> str:
-    """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves."""
+    """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves.
+
+    From then on the stages of vLLM's start are printed too.
+    """
     name, why = engine_of(model, engine, adapter=adapter) if cluster is None else (engine, "")
     if cluster is not None:
         why = f"on workers, Ray address {cluster.address}"
     if not quiet:
-        console.print(
-            f"loading {shown_model(model)} ({name} engine{why and f': {why}'})", markup=False, highlight=False
-        )
-        show_start()
+        line = f"loading {shown_model(model)} ({name} engine{why and f': {why}'})"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    _START_LOG.setLevel(logging.WARNING if quiet else logging.INFO)
+    if not any(isinstance(handler, _ConsoleHandler) for handler in _START_LOG.handlers):
+        _START_LOG.addHandler(_ConsoleHandler())
     return name
-
-
-def show_start() -> None:
-    """Print the stages of vLLM's start, which `judgelm.engines.vllm.environment` logs, from now on."""
-    log = logging.getLogger("judgelm.vllm_start")
-    if not log.handlers:
-        log.addHandler(_ConsoleHandler())
-        log.setLevel(logging.INFO)
-        log.propagate = False
 
 
 class _ConsoleHandler(logging.Handler):

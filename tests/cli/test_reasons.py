@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from judgelm.cli.loading import announced
 from judgelm.cli.options import parse_pairs
+from judgelm.engines.vllm.environment import START_LOG
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.runs.run_files import read_judgments
@@ -278,3 +280,11 @@ def test_mode_arguments_are_the_modes_options(cli, pairs, tmp_path):
     code, _, err = cli(*command, "--both-orders", "--mode-arg", "both_orders=false")
     assert code == 1
     assert "set the same option" in err
+
+
+def test_the_stages_of_a_start_are_printed_once_unless_quiet(capsys):
+    for quiet, shown in ((False, 1), (True, 0), (False, 1)):
+        announced("8 6", "scripted", None, quiet=quiet)
+        capsys.readouterr()
+        START_LOG.info("vLLM, %.0f s: %s", 3.2, "loading weights")
+        assert capsys.readouterr().err.count("vLLM, 3 s: loading weights\n") == shown
