@@ -42,6 +42,8 @@ def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 
 def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
+    if {"instance", "original_id"} <= row.data.keys():
+        raise row_error(row, "a row of GSM-Symbolic, whose lines do not name its questions; import it as gsm-symbolic")
     question = text_field(row, "question", "question, answer")
     worked = text_field(row, gold_field, "question, answer")
     gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None

@@ -72,3 +72,10 @@ def test_rows_that_cannot_be_used_are_rejects(tmp_path, fields, reason):
     done, rows = imported(tmp_path, "GSM_p1.jsonl", [row(0, 0), row(0, 1) | fields])
     assert len(rows) == 1
     assert reason in done.rejects[0].message
+
+
+def test_its_rows_are_refused_as_gsm8k(tmp_path):
+    path = tmp_path / "GSM_p1.jsonl"
+    path.write_text(json.dumps(row(0, 0)) + "\n")
+    with pytest.raises(InputError, match="a row of GSM-Symbolic, whose lines do not name its questions"):
+        import_benchmark("gsm8k", [str(path)], tmp_path / "out.jsonl")
