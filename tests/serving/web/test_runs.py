@@ -83,5 +83,5 @@ def test_labels_and_texts_are_those_that_were_judged(tmp_path):
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 2, "1": 2}
     other = write_pairs(tmp_path / "other.jsonl", [pair_sample("0", question="another")])
-    with pytest.raises(InputError, match='other.jsonl: 1 of 1 rows have other texts .* id "0": the question differs'):
+    with pytest.raises(InputError, match='id "0": the question differs'):
         open_run(tmp_path / "run.jsonl", other)
