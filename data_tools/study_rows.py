@@ -100,7 +100,7 @@ def own_references(options: argparse.Namespace) -> list[Mapping[str, object]]:
     if not 0 <= options.tau <= 1:
         raise ConfigError(f"--tau {options.tau}: it is a share of the judge's own answers, 0 to 1")
     rows: list[Mapping[str, object]] = []
-    for key, solves in read_self_answers(options.file).items():
+    for key, solves in read_self_answers(options.file).solves.items():
         agreed = majority([solve.get("answer") for solve in solves])
         if agreed.passes(options.tau):
             text = next(solve["text"] for solve in solves if solve.get("answer") == agreed.answer)

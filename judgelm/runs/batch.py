@@ -30,7 +30,7 @@ from judgelm.runs.run_files import (
     recorded_engine,
 )
 from judgelm.runs.runner import judge
-from judgelm.runs.self_answers import read_self_answers, with_self_answers
+from judgelm.runs.self_answers import SelfAnswers, read_self_answers, with_self_answers
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import RunStats
@@ -245,7 +245,7 @@ def _pending(
     """The unfinished samples of the input, or their parts; those of a pipe as they arrive."""
     piped = any(map(is_stream, job.inputs))
     source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if piped else stream
-    answers = {} if job.self_answers is None else read_self_answers(job.self_answers)
+    answers = SelfAnswers() if job.self_answers is None else read_self_answers(job.self_answers)
     parts = (
         part
         for sample in source

@@ -1,17 +1,31 @@
 """A judge's own answers from an earlier run, reused for the samples of another."""
 
-from dataclasses import replace
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from judgelm.data.readers.fields import row_error
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import convert_rows
 from judgelm.data.readers.rows import Row
+from judgelm.data.text_hashes import text_hashes
 from judgelm.errors import InputError
 from judgelm.records import Sample
 
-SelfAnswers = dict[str, list[dict[str, Any]]]
-"""Sample id -> `{"text": ..., "answer": ...}` of each of the judge's own answers, as run files have them."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfAnswers:
+    """The judge's own answers.
+
+    Attributes:
+        solves: sample id -> `{"text": ..., "answer": ...}` of each answer, as run files have them.
+        questions: sample id -> hash of the question that was answered, of run files that keep hashes.
+    """
+
+    solves: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    questions: Mapping[str, str] = field(default_factory=dict)
+
 
 _ANSWER_FIELDS = frozenset({"id", "question_id", "decoding_method", "text"})
 
@@ -25,12 +39,15 @@ def read_self_answers(path: str) -> SelfAnswers:
     Raises:
         InputError: the file cannot be read, holds none, or has rows that are neither.
     """
-    answers: SelfAnswers = {}
+    answers: dict[str, list[dict[str, Any]]] = {}
+    questions: dict[str, str] = {}
     collected: dict[str, dict[str, dict[str, Any]]] = {}
     for row in convert_rows(read_rows(path), _checked, path=path, expected="id, solves"):
         if not _is_answer(row):
             if row.data.get("solves"):
                 answers[str(row.data["id"])] = cast(list[dict[str, Any]], row.data["solves"])
+                if isinstance(hashes := row.data.get("hashes"), dict):
+                    questions[str(row.data["id"])] = str(hashes.get("question"))
             continue
         question = collected.setdefault(str(row.data["question_id"]), {})
         question.pop(str(row.data["id"]), None)
@@ -46,18 +63,26 @@ def read_self_answers(path: str) -> SelfAnswers:
             f"{path}: no judgment has own answers (solves); give the run file of a mode that asks for them, or the "
             "judge's file of judgelm data answers"
         )
-    return answers
+    return SelfAnswers(solves=answers, questions=questions)
 
 
-def with_self_answers(sample: Sample, solves: SelfAnswers) -> Sample:
+def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
     """The sample with its own answers, where there are any; modes use them instead of asking.
 
     They stand under the sample's id, or under the id of its question, `metadata["source_id"]`.
+
+    Raises:
+        InputError: they answer another question.
     """
-    key = next((key for key in (sample.id, sample.metadata.get("source_id")) if key in solves), None)
+    key = next((key for key in (sample.id, sample.metadata.get("source_id")) if key in own.solves), None)
     if key is None:
         return sample
-    return replace(sample, metadata={**sample.metadata, "solves": solves[str(key)]})
+    if own.questions.get(str(key)) not in (None, text_hashes(sample).question):
+        raise InputError(
+            f"id {json.dumps(key, ensure_ascii=False)}: the judge's own answers under this id are to another question; "
+            "give the run over the same input"
+        )
+    return replace(sample, metadata={**sample.metadata, "solves": own.solves[str(key)]})
 
 
 def _is_answer(row: Row) -> bool:

@@ -136,6 +136,16 @@ def test_joining_again_writes_nothing_and_a_judgment_that_has_changed_is_added(c
     assert read_judgments(tmp_path / "out.jsonl")["p3"].decided_by == "small"
 
 
+def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
+    run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+    large = tmp_path / "out.large.jsonl"
+    rows = rows_of(large)
+    rows[0]["hashes"]["question"] = "0" * 16
+    large.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}" has other texts than in'):
+        join_runs(cascade)
+
+
 def test_another_band_is_another_cascade(cascade):
     run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
     wider = replace(cascade, band=(0.2, 0.8))

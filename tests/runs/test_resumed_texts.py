@@ -13,8 +13,11 @@ from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch
 from judgelm.runs.fingerprint import input_identities
 from judgelm.runs.run_files import FinishedIds, read_judgments, standing_judgments
+from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.stats import RunStats
+from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
+from tests.support.judged_items import write_run
 
 ENGINE = {"*": "8 6\n"}
 
@@ -135,3 +138,14 @@ def test_a_file_of_two_runs_is_no_run(tmp_path, batch):
     with pytest.raises(InputError, match='two judgments of id "1" are of other texts'):
         read_judgments(tmp_path / "first.jsonl")
     assert len(list(standing_judgments(tmp_path / "out.jsonl"))) == 1
+
+
+def test_rows_of_a_teacher_are_made_of_the_texts_it_judged(tmp_path):
+    prompts = TeacherPrompts(both_orders=True)
+    sample = Sample(id="1", question="q", answers=("good", "bad"))
+    judgments = list(judge(prompts(sample), Pairwise(), ScriptedEngine({"q|good|bad": "8 6", "q|bad|good": "6 8"})))
+    with ReplyIndex(write_run(tmp_path / "out.jsonl", judgments)) as replies:
+        writer = RowWriter(prompts, replies)
+        assert writer.row(sample)["score"] == [8, 6]
+        with pytest.raises(InputError, match='id "1": the order of the answers is not what the teacher judged'):
+            writer.row(replace(sample, answers=("bad", "good")))

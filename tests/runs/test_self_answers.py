@@ -1,9 +1,11 @@
 """A judge's own answers, taken from an earlier run file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from judgelm.data.text_hashes import text_hashes
 from judgelm.errors import InputError
 from judgelm.records import Sample
 from judgelm.runs.self_answers import read_self_answers, with_self_answers
@@ -22,6 +24,15 @@ def test_samples_get_their_own_answers_by_id(tmp_path):
     first, second = (with_self_answers(sample, solves) for sample in samples)
     assert first.metadata == {"kind": "sum", "solves": OWN}
     assert second == samples[1]
+
+
+def test_answers_to_another_question_are_refused(tmp_path):
+    sample = Sample(id="1", question="q", answers=("a", "b"))
+    row = {"id": "1", "solves": OWN, "hashes": {"question": text_hashes(sample).question, "answers": []}}
+    solves = read_self_answers(written(tmp_path / "run.jsonl", row))
+    assert with_self_answers(sample, solves).metadata["solves"] == OWN
+    with pytest.raises(InputError, match='id "1": the judge\'s own answers under this id are to another question'):
+        with_self_answers(replace(sample, question="p"), solves)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Shown
+from judgelm.records import Shown, TextHashes
 from judgelm.runs.run_files import iter_judgments
 
 
@@ -21,10 +21,12 @@ class Reply:
     Attributes:
         shown: order of the answers, and the reply.
         reference: whether the run showed references.
+        hashes: of the texts judged; None where an earlier version judged them.
     """
 
     shown: Shown
     reference: bool
+    hashes: TextHashes | None = None
 
     @property
     def scores(self) -> tuple[float, ...] | None:
@@ -57,7 +59,9 @@ def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dic
     """
     reference = _shows_references(path, template, scale)
     return {
-        judgment.sample_id: tuple(Reply(shown=shown, reference=reference) for shown in judgment.shown)
+        judgment.sample_id: tuple(
+            Reply(shown=shown, reference=reference, hashes=judgment.hashes) for shown in judgment.shown
+        )
         for judgment in iter_judgments(path)
     }
 

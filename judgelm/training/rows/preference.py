@@ -18,6 +18,7 @@ reason that is drawn to be dropped stays where the score lines are alike. An unp
 and never swapped.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +33,7 @@ from judgelm.data.readers.fields import optional_text
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
+from judgelm.data.text_hashes import difference, text_hashes
 from judgelm.errors import FileError, InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample, Unparsed, Winner, failure_name
@@ -96,13 +98,14 @@ class PreferenceRowBuilder(RowBuilder):
         """Pairs of judgments, from labelled files and from runs on them.
 
         Raises:
-            InputError: a file cannot be read, or a run has another template, scale or mode.
+            InputError: a file cannot be read, or a run has another template, scale or mode, or judged other texts.
         """
         unjoined = set(self._replies)
         for path in self._labelled(paths):
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
                 unjoined.discard(sample.id)
+                self._check_texts(path, sample)
                 yield from self._pairs(stream, row, sample)
         if unjoined:
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
@@ -218,6 +221,15 @@ class PreferenceRowBuilder(RowBuilder):
             (self._truncator.sanitize(line)[0] + "\n", self._truncator.sanitize(reason)[0] if keep else "")
             for line, reason in texts
         ]
+
+    def _check_texts(self, path: str, sample: Sample) -> None:
+        """Refuse replies about other texts than the sample of the same id has."""
+        for judged in {reply.hashes for reply in self._replies.get(sample.id, ())} - {None}:
+            if judged is not None and (part := difference(judged, text_hashes(sample))):
+                raise InputError(
+                    f"{path}: id {json.dumps(sample.id, ensure_ascii=False)}: {part} differs from what was judged "
+                    "under this id; judge this file again"
+                )
 
     @cached_property
     def _replies(self) -> dict[str, list[Reply]]:

@@ -1,14 +1,18 @@
 """Run files and their texts."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from judgelm.data.text_hashes import text_hashes
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.serving.web.runs import flips, open_run, open_runs, read_winners
+from judgelm.serving.web.runs import Run, flips, open_run, open_runs, read_winners
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
 
 SAMPLES = [pair_sample(str(number)) for number in range(3)]
-JUDGMENTS = [pair_judgment(str(number), 1) for number in range(3)]
+JUDGMENTS = [replace(pair_judgment(each.id, 1), hashes=text_hashes(each)) for each in SAMPLES]
 
 
 def test_texts_are_joined_by_id(tmp_path):
@@ -64,4 +68,20 @@ def test_flips_are_known_only_of_two_orders_that_could_be_read():
 
 def test_labels_to_go_on_from(tmp_path):
     (tmp_path / "labels.jsonl").write_text('{"id": "0", "winner": 1}\n{"id": "1", "winner": "tie"}\n')
-    assert read_winners(tmp_path / "labels.jsonl") == {"0": 1, "1": "tie"}
+    run = Run(name="run", judgments={key: pair_judgment(key, 1) for key in ("0", "1")})
+    assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 1, "1": "tie"}
+
+
+def test_labels_and_texts_are_those_that_were_judged(tmp_path):
+    samples = [pair_sample(key) for key in ("0", "1")]
+    judged = [replace(pair_judgment(each.id, 1), hashes=text_hashes(each)) for each in samples]
+    exchanged = [replace(each, answers=each.answers[::-1]) for each in samples]
+    run = open_run(write_run(tmp_path / "run.jsonl", judged), write_pairs(tmp_path / "pairs.jsonl", exchanged))
+    assert [run.samples[each.id].answers for each in samples] == [each.answers for each in samples]
+    assert "2 of 2 rows have the answers in another order than judged; they are turned round." in run.notes
+    rows = [json.loads(line) | {"winner": 1} for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 2, "1": 2}
+    other = write_pairs(tmp_path / "other.jsonl", [pair_sample("0", question="another")])
+    with pytest.raises(InputError, match='id "0": the question differs'):
+        open_run(tmp_path / "run.jsonl", other)

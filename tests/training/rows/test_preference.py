@@ -176,7 +176,7 @@ def test_reasons_of_teacher_and_judge_are_set_against_each_other(tokenizer, writ
 
 
 def test_what_does_not_join_is_counted(tokenizer, write, run):
-    seen = write(PAIR | {"id": "other"}, PAIR | {"question": "q2"}, name="seen.jsonl")
+    seen = write(PAIR | {"id": "other"}, PAIR, name="seen.jsonl")
     judged = run(seen, {"*": "3 7\n"}, both_orders=False)
     labelled = write(
         PAIR | {"score": [8, 6]},
@@ -189,6 +189,14 @@ def test_what_does_not_join_is_counted(tokenizer, write, run):
     assert counts.left_out == {
         "without two judgments": 1, "no teacher scores": 1, "not a pair": 1, "judgment of no labelled pair": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{"question": "q2"}, {"answer_1": "a dog", "answer_2": "a fox"}])
+def test_replies_about_other_texts_are_refused(tokenizer, write, run, change):
+    judged = run(write(PAIR | change, name="seen.jsonl"), {"*": "3 7\n"})
+    path = write(PAIR | {"score": [8, 6]})
+    with pytest.raises(InputError, match="differs from what was judged under this id"):
+        read(tokenizer, path, judged, judgments=(judged,))
 
 
 def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, run):
