@@ -79,8 +79,6 @@ def read_label(text: str) -> Verdict | Unparsed:
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
     why = "no tag holds CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the two words"
     unmarked = unmarked_verdicts(text, _LABELS)
-    if isinstance(unmarked, Unparsed):
-        return unmarked
     if not inside:  # a bare word behind reasons is no answer, but a final verdict is
         unmarked = [statement for statement in unmarked if statement.final]
     marked = [Statement(verdict, start) for verdict, start in read if verdict is not None]

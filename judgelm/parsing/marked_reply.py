@@ -124,11 +124,11 @@ class MarkedReply:
             return Unparsed("out_of_range", text, f"{outside[0]:g} is outside {low:g} to {high:g}")
         return Scores(values)
 
-    def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement] | Unparsed) -> Verdict | Unparsed:
+    def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement]) -> Verdict | Unparsed:
         """The verdict that counts."""
         if self.takes == "last":
             return stated[-1].verdict
-        return unmarked if isinstance(unmarked, Unparsed) else settled(text, [*stated, *unmarked], "")
+        return settled(text, [*stated, *unmarked], "")
 
 
 def _number(text: str) -> float | None:

@@ -39,8 +39,6 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
         return Unparsed("off_grammar", text, "the reply has no `Answer:`")
     known = {_bare(level): level for level in levels}
     unmarked = unmarked_verdicts(cleaned, known)
-    if isinstance(unmarked, Unparsed):
-        return Unparsed("off_grammar", text, unmarked.why)
     last = answers[-1]
     if _bare(last[0]) not in known and not any(final.final and final.start > last[1].start() for final in unmarked):
         why = f"what follows `Answer:` is none of the levels: {last[0][:_QUOTED]!r}"

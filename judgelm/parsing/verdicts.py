@@ -20,6 +20,8 @@ _WORD = re.compile(r"[A-Za-z0-9]+")
 _VERDICT_NOUNS = ("verdict", "judgment", "judgement", "decision")
 _BEFORE_A_BARE_VERDICT = {"so", "therefore", "the", "my", "final", *_VERDICT_NOUNS, "answer", "response", "is"}
 
+_MARK = re.compile(r"[\[<{:：]")
+_QUOTED = 60
 _CONTEXT = 200
 """Characters of a line that are searched on either side of a verdict."""
 _NOUNS = (
@@ -86,7 +88,11 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> Verdict
     if not statements:
         return Unparsed("off_grammar", text, missing)
     lines = _Lines(text)
-    ordered = sorted(statements, key=lambda statement: statement.start)
+    ordered = sorted((each for each in statements if each.verdict.label), key=lambda statement: statement.start)
+    unread = [statement for statement in statements if not statement.verdict.label]
+    if unread and not any(statement.start > unread[-1].start for statement in ordered):
+        why = f"the final verdict {unread[-1].verdict.written!r} is none that was asked for"
+        return Unparsed("off_grammar", text, why)
     firm = [statement for statement in ordered if not lines.is_doubtful(statement)]
     finals = [statement for statement in firm if statement.final or lines.is_final(statement)]
     counted = [statement for statement in firm if statement.start >= finals[0].start] if finals else ordered
@@ -119,8 +125,6 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
     if not last and (brackets_only or not lines):
         return Unparsed("off_grammar", text, "no verdict in double brackets" if lines else "the reply is empty")
     unmarked = unmarked_verdicts(text, known)
-    if isinstance(unmarked, Unparsed):
-        return unmarked
     unknown = sorted({word.text.lower() for word in last if word.text.lower() not in known})
     if unknown and not any(statement.final and statement.start > last[-1].start for statement in unmarked):
         return Unparsed("off_grammar", text, f"the verdict {unknown[0]!r} is none of {', '.join(known)}")
@@ -128,7 +132,7 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
     return settled(text, marked + unmarked, "it does not end in a verdict")
 
 
-def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement] | Unparsed:
+def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
     """Find verdicts without a grammar's own mark.
 
     They stand behind "Final verdict:", on its line or alone on the next one; on a line such as `Verdict: Correct`; and
@@ -139,7 +143,7 @@ def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement] | 
         known: word in lower case -> label.
 
     Returns:
-        `off_grammar` where a final verdict is stated that is none of the labels.
+        The verdicts; one that is stated as final and is no label has an empty one.
     """
     lines = _nonblank(text)
     stated = list(_bare(lines, known))
@@ -154,9 +158,8 @@ def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement] | 
         if word is not None:
             place = begin + word.start()
             stated.append(Statement(Verdict(known[word[0].lower()], place, word[0]), place, final=True))
-        elif line[lead.end() :] and _is_another_word(rest):
-            why = f"the final verdict {rest.strip()!r} is none of {', '.join(known)}"
-            return Unparsed("off_grammar", text, why)
+        elif line[lead.end() :] and lead["noun"].lower() in _VERDICT_NOUNS and not _MARK.search(rest):
+            stated.append(Statement(Verdict("", begin, rest.strip()[:_QUOTED]), begin, final=True))
     return stated
 
 
@@ -176,11 +179,6 @@ def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
     names = [re.escape(name) for name in known if len(name) > 1 and name != word[0].lower()]
     others = names and re.search(rf"\b(?:{'|'.join(names)})\b", behind, re.IGNORECASE)
     return word if not behind or (_EXPLAINED.match(behind) and not others) else None
-
-
-def _is_another_word(rest: str) -> bool:
-    """True if a final statement is short and holds no mark, which would be read as one."""
-    return 0 < len(_WORD.findall(rest[:_CONTEXT])) <= 3 and not re.search(r"[\[<{:：]", rest)
 
 
 def _bare(lines: Sequence[tuple[int, str]], known: Mapping[str, str]) -> Iterator[Statement]:

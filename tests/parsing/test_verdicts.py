@@ -97,7 +97,12 @@ def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
         ("Final verdict: Correct\nI take that back.\n[[Incorrect]]", "correct on line 1 and incorrect on line 3"),
         ("Final verdict: Correct\nFinal verdict: Incorrect", "correct on line 1 and incorrect on line 2"),
         ("> Final verdict: [[Correct]]\nso the answer says, but [[Incorrect]]", "line 1 and incorrect on line 2"),
-        ("[[Correct]]\nFinal verdict: partially correct", "the final verdict 'partially correct' is none of"),
+        ("[[Correct]]\nFinal verdict: partially correct", "the final verdict 'partially correct' is none that was"),
+        (
+            "[[Correct]]\nFinal verdict: the sum is wrong, it should be 41.",
+            "'the sum is wrong, it should be 41.' is none",
+        ),
+        ("[[Incorrect]]\nFinal verdict: Correct, but only nearly so", "'Correct, but only nearly so' is none that was"),
         ("Had it said 41, I would have written [[Correct]].", "the verdict on line 1 is negated, conditional"),
         ("The verdict would be [[Correct]] if it said 41.", "the verdict on line 1 is negated, conditional"),
         ("It is not [[Correct]].", "the verdict on line 1 is negated, conditional or taken back"),
@@ -119,6 +124,7 @@ def test_verdicts_that_differ_or_are_not_meant_are_none(text, why):
         ("Response 2 would have been better with a source, so I would choose [[1]]", "1"),
         ("Final answer: 2\nOnly response 1 says so: [[1]]", "1"),  # the judge's own solution, not its verdict
         ("If it had a source, response 1 would be perfect, but it is better as it is: [[1]]", "1"),
+        ("Final verdict: the first response has the right sum.\n[[1]]", "1"),
         ("[[1]]\nHowever, both could be shorter.", "1"),
     ],
 )
