@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -141,6 +142,92 @@ def test_headers_without_end_are_refused(server):
     assert received(connection).startswith(b"HTTP/1.1 431")
 
 
+GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+MEGABYTE = b"a" * (1 << 20)
+
+
+def is_closed(connection, more=b"", times=20):
+    """Send until the server closes; what it answered."""
+    try:
+        for _ in range(times if more else 0):
+            connection.sendall(more)
+        return received(connection)
+    except ConnectionError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("data", "more"),
+    [
+        (GET + CHUNKED + b"0\r\nX-A: ", MEGABYTE),
+        (GET + CHUNKED + b"0\r\nX-A: b\r\n\r\n", b""),
+        (GET + CHUNKED + b"0\r\n", b"X-A: b\r\n" * 1000),
+        (b"POST /v1/judge HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"2\r\n{}\r\n0\r\nX-A: b\r\n\r\n", b""),
+        (b"POST /v1/judge HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"0\r\napi-key: ", MEGABYTE),
+        (GET + CHUNKED + b"5;name=", MEGABYTE),
+        (b"\r\n", b"\r\n" * (1 << 19)),
+        (GET + b"\r\n", b"\r\n" * (1 << 19)),
+        (GET + b"Content-Length: 999999999999\r\n\r\n", MEGABYTE),
+        (GET + b"\r\n" + b"\x00\x01 garbage\r\n\r\n", b""),
+        (b"\x16\x03\x01 garbage\r\n\r\n", b""),
+        ((GET + b"\r\n") * 1000, b""),
+        (GET + b"X-A: b\r\n" * 200 + b"\r\n", b""),
+        (GET + b"a:\r\n" * 10_000 + b"\r\n", b""),
+        (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b""),
+    ],
+    ids=[
+        *("endless trailer", "small trailer", "trailers", "trailer of a post", "key as a trailer", "chunk extension"),
+        *("blank lines", "blank lines behind", "endless body", "garbage behind", "garbage", "pipelined", "lines"),
+        *("empty lines", "long url"),
+    ],
+)
+def test_bytes_that_are_neither_headers_nor_body_close_the_connection(server, data, more):
+    is_closed(raw(server, data), more)
+    assert server.http.get("/livez").status_code == 200
+
+
+def test_a_head_is_measured_however_it_arrives_and_before_its_key():
+    with served(settings={"api_keys": ("secret",)}) as server:
+        head = GET.replace(b"livez", b"v1/models") + b"X-A: " + b"y" * (80 << 10) + b"\r\n\r\n"
+        pieces = [head[start : start + 7000] for start in range(0, len(head), 7000)]
+        for parts in ([head], pieces):
+            connection = raw(server, b"")
+            with suppress(ConnectionError):  # closed before all was sent
+                for part in parts:
+                    connection.sendall(part)
+            answer = is_closed(connection)
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 431")
+            assert b"401" not in answer
+        lines = GET.replace(b"livez", b"v1/models") + b"api-key: x\r\n" * 200 + b"\r\n"
+        assert is_closed(raw(server, lines)).startswith(b"HTTP/1.1 431")
+
+
+def test_a_body_of_single_bytes_in_chunks_is_read(server):
+    body = json.dumps(review()).encode()
+    chunks = b"".join(b"1\r\n" + body[place : place + 1] + b"\r\n" for place in range(len(body)))
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n".encode()
+    assert received(raw(server, head + CHUNKED + chunks + b"0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.slow  # it measures time
+def test_trailers_keep_nobody_waiting(server):
+    def attack():
+        is_closed(raw(server, GET + CHUNKED + b"0\r\nX-A: "), MEGABYTE, 2000)
+
+    attackers = [threading.Thread(target=attack) for _ in range(4)]
+    for thread in attackers:
+        thread.start()
+    slowest = 0.0
+    for _ in range(50):
+        began = time.monotonic()
+        assert server.http.get("/livez").status_code == 200
+        slowest = max(slowest, time.monotonic() - began)
+    for thread in attackers:
+        thread.join()
+    assert slowest < 0.2
+
+
 def test_a_head_that_follows_too_soon_breaks_no_answer(held):
     """The next head stops in its middle while the first request is answered: the answer comes all the same."""
     connection = raw(held, request(review()) + b"GET /healthz HTTP/1.1\r\nHost")
@@ -165,7 +252,8 @@ def test_bodies_come_uncompressed(server):
         (b"null", "JSON object"),
         (b'"text"', "JSON object"),
         (b"\xff\xfe{}", "UTF-8"),
-        (b'{"a": NaN}', "cannot be read"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": [1e999]}', "1e999 is too large a number"),
         (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read"),
         (b'{"a": ' + b"[" * 3000, "nested too deeply"),
         (b'{"a": "\\ud800"}', "surrogate"),
