@@ -204,16 +204,19 @@ DIALECTS: tuple[Dialect, ...] = (
         name="alpaca-eval-ranking",
         recognise=lambda request: _recognise("alpaca-eval-ranking", request, _RANKING, _AVIARY),
         render=_render_call(_literal),
+        templates=(_RANKING, _AVIARY),
     ),
     Dialect(
         name="alpaca-eval-function",
         recognise=lambda request: _recognise("alpaca-eval-function", request, _FUNCTION),
         render=_render_call(_arguments_text),
+        templates=(_FUNCTION,),
     ),
     Dialect(
         name="alpaca-eval-identifier",
         recognise=lambda request: _recognise("alpaca-eval-identifier", request, _IDENTIFIER),
         render=partial(render_token, names=_IDENTIFIERS),
+        templates=(_IDENTIFIER,),
     ),
     Dialect(name="alpaca-eval-batch", recognise=_batch, render=_render_batch),
 )

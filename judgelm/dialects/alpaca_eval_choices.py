@@ -61,10 +61,12 @@ DIALECTS: tuple[Dialect, ...] = (
         name="alpaca-eval-choice",
         recognise=partial(_recognise, "alpaca-eval-choice", {_CHOICE: False}),
         render=_render_choice,
+        templates=(_CHOICE,),
     ),
     Dialect(
         name="alpaca-eval-letter",
         recognise=partial(_recognise, "alpaca-eval-letter", {_LETTER: False, _LETTER_EXPLAINED: True}),
         render=partial(render_token, names=_LETTERS),
+        templates=(_LETTER, _LETTER_EXPLAINED),
     ),
 )

@@ -58,4 +58,6 @@ def _label(task: JudgeTask, result: JudgeResult) -> str:
     return much if much in labels and lead >= _MUCH_BETTER else little
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=each_reply(_text)),)
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name=NAME, recognise=recognise, render=each_reply(_text), templates=(_SHOWN,)),
+)

@@ -54,10 +54,12 @@ DIALECTS: tuple[Dialect, ...] = (
         name="autoj-pair",
         recognise=partial(_recognise, "autoj-pair", "pair", _PAIR, _DECISION, None),
         render=each_reply(_decision),
+        templates=(_PAIR,),
     ),
     Dialect(
         name="autoj-single",
         recognise=partial(_recognise, "autoj-single", "grade", _SINGLE, _RATING, _SCALE),
         render=each_reply(_rating),
+        templates=(_SINGLE,),
     ),
 )

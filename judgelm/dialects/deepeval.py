@@ -186,6 +186,10 @@ def _steps_text(task: JudgeTask, result: JudgeResult) -> str:
 
 DIALECTS: tuple[Dialect, ...] = (
     Dialect(name="deepeval-geval", recognise=_recognise_grade, render=_render_grade),
-    Dialect(name="deepeval-geval-strict", recognise=_recognise_strict, render=same_reply(_strict_text)),
-    Dialect(name="deepeval-geval-steps", recognise=_recognise_steps, render=same_reply(_steps_text)),
+    Dialect(
+        name="deepeval-geval-strict", recognise=_recognise_strict, render=same_reply(_strict_text), templates=(_STRICT,)
+    ),
+    Dialect(
+        name="deepeval-geval-steps", recognise=_recognise_steps, render=same_reply(_steps_text), templates=(_PREPARE,)
+    ),
 )

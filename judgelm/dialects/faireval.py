@@ -42,4 +42,6 @@ def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     )
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=each_reply(_text)),)
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name=NAME, recognise=recognise, render=each_reply(_text), templates=(_SHOWN,)),
+)

@@ -160,21 +160,24 @@ def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     return words_and_verdict(request, scores_and_reason(result, None), rating, "{words}\n\nRating: {verdict}")
 
 
-def _dialect(name: str, split: Callable[..., Split | None], *, referenced: bool, pair: bool) -> Dialect:
+def _dialect(
+    name: str, split: Callable[..., Split | None], template: Pattern, *, referenced: bool, pair: bool
+) -> Dialect:
     return Dialect(
         name=name,
         recognise=lambda request: _task(name, split(request, referenced=referenced)),
         render=each_reply(_verdict if pair else _rating),
+        templates=(template,),
     )
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    _dialect("fastchat-pair", _pair, referenced=False, pair=True),
-    _dialect("fastchat-pair-math", _pair, referenced=True, pair=True),
-    _dialect("fastchat-pair-mt", _pair_turns, referenced=False, pair=True),
-    _dialect("fastchat-pair-math-mt", _pair_turns, referenced=True, pair=True),
-    _dialect("fastchat-single", _single, referenced=False, pair=False),
-    _dialect("fastchat-single-math", _single, referenced=True, pair=False),
-    _dialect("fastchat-single-mt", _single_turns, referenced=False, pair=False),
-    _dialect("fastchat-single-math-mt", _single_turns, referenced=True, pair=False),
+    _dialect("fastchat-pair", _pair, _PAIR[False], referenced=False, pair=True),
+    _dialect("fastchat-pair-math", _pair, _PAIR[True], referenced=True, pair=True),
+    _dialect("fastchat-pair-mt", _pair_turns, _PAIR_TURNS[False][0], referenced=False, pair=True),
+    _dialect("fastchat-pair-math-mt", _pair_turns, _PAIR_TURNS[True][0], referenced=True, pair=True),
+    _dialect("fastchat-single", _single, _SINGLE[False], referenced=False, pair=False),
+    _dialect("fastchat-single-math", _single, _SINGLE[True], referenced=True, pair=False),
+    _dialect("fastchat-single-mt", _single_turns, _SINGLE_TURNS[False][0], referenced=False, pair=False),
+    _dialect("fastchat-single-math-mt", _single_turns, _SINGLE_TURNS[True][0], referenced=True, pair=False),
 )

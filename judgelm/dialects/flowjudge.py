@@ -138,4 +138,6 @@ def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     return f"<feedback>\n{words}\n</feedback>\n<score>\n{score}\n</score>"
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name="flowjudge", recognise=_recognise, render=each_reply(_text)),)
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name="flowjudge", recognise=_recognise, render=each_reply(_text), templates=(_PROMPT,)),
+)

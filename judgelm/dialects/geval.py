@@ -47,4 +47,4 @@ def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     return grade_text(result, task.scale)
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=each_reply(_text)),)
+DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=each_reply(_text), templates=_TEXTS),)

@@ -43,5 +43,6 @@ def _text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 DIALECTS: tuple[Dialect, ...] = tuple(
-    Dialect(name=name, recognise=partial(_recognise, name), render=same_reply(_text)) for name in _NAMES
+    Dialect(name=name, recognise=partial(_recognise, name), render=same_reply(_text), templates=(template,))
+    for name, template in _NAMES.items()
 )

@@ -53,6 +53,13 @@ def _verdict(first: str, second: str) -> Render:
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="judgebench-vanilla", recognise=_vanilla, render=_verdict("Output (a)", "Output (b)")),
-    Dialect(name="judgebench-skywork-critic", recognise=_skywork, render=_verdict("[[A]]", "[[B]]")),
+    Dialect(
+        name="judgebench-vanilla",
+        recognise=_vanilla,
+        render=_verdict("Output (a)", "Output (b)"),
+        templates=(_VANILLA,),
+    ),
+    Dialect(
+        name="judgebench-skywork-critic", recognise=_skywork, render=_verdict("[[A]]", "[[B]]"), templates=(_SKYWORK,)
+    ),
 )

@@ -141,12 +141,15 @@ def _choice_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> 
     return f"{words} {claim}" if words else claim
 
 
+_choice_templates = tuple(Pattern(_START + _ANSWERS + end) for end in (_CHOICE, _DECISION))
+
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="llmbar-choice", recognise=_choice, render=each_reply(_choice_text)),
+    Dialect(name="llmbar-choice", recognise=_choice, render=each_reply(_choice_text), templates=_choice_templates),
     Dialect(
         name="llmbar-rating",
         recognise=_rating,
         render=each_reply(lambda task, request, result: grade_text(result, _SCALE, whole=True)),
+        templates=(Pattern(_START + _ANSWER + _SCORE),),
     ),
     Dialect(
         name="llmbar-preparation",

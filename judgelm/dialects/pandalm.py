@@ -37,4 +37,6 @@ def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     return f"{verdict}{_REASON}{words}" if words else verdict
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name="pandalm", recognise=_recognise, render=each_reply(_text)),)
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name="pandalm", recognise=_recognise, render=each_reply(_text), templates=(_WITHOUT_INPUT, _WITH_INPUT)),
+)

@@ -77,10 +77,12 @@ DIALECTS: tuple[Dialect, ...] = (
         name="prometheus-absolute",
         recognise=partial(_recognise, "prometheus-absolute", "grade", _GRADED, (_GRADE, _GRADE_BY_REFERENCE), _SCALE),
         render=each_reply(_grade),
+        templates=(_GRADE, _GRADE_BY_REFERENCE),
     ),
     Dialect(
         name="prometheus-relative",
         recognise=partial(_recognise, "prometheus-relative", "pair", _COMPARED, (_PAIR, _PAIR_BY_REFERENCE), None),
         render=each_reply(_letter),
+        templates=(_PAIR, _PAIR_BY_REFERENCE),
     ),
 )

@@ -160,26 +160,36 @@ DIALECTS: tuple[Dialect, ...] = (
         name="promptfoo-llm-rubric",
         recognise=partial(_recognise_user, "promptfoo-llm-rubric", _RUBRIC_SYSTEM, _RUBRIC),
         render=same_reply(_rubric_text),
+        templates=(_RUBRIC, _RUBRIC_SYSTEM),
     ),
     Dialect(
         name="promptfoo-closedqa",
         recognise=partial(_recognise_lone, "promptfoo-closedqa", "label", "system", _CLOSED_QA, None),
         render=same_reply(_closed_qa_text),
+        templates=(_CLOSED_QA,),
     ),
     Dialect(
         name="promptfoo-factuality",
         recognise=partial(_recognise_user, "promptfoo-factuality", _FACTUALITY_SYSTEM, _FACTUALITY),
         render=same_reply(_factuality_text),
+        templates=(_FACTUALITY, _FACTUALITY_SYSTEM),
     ),
     Dialect(
         name="promptfoo-g-eval",
         recognise=partial(_recognise_lone, "promptfoo-g-eval", "grade", "user", _GEVAL, (0, 10)),
         render=each_reply(_geval_text),
+        templates=(_GEVAL,),
     ),
     Dialect(
         name="promptfoo-g-eval-steps",
         recognise=partial(_recognise_lone, "promptfoo-g-eval-steps", "prepare", "user", _GEVAL_STEPS, None),
         render=same_reply(_steps_text),
+        templates=(_GEVAL_STEPS,),
     ),
-    Dialect(name="promptfoo-select-best", recognise=_recognise_best, render=each_reply(_best_text)),
+    Dialect(
+        name="promptfoo-select-best",
+        recognise=_recognise_best,
+        render=each_reply(_best_text),
+        templates=(_texts_pattern(2),),
+    ),
 )

@@ -178,17 +178,24 @@ _rise = _by_heading(
 )
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="rewardbench-pair", recognise=_pair, render=_letter_after_words),
-    Dialect(name="rewardbench-pair-multi-turn", recognise=_pair_of_talks, render=_letter_after_words),
+    Dialect(name="rewardbench-pair", recognise=_pair, render=_letter_after_words, templates=(_TWO,)),
+    Dialect(
+        name="rewardbench-pair-multi-turn",
+        recognise=_pair_of_talks,
+        render=_letter_after_words,
+        templates=(_TALKS,),
+    ),
     Dialect(
         name="rewardbench-four",
         recognise=_four,
         render=_after_words(lambda task, result: f"[[{_LETTERS[best_answer(task, result)]}]]"),
+        templates=(_FOUR,),
     ),
     Dialect(
         name="rewardbench-ratings",
         recognise=_ratings,
         render=_after_words(lambda task, result: grade_text(result, _RATINGS, whole=True)),
+        templates=(_RATED,),
     ),
     Dialect(name="rewardbench-offsetbias", recognise=_offsetbias, render=each_reply(_bare_text)),
     Dialect(name="rewardbench-con-j", recognise=_conj, render=each_reply(_json_text)),

@@ -74,7 +74,8 @@ def _dialect(name: str, *, plain: bool = False, ties: bool = True) -> Dialect:
         scores = " ".join(consistent_scores(task, result, ties=ties))
         return words_and_verdict(request, words, scores, "{verdict}\n{words}")
 
-    return Dialect(name=name, recognise=partial(_judgelm if plain else _review, name), render=each_reply(text))
+    recognise = partial(_judgelm if plain else _review, name)
+    return Dialect(name=name, recognise=recognise, render=each_reply(text), templates=(_JUDGELM if plain else _REVIEW,))
 
 
 DIALECTS: tuple[Dialect, ...] = (

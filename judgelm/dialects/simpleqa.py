@@ -33,5 +33,6 @@ DIALECTS: tuple[Dialect, ...] = (
         name=_NAME,
         recognise=_recognise,
         render=same_reply(lambda task, result: "A" if is_fulfilled(result) else "B"),
+        templates=(_PATTERN,),
     ),
 )

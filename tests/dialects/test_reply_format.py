@@ -1,0 +1,112 @@
+"""A `response_format` is honoured or refused, never answered with plain text."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply, TokenLogprobs
+from judgelm.dialects.reply_format import in_format
+from judgelm.errors import InputError
+from judgelm.records import Sample
+
+TASK = JudgeTask(dialect="some-client", kind="pair", sample=Sample(id="1", question="q", answers=("a", "b")))
+GRADE = JudgeTask(
+    dialect="some-client", kind="grade", sample=Sample(id="1", question="q", answers=("a",)), scale=(1.0, 5.0)
+)
+FIRST = JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, tie=0.0)
+TEXT = Reply(texts=("[[A]]",), logprobs=(TokenLogprobs(token="[[A]]", logprob=0.0),))
+
+
+def asked(schema=None, **fields):
+    return ChatRequest(messages=(), schema=schema, **fields)
+
+
+def held(fields, task=TASK, result=FIRST, **schema):
+    reply = in_format(TEXT, task, asked({"type": "object", "properties": fields} | schema), result)
+    assert reply.logprobs == ()
+    return json.loads(reply.texts[0])
+
+
+def test_without_a_format_the_reply_stays():
+    assert in_format(TEXT, TASK, asked(), FIRST) is TEXT
+    call = Reply(tool="f", arguments="{}")
+    assert in_format(call, TASK, asked({"type": "object"}, forced_tool="f"), FIRST) is call
+
+
+def test_json_of_the_schema_stays_to_the_byte():
+    reply = Reply(texts=('{"score":  true}',))
+    schema = {"type": "object", "properties": {"score": {"type": "boolean"}}, "required": ["score"]}
+    assert in_format(reply, TASK, asked(schema), FIRST) is reply
+    assert in_format(reply, TASK, asked(json_object=True), FIRST) is reply
+
+
+@pytest.mark.parametrize(
+    ("choices", "first", "second", "tie"),
+    [
+        (["A", "B", "tie"], "A", "B", "tie"),
+        (["Assistant A", "Assistant B"], "Assistant A", "Assistant B", "Assistant A"),
+        ([1, 2, "draw"], 1, 2, "draw"),
+        (["model_b", "model_a", "C"], "model_a", "model_b", "C"),
+        (["[[A]]", "[[B]]", "[[C]]"], "[[A]]", "[[B]]", "[[C]]"),
+    ],
+)
+def test_the_winner_is_one_of_the_choices(choices, first, second, tie):
+    fields = {"explanation": {"type": "string"}, "winner": {"enum": choices}}
+    for winner, better, expected in ((1, 0.9, first), (2, 0.1, second), ("tie", 0.6, tie)):
+        row = held(fields, result=replace(FIRST, winner=winner, first_better=better), required=list(fields))
+        assert row["winner"] == expected
+        assert "8 and 6" in row["explanation"]
+
+
+def test_a_grade_is_a_number_of_the_scale():
+    result = JudgeResult(scores=(5.5,), grades=((5.5, 1.0),))
+    assert held({"rating": {"type": "number"}}, GRADE, result) == {"rating": 3.0}
+    assert held({"rating": {"type": "integer", "minimum": 1, "maximum": 5}}, GRADE, result) == {"rating": 3}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object", "properties": {"winner": {"enum": ["A", "B", "C", "D"]}}},
+        {"type": "object", "properties": {"winner": {"enum": ["yes", "no"]}}},
+        {"type": "object", "properties": {"winner": {"enum": ["A", "tie"]}}},
+        {"type": "object", "properties": {"a": {"enum": ["A", "B"]}, "b": {"enum": ["A", "B"]}}},
+        {"type": "object", "properties": {"winner": {"enum": ["A", "B"]}, "points": {"type": "number"}}},
+        {"type": "object", "properties": {"winner": {"enum": ["A", "B"]}}, "required": ["other"]},
+        {"type": "object", "properties": {"winner": {"enum": ["A", "B"], "pattern": "(a+)+$"}}},
+        {"type": "object", "properties": {"winner": {"$ref": "#"}}, "$ref": "#"},
+        {"type": "array", "items": {"enum": ["A", "B"]}},
+        {"type": "object", "properties": {"winner": "A"}},
+        {"type": "object", "properties": {"words": {"type": "string"}}},
+        {"type": "object", "properties": {"winner": {"enum": ["A", "B", *map(str, range(9000))]}}},
+    ],
+)
+def test_what_cannot_be_said_so_is_refused_with_the_reason(schema):
+    with pytest.raises(InputError, match=r'^"response_format": '):
+        in_format(TEXT, TASK, asked(schema), FIRST)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "number", "minimum": 1, "maximum": 10},
+        {"type": "integer", "minimum": 0},
+        {"type": "boolean"},
+        {"enum": [1, 2]},
+    ],
+)
+def test_a_grade_of_another_scale_is_refused(field):
+    with pytest.raises(InputError, match="leave response_format out"):
+        held({"rating": field}, GRADE, JudgeResult(scores=(5.5,), grades=((5.5, 1.0),)))
+
+
+def test_text_is_no_json_object_and_no_call():
+    for request in (asked(json_object=True), asked({"type": "object"})):
+        with pytest.raises(InputError, match=r"some-client.*is not JSON"):
+            in_format(TEXT, TASK, request, FIRST)
+    with pytest.raises(InputError, match="not a JSON object"):
+        in_format(Reply(texts=("[1]",)), TASK, asked(json_object=True), FIRST)
+    with pytest.raises(InputError, match=r'^"tool_choice"'):
+        in_format(TEXT, TASK, asked(forced_tool="f"), FIRST)
