@@ -11,6 +11,8 @@ from judgelm.serving.judges import ServedJudges
 from judgelm.serving.limits import read_json
 from judgelm.serving.settings import ServerSettings
 
+_LONGEST_NAME = 256
+
 
 def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     """The routes; each answers when its work is done."""
@@ -18,6 +20,9 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     async def load(request: Request) -> Response:
         name, path = await _texts(request, settings, "lora_name", "lora_path")
+        if len(name) > _LONGEST_NAME or not name.isprintable():
+            message = f'"lora_name": expected a printable text of at most {_LONGEST_NAME} characters'
+            raise HttpError(400, "invalid_value", message, param="lora_name")
         await judges.load(name, path)
         return _json({"id": name, "object": "model", "loaded": True})
 

@@ -103,7 +103,7 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     app.add_api_route("/livez", live, methods=["GET"], openapi_extra=openapi.LIVE)
-    for path in ("/readyz", "/healthz"):
+    for path in ("/readyz", "/healthz", "/health"):
         app.add_api_route(path, ready, methods=["GET"], openapi_extra=openapi.READY)
     app.add_api_route("/metrics", prometheus, methods=["GET"], openapi_extra=openapi.METRICS)
 

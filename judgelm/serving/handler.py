@@ -16,8 +16,10 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from judgelm.dialects.alpaca_eval import render_batch
-from judgelm.dialects.catalog import recognise
+from judgelm.dialects.catalog import DIALECTS, normalised, recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
+from judgelm.dialects.nearest import nearest_prompt
+from judgelm.dialects.reply_format import in_format
 from judgelm.engines.adapter_view import AdapterView, with_adapter
 from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
@@ -32,6 +34,7 @@ from judgelm.serving.task_prompts import has_room_for_reason, mode_tasks
 from judgelm.serving.tasks import ModeTask, checked_sample
 
 _CACHED_MODES = 256
+_WAYS_OUT = "send a prompt of a known client, or start the server with --chat"
 _LONG_REQUEST = 20_000
 """Characters of a request from which it is parsed outside the event loop, which others wait for: at worst 20 ms."""
 
@@ -199,7 +202,8 @@ class JudgeHandler:
         recognised = recognise(request)
         if recognised is None:
             if not self.options.chat:
-                raise _unrecognised("send a prompt of a known client, or start the server with --chat")
+                nearest = nearest_prompt(normalised(request), DIALECTS)
+                raise _unrecognised("; ".join(filter(None, (nearest, _WAYS_OUT))))
             return None
         dialect, task = recognised
         reasons = self.options.reasons and has_room_for_reason(dialect, task, request)
@@ -219,7 +223,7 @@ class JudgeHandler:
         else:
             reply = dialect.render(task, request, results[0] if results else JudgeResult())
         return ChatResponse(
-            reply=reply,
+            reply=in_format(reply, task, request, results[0] if results else JudgeResult()),
             dialect=dialect.name,
             prompt_tokens=sum(judgment.prompt_tokens for judgment in judgments),
             completion_tokens=sum(judgment.completion_tokens for judgment in judgments),

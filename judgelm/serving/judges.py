@@ -141,8 +141,12 @@ class ServedJudges:
         """The adapter's folder, inside the one that the server's owner named."""
         self._check_allowed()
         root = Path(str(self._settings.adapters_folder)).resolve()
-        folder = (root / path).resolve()
-        if not folder.is_relative_to(root) or not folder.is_dir():
+        try:
+            folder = (root / path).resolve()
+            is_folder = folder.is_relative_to(root) and folder.is_dir()
+        except (OSError, ValueError, RuntimeError):  # too long a name, a NUL, a loop of links
+            is_folder = False
+        if not is_folder:
             message = f"{path[:200]}: no folder within the server's --adapters-folder"
             raise HttpError(400, "adapter_not_loaded", message, param="lora_path")
         return folder

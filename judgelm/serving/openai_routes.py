@@ -29,7 +29,9 @@ from judgelm.serving.settings import ServerSettings
 CHAT = "/v1/chat/completions"
 PLAIN = "/v1/completions"
 ENGINE_CHAT = "/v1/engines/{model:path}/chat/completions"
-DEPLOYMENT_CHAT = "/v1/openai/deployments/{model:path}/chat/completions"
+AZURE_CHAT = "/openai/v1/chat/completions"
+DEPLOYMENT_CHAT = "/openai/deployments/{model:path}/chat/completions"
+"""Azure's clients, given the server's root; behind `/v1` too, for clients that are given the address of the API."""
 
 _LONGEST_NOTE = 2000
 _EVENTS = "text/event-stream"
@@ -58,7 +60,9 @@ def openai_routes(judges: ServedJudges, settings: ServerSettings, metrics: Metri
     post: list[tuple[str, Callable[[Request], Any], dict[str, Any]]] = [
         (CHAT, chat, openapi.CHAT),
         (ENGINE_CHAT, chat, openapi.NAMED_CHAT),
+        (AZURE_CHAT, chat, openapi.CHAT),
         (DEPLOYMENT_CHAT, chat, openapi.NAMED_CHAT),
+        (f"/v1{DEPLOYMENT_CHAT}", chat, openapi.NAMED_CHAT),
         (PLAIN, plain, openapi.PLAIN),
     ]
     for path, endpoint, words in post:

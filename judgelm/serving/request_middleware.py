@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("judgelm.serving")
 
-PROBES = ("/healthz", "/livez", "/readyz")
+PROBES = ("/health", "/healthz", "/livez", "/readyz")
 """Routes that need no key, and answer during shutdown."""
 
 _BEARER = b"bearer "

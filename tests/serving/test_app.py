@@ -167,7 +167,8 @@ def test_it_says_what_it_has(server):
         *("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/models/{model}"),
         *("/v1/engines/{model}/chat/completions", "/v1/openai/deployments/{model}/chat/completions"),
         *("/v1/judge", "/v1/judge/explain", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
-        *("/healthz", "/livez", "/readyz", "/metrics"),
+        *("/openai/v1/chat/completions", "/openai/deployments/{model}/chat/completions"),
+        *("/health", "/healthz", "/livez", "/readyz", "/metrics"),
     }
     for methods in paths.values():
         for method, words in methods.items():

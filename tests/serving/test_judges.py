@@ -198,3 +198,12 @@ def test_options_of_judges(option):
     with pytest.raises(ConfigError, match="--judge"):
         read_adapters(option.split())
     assert read_adapters(["kind=a", "safe=b=c"]) == {"kind": "a", "safe": "b=c"}
+
+
+def test_a_path_that_no_folder_can_have_is_refused_as_such(base, tiny_judge, adapters):
+    (adapters / "loop").symlink_to("loop")
+    with serving(base, adapters, (), adapters_folder=adapters) as client:
+        for path in ("one\0", "a" * 5000, "a/" * 3000, "loop/x", "..", "/", "kind/../..", "kind/judge.json"):
+            reply = client.post("/v1/load_lora_adapter", json={"lora_name": "x", "lora_path": path})
+            assert (reply.status_code, error_of(reply)["code"]) == (400, "adapter_not_loaded"), path[:20]
+            assert error_of(reply)["param"] == "lora_path"

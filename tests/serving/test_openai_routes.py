@@ -243,3 +243,27 @@ def test_a_note_fits_into_a_header():
     assert header_text("a\r\nSet-Cookie: x\u2028ü\x7f") == "a Set-Cookie: x \\xfc?"
     assert len(header_text("x" * 10_000)) == 2000
     assert header_text("a\tb \0").isascii()
+
+
+@pytest.mark.parametrize("path", ["/openai/v1/chat/completions", "/openai/deployments/gpt-4/chat/completions"])
+def test_azures_clients_are_answered_below_the_root(server, path):
+    reply = server.post(f"{path}?api-version=2024-06-01", review(), **{"api-key": "unused"})
+    assert content(reply).split("\n")[0] == first_line()
+
+
+def test_a_refused_prompt_says_which_known_one_is_nearest(server):
+    body = review()
+    body["messages"][1]["content"] = body["messages"][1]["content"].replace("Assistant 2's Answer]", "Assistant 2]")
+    error = error_of(server.post(CHAT, body))
+    assert error["code"] == "unrecognised_prompt"
+    assert "instead of \"'s Answer]" in error["message"]
+    assert "the server with --chat" in error["message"]
+
+
+def test_a_format_is_kept_or_refused(server):
+    schema = {"type": "object", "properties": {"winner": {"enum": ["A", "B", "tie"]}}, "required": ["winner"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema}}
+    kept = json.loads(content(server.post(CHAT, review(response_format=wanted))))
+    assert kept["winner"] in ("A", "B", "tie")
+    refused = server.post(CHAT, review(response_format={"type": "json_object"}, stream=True))
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "response_format")
