@@ -32,8 +32,9 @@ PLAIN = chat(("system", SYSTEM), ("user", USER))
         chat(("system", SYSTEM), ("user", USER + " \t\r\n\n")),
         chat(("system", SYSTEM), ("user", "\ufeff\n" + USER)),
         chat(("system", SYSTEM), ("system", " \n"), ("user", USER)),
+        chat(("system", SYSTEM), ("user", USER.replace("]\n", "]  \r\n"))),
     ],
-    ids=["crlf", "cr", "line end", "blanks", "byte order mark", "empty message"],
+    ids=["crlf", "cr", "line end", "blanks", "byte order mark", "empty message", "blanks at lines"],
 )
 def test_line_ends_and_blanks_around_messages_do_not_count(request_):
     dialect, task = recognise(request_)
