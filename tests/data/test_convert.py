@@ -84,7 +84,7 @@ def test_a_text_that_does_not_open_with_its_scores_is_rebuilt(folder):
         (("r2", 1, "1x", "1y", "8 6", [8, 7]), 'score [8, 7] and the text, which opens "8 6", disagree'),
         (("r2", 1, "1x", "1y", "8 6", None), 'field "score" is missing'),
         (("r2", 1, "1x", "1y", None, [8, 6]), 'field "text": expected text, got null'),
-        (("r2", 1, "1x", "1y", "8 6", [float("nan"), 6]), 'field "score": expected 2 finite numbers, got [NaN, 6]'),
+        (("r2", 1, "1x", "1y", "8 6", [float("nan"), 6]), 'field "score": expected 2 finite numbers, got [null, 6]'),
     ],
 )
 def test_a_review_that_cannot_be_joined_is_a_reject(folder, review, finding):
