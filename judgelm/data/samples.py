@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, reference_field, refuse_left_over, row_error, row_id
+from judgelm.data.readers.fields import describe, field_error, reference_field, refuse_left_over, row_error, row_id
 from judgelm.data.readers.files import first_row, read_rows
 from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, no_usable_row, raise_reject, reject_row
 from judgelm.data.readers.rows import Reject, Row
@@ -45,7 +45,9 @@ def _numbered(source: Source) -> list[str]:
     return [pattern for pattern in patterns if pattern.format(0) not in source.needs]
 
 
-KNOWN_FIELDS = frozenset(name for known in (*TABLE, LABELS, PAIR_LABELS) for name in _fields(known))
+KNOWN_FIELDS = frozenset(
+    {"winner_tie", "votes", "reason", "turn", "system"}.union(*map(_fields, (*TABLE, LABELS, PAIR_LABELS)))
+)
 """The fields of all layouts, which an input may write in capitals or with blanks around."""
 
 Repeats = Literal["reject", "skip", "votes"]
@@ -254,6 +256,9 @@ class SampleStream:
         for pattern in self._patterns:
             if pattern.format(1) in row.data or pattern.format("a") in row.data:
                 refuse_left_over(row, pattern, max(2, len(sample.answers)))
+        for index, answer in enumerate(sample.answers if "answers" in row.data else (), 1):
+            if row.data.get(f"answer_{index}") not in (None, "", answer):
+                raise field_error(row, f"answer_{index}", "is another text than that in answers; leave one of them out")
         if self._answers is not None and not allows_count(len(sample.answers), self._answers):
             finding = f"expected {count_range_text(self._answers)}, got {len(sample.answers)}"
             raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")

@@ -97,8 +97,9 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         EngineError: the engine broke.
     """
     stats = RunStats(load_s=load_s)
+    check_output_is_no_input(job.out, job.inputs)
     files_read = files_of_job(job)
-    check_output_is_no_input(job.out, [*job.inputs, *files_read])
+    check_output_is_no_input(job.out, files_read)
     if job.out == "-":
         _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
         return stats

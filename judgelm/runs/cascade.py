@@ -60,11 +60,15 @@ class Cascade:
             raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
         if self.job.out == "-":
             raise ConfigError("a cascade joins two runs from their files; name one with -o instead of standard output")
-        for path in files_of_job(self.job):
+        outs = (Path(self.job.out), *self.paths)
+        for out in outs:
+            check_output_is_no_input(out, self.job.inputs)
+        files = files_of_job(self.job)
+        for path in files:
             if is_stream(path):
                 raise ConfigError(f"input {path}: a cascade reads its input twice; save it as a file first")
-        for out in (Path(self.job.out), *self.paths):
-            check_output_is_no_input(out, files_of_job(self.job))
+        for out in outs:
+            check_output_is_no_input(out, files)
 
     @property
     def paths(self) -> tuple[Path, Path]:

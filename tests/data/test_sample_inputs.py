@@ -17,6 +17,13 @@ def pair(name, **more):
     return {"id": name, "question": "q", "answer_1": "a", "answer_2": "b"} | more
 
 
+def test_answers_said_twice_must_be_the_same(tmp_path):
+    rejects = []
+    rows = (pair(1, answers=["a", "b"]), pair(2, answers=["b", "a"]))
+    assert len(list(SampleStream([write(tmp_path, "a.jsonl", *rows)], on_reject=rejects.append))) == 1
+    assert [reject.reason.split(" is ")[0] for reject in rejects] == ['field "answer_1":']
+
+
 def test_shards_are_read_one_after_the_other_and_ids_are_unique_over_them(tmp_path):
     rejects = []
     first = write(tmp_path, "part-0.jsonl", pair(1), pair(2))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, field_error
+from judgelm.data.readers.fields import describe, field_error, list_value
 from judgelm.data.readers.rows import Row
 from judgelm.errors import ConfigError, FileError
 from judgelm.records import Winner
@@ -168,7 +168,7 @@ class LabelDecoder:
         decoded: dict[str, object] = {}
         for code in self.codes:
             for name in code.names(row):
-                value = row.data[name]
+                value = list_value(row.data[name])
                 decoded[name] = None if is_missing(value) else self._decoded(row, name, value, code)
         if not is_missing(row.data.get("preference")):
             decoded |= self._soft(row, decoded)
@@ -228,7 +228,7 @@ class LabelDecoder:
         """Count the values of a row that is not decoded any more."""
         for code in self.codes:
             for name in code.names(row):
-                value = row.data[name]
+                value = list_value(row.data[name])
                 for each in value if isinstance(value, list) else [value]:
                     if not is_missing(each):
                         self._count(name, label_text(each))

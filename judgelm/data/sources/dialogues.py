@@ -7,6 +7,7 @@ written turn by turn as `User: ...`, `Assistant: ...` and `System: ...` with a b
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from judgelm.data.readers.fields import (
@@ -23,6 +24,7 @@ from judgelm.data.readers.fields import (
     texts_field,
 )
 from judgelm.data.readers.rows import Row
+from judgelm.data.readers.values import cell_value
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.conversation import dialogue_of
@@ -71,9 +73,13 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
 
 
 def message_list(value: object) -> list[dict[str, object]] | None:
-    """A list of objects, also as the JSON text that a table holds; None for anything else."""
+    """A list of objects, also as text in JSON or in Python's notation; None for anything else."""
     if isinstance(value, str):
-        value = json_list(value)
+        text = value
+        value = json_list(text)
+        if value is None and text.lstrip().startswith("[{"):
+            with suppress(ValueError):
+                value = cell_value(text)
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return value
     return None

@@ -12,6 +12,7 @@ from judgelm.data.labelled_pair import LabelledPair, judgelm_row
 from judgelm.data.readers.fields import (
     ID_FIELDS,
     content_id,
+    describe,
     extra_fields,
     field_error,
     images_field,
@@ -335,15 +336,12 @@ def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
 
     The label's preference is 2 less this number, P(first is better); the winner is the output that it prefers.
     """
-    preference = row.data.get("preference")
-    if preference is None:
+    if is_missing(row.data.get("preference")):
         return None
-    if (
-        isinstance(preference, bool)
-        or not isinstance(preference, int | float)
-        or not (preference == 0 or 1 <= preference <= 2)
-    ):
-        raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference!r}")
+    preference = number_field(row, "preference")
+    if preference != 0 and not 1 <= preference <= 2:
+        finding = f"expected a number from 1 to 2, or 0 for a tie, got {describe(row.data['preference'])}"
+        raise field_error(row, "preference", finding)
     first_better = 0.5 if preference == 0 else rounded_preference(2.0 - preference)
     return Label(sample_id="", winner=winner_by_preference(first_better), preference=first_better)
 

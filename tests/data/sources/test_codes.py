@@ -202,3 +202,19 @@ def test_the_order_of_the_rows_never_decides_what_a_value_means(tmp_path_factory
 @pytest.mark.parametrize(("value", "text"), [(1.0, "1"), ("1.0", "1"), (" Model  A ", "model a"), (True, "true")])
 def test_values_as_codes_write_them(value, text):
     assert label_text(value) == text
+
+
+def test_tables_hold_votes_and_preferences_as_text(tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("id,winner,votes\n1,1,\"[1, 1, 2]\"\n2,tie,\"['tie', 'tie']\"\n")
+    assert [label.votes for label in read_labels(str(table)).labels.values()] == [(1, 1, 2), ("tie", "tie")]
+    table.write_text("instruction,output_1,output_2,preference\nq,a,b,1.0\nr,a,b,1.8\n")
+    assert winners(str(table)) == [1, 2]
+    table.write_text("id,annotator1,annotator2\n1,0,0\n2,1,1.0\n")
+    assert winners(str(table)) == ["tie", 1]
+
+
+def test_messages_that_python_printed_are_messages(write):
+    sides = {name: str([{"role": "user", "content": "q"}, {"role": "assistant", "content": name}]) for name in "ab"}
+    [sample] = SampleStream([write({"conversation_a": sides["a"], "conversation_b": sides["b"]})])
+    assert (sample.question, sample.answers) == ("q", ("a", "b"))
