@@ -12,7 +12,6 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts import template
 from judgelm.prompts.catalog import TEMPLATES, get_template
-from judgelm.prompts.confusables import BEGINNINGS, plain_form
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.prompts.special_tokens import role_markers, special_tokens
 from judgelm.prompts.truncation import Truncator, prompt_key
@@ -116,12 +115,6 @@ def test_a_server_is_sent_no_token_and_no_role_of_an_attack(family):
 )
 def test_a_quoted_score_is_not_read_where_the_judge_wrote_its_own(text, finding):
     assert score_escapes(Attack(id="x", family="x", target="answer_1", text=text)) == finding
-
-
-def test_every_character_that_looks_like_the_beginning_of_a_marker_is_looked_at():
-    for code in [*range(0x80, 0xD800), *range(0xE000, 0x20000)]:
-        for first, known in BEGINNINGS.items():
-            assert first not in plain_form(chr(code)) or chr(code) in known, hex(code)
 
 
 def test_swaying_is_measured_where_a_verdict_could_move():

@@ -1,6 +1,5 @@
 """Candidate text cannot close its own block."""
 
-import sys
 import unicodedata
 
 import pytest
@@ -145,9 +144,7 @@ def test_short_markers_in_other_scripts_are_sanitized(attack):
 def test_a_text_without_any_beginning_holds_no_sign(sign):
     known = set(beginnings(sign)) | {sign}
     looks = {sign} if sign == "#" else {sign, OPENING}
-    folded = (
-        chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) not in ("Lo", "Cn", "Co")
-    )
+    folded = map(chr, [*range(0x80, 0xD800), *range(0xE000, 0x20000)])
     assert not {letter for letter in folded if letter not in known and looks & set(plain_form(letter))}
 
 
