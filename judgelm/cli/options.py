@@ -1,6 +1,7 @@
 """The options that commands share; light, so that help comes at once."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -321,7 +322,7 @@ class Command(TyperCommand):
         named = {name: list(_texts(value)) for name, value in ctx.params.items()}
         outputs = [path for name in _OUTPUTS for path in named.get(name, ())]
         inputs = [path for name, paths in named.items() if name not in _OUTPUTS for path in paths]
-        read = {path for path in inputs if path == "-" or Path(path).is_file()}
+        read = {path for path in inputs if path == "-" or os.path.isfile(path)}
         read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
         for output in outputs:
             written = [output] if output == "-" else [str(path) for path in run_paths(Path(output))]
@@ -352,7 +353,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(part)
     elif isinstance(value, str | Path) and str(value):
         yield str(value)
-        if (file := str(value).partition("=")[2]) and Path(file).exists():
+        if (file := str(value).partition("=")[2]) and os.path.exists(file):  # False for names that no file can have
             yield file
 
 

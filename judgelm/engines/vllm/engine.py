@@ -16,6 +16,7 @@ import torch
 import transformers
 import vllm
 from vllm import EngineArgs, RequestOutput, SamplingParams
+from vllm.exceptions import VLLMValidationError
 from vllm.lora.request import LoRARequest
 from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
@@ -163,7 +164,7 @@ class VllmEngine:
         for state in sorted(fresh, key=lambda state: state.tokenized.ids):  # the prefix cache keeps only recent prompts
             try:
                 sampling = reply_sampling(state.request.sampling, state.search)
-            except ValueError as error:
+            except (ValueError, VLLMValidationError) as error:
                 self._finished.append(Completion.failed(state.request.key, f"vLLM refuses: {first_line(error)}"))
                 continue
             self._in_flight[state.request.key] = state

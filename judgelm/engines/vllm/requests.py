@@ -66,7 +66,7 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
     """Parameters for the reply: with an output after every token, or one at the end for several replies.
 
     Raises:
-        ValueError: vLLM does not support the sampling.
+        ValueError, VLLMValidationError: vLLM does not support the sampling.
     """
     n = sampling.n if sampling.temperature > 0 else 1  # vLLM refuses several greedy replies, which are equal
     # of several replies each would have to go on behind its own empty line: they run on, and are cut when decoded
