@@ -22,6 +22,7 @@ from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Entry, Source, plain_row, protocol_of, single_file
 from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.jsonl import check_no_input
 from judgelm.version import VERSION
 
 _PARTS = (".jsonl", ".protocol.json", ".truth.jsonl", ".rejects.jsonl")
@@ -160,8 +161,7 @@ def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path,
         raise RunError(f"{out}: no such folder; create {out.parent} first")
     stem = out.name.removesuffix(".jsonl")
     own = [out.parent / f"{stem}{part}" for part in _PARTS]
-    if overlap := {path.resolve() for path in own} & {Path(file).resolve() for file in files}:
-        raise ConfigError(f"-o {out}: this would overwrite its own input {overlap.pop()}; choose another -o")
+    check_no_input(own, files)
     if not overwrite and (there := [path for path in own if path.exists()]):
         raise RunError(f"{there[0]}: exists already; add --overwrite to replace it, or choose another -o")
     return out.parent, stem

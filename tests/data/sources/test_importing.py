@@ -75,7 +75,7 @@ def test_a_file_given_twice_is_refused(tmp_path):
     [
         ("pandaml", "out.jsonl", ConfigError, "did you mean pandalm"),
         ("auto-j", "out.json", ConfigError, "give it the ending .jsonl"),
-        ("auto-j", "testdata_pairwise.jsonl", ConfigError, "overwrite its own input"),
+        ("auto-j", "testdata_pairwise.jsonl", ConfigError, "would write over its own input"),
         ("auto-j", "nowhere/out.jsonl", RunError, "no such folder"),
     ],
 )
