@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgelm.cli.console import EXIT_DRIFT, console, echo, watch
-from judgelm.cli.options import CanaryOptions, Command, Config, JudgeOptions, expand_options
+from judgelm.cli.options import CanaryOptions, ColumnOptions, Command, Config, JudgeOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
 from judgelm.everyday_pairs import EVERYDAY_PAIRS
@@ -78,6 +78,7 @@ def record_command(
     ] = 0.05,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier canary.")] = False,
     *,
+    columns: ColumnOptions,
     judge_options: JudgeOptions,
     quiet: Quiet = False,
     config: Config = None,
@@ -91,7 +92,7 @@ def record_command(
         raise ConfigError(f"-o {out}: exists already; add --overwrite to replace it, or choose another -o")
     if not out.resolve().parent.is_dir():
         raise ConfigError(f"-o {out}: no such folder; create {out.parent} first")
-    read = read_pairs(pairs or str(EVERYDAY_PAIRS), limit=limit)
+    read = read_pairs(pairs or str(EVERYDAY_PAIRS), limit=limit, reading=columns.reading)
     limits = DriftLimits(tolerance=tolerance, max_changed=max_changed)
     with loaded_judge(model, judge_options.engine, quiet=quiet, **judge_options.judge_arguments()) as judge:
         canary = _judged(judge, read, limits, quiet=quiet)

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.data.builder.dataset_files import write_text
 from judgelm.data.readers.rejects import FileUse, raise_reject
-from judgelm.data.samples import SampleStream, labelled
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
 from judgelm.engines.base import Engine
 from judgelm.errors import EngineError, InputError
 from judgelm.metrics.drift import DriftLimits
@@ -81,14 +81,14 @@ _FILE = TypeAdapter(Canary)
 _LABELS: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 
 
-def read_pairs(path: str, *, limit: int | None = None) -> list[CanaryPair]:
+def read_pairs(path: str, *, limit: int | None = None, reading: Reading = AS_WRITTEN) -> list[CanaryPair]:
     """The pairs of a file of any known format, with their labels, not judged yet.
 
     Raises:
         InputError: the file cannot be read, a row is no pair, or there is none.
     """
     use = FileUse(path=path, expected="a question and two answers", on_reject=raise_reject)
-    stream = SampleStream([path], on_reject=use.reject, limit=limit, answers=(2, 2))
+    stream = SampleStream([path], on_reject=use.reject, limit=limit, answers=(2, 2), reading=reading)
     pairs = [_pair(sample, label) for sample, (label,) in labelled(stream, use, False)]
     if not pairs:
         raise InputError(f"{path}: no pair; a canary needs at least one, better 50 or more")

@@ -9,7 +9,7 @@ import typer
 
 from judgelm.cli.batch import options
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, echo, watch
-from judgelm.cli.options import Config, EngineName, JudgeOptions, expand_options
+from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
@@ -91,6 +91,7 @@ def annotate_command(
     overwrite: options.Overwrite = False,
     max_failure_rate: options.MaxFailureRate = 0.05,
     *,
+    columns: ColumnOptions,
     teacher: TeacherOptions,
     quiet: Quiet = False,
     config: Config = None,
@@ -117,6 +118,7 @@ def annotate_command(
         references=references,
         retry=retry,
         overwrite=overwrite,
+        reading=columns.reading,
         parts=prompts,
     )
     loading = teacher.judge_arguments()

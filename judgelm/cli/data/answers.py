@@ -2,13 +2,14 @@
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
-from judgelm.cli.options import Command
+from judgelm.cli.options import ColumnOptions, Command, expand_options, parse_columns
 from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_questions
 from judgelm.data.answers.generators import (
     for_task,
@@ -101,6 +102,7 @@ class _SeveralFiles(Command):
 
 
 @app.command("collect", cls=Command, epilog=_COLLECT_EPILOG, no_args_is_help=True)
+@expand_options
 def collect_command(
     questions: Questions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="One file for each model.")],
@@ -119,6 +121,8 @@ def collect_command(
     limit: Annotated[int | None, typer.Option(help="Use only the first N questions.")] = None,
     retry: Annotated[Literal["engine", "failed"], typer.Option(help="Earlier failures to redo.")] = "engine",
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Start over.")] = False,
+    *,
+    columns: ColumnOptions,
 ) -> None:
     """Let models answer questions, one model after another.
 
@@ -134,7 +138,7 @@ def collect_command(
         generators = [for_task(model, task) for model in generators]
     if samples is not None:
         generators = [with_samples(model, samples, temperature) for model in generators]
-    question_samples = _questions(questions, limit)
+    question_samples = _questions(questions, limit, parse_columns(columns.column or ()))
     out.mkdir(parents=True, exist_ok=True)
     worst = 0
     for model in generators:
@@ -248,10 +252,10 @@ class _Log:
         )
 
 
-def _questions(path: str, limit: int | None = None) -> list[Sample]:
+def _questions(path: str, limit: int | None = None, columns: Mapping[str, str] | None = None) -> list[Sample]:
     """The questions; a row that cannot be used is named and left out."""
 
     def show(reject: Reject) -> None:
         echo(f"left out {reject.message}", err=True)
 
-    return read_questions(path, on_reject=show, limit=limit)
+    return read_questions(path, on_reject=show, limit=limit, columns=columns)

@@ -41,7 +41,13 @@ _LETTERS: Mapping[Winner, str] = {1: "A", 2: "B", "tie": "C"}
 _QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "category", *_PAIR, "winner"})
 
 
-def read_questions(path: str, *, on_reject: OnReject = raise_reject, limit: int | None = None) -> list[Sample]:
+def read_questions(
+    path: str,
+    *,
+    on_reject: OnReject = raise_reject,
+    limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> list[Sample]:
     """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
 
     All other fields are kept as metadata, such as `options` and `context`. A row of two answers asks which is better:
@@ -51,7 +57,8 @@ def read_questions(path: str, *, on_reject: OnReject = raise_reject, limit: int 
         InputError: the file cannot be read, or holds no question.
     """
     read = unique(_question, attrgetter("id"))
-    questions = convert_rows(read_rows(path), read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
+    rows = read_rows(path, columns=columns)
+    questions = convert_rows(rows, read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
     return list(islice(questions, limit))
 
 
