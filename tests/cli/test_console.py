@@ -111,9 +111,9 @@ def test_commands_print_hostile_names_escaped(cli, tmp_path, hostile):
         (1, (HOSTILE,)),
         (1, ("batch", hostile, "-o", out, "--mode", HOSTILE)),
         (1, ("batch", hostile, "-o", out, "--config", f"missing{HOSTILE}")),
-        (0, ("eval", out, "--labels", hostile)),
-        (0, ("show", out, "--samples", hostile)),
-        (0, ("report", out, "--labels", hostile, "-o", tmp_path / f"{HOSTILE.replace('/', '_')}.html")),
+        (2, ("eval", out, "--labels", hostile)),  # one of four rows cannot be read
+        (2, ("show", out, "--samples", hostile)),
+        (2, ("report", out, "--labels", hostile, "-o", tmp_path / f"{HOSTILE.replace('/', '_')}.html")),
         (0, ("data", "sample", hostile, "--size", "2", "-o", tmp_path / f"s{hostile.name}")),
         (0, ("data", "sample", hostile, "--per", "category", "1", "-o", tmp_path / f"p{hostile.name}")),
         (0, ("study", "leaderboard", out, "--rows", hostile, "--bootstrap", "100", "-o", tmp_path / "study")),

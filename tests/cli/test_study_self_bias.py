@@ -5,13 +5,13 @@ import sys
 
 import pytest
 import typer
-from rich.console import Console
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertTokenizerFast
 from typer.testing import CliRunner
 
+from judgelm.cli.console import PlainConsole
 from judgelm.cli.study.self_bias import _token_counter, self_bias_command
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
@@ -56,7 +56,8 @@ NAMED = ("--item-column", "prompt", "--dimension-column", "aspect", "--bootstrap
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_shown_in_a_terminal_alone(run, ratings, tmp_path, monkeypatch, terminal):
     shown = io.StringIO()
-    console = Console(file=shown, force_terminal=terminal, width=200)
+    console = PlainConsole()
+    console.file, console._force_terminal = shown, terminal
     monkeypatch.setattr("judgelm.cli.study.self_bias.console", console)
     assert run(ratings, "-o", tmp_path / "out", *NAMED).exit_code == 0
     assert bool(shown.getvalue()) == terminal

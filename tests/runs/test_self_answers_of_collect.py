@@ -20,11 +20,11 @@ GENERATOR = parse_generator("name=judge,engine=scripted,model=The answer is (B).
 def test_collected_samples_are_a_judges_own_answers(tmp_path):
     generator = with_samples(for_task(GENERATOR, "choice"), 12, 0.7)
     collect(QUESTIONS, generator, tmp_path / "judge.jsonl")
-    solves = read_self_answers(str(tmp_path / "judge.jsonl"))
-    assert solves == {key: [{"text": "The answer is (B).", "answer": "B"}] * 12 for key in ("0", "1")}
+    own = read_self_answers(str(tmp_path / "judge.jsonl"))
+    assert own.solves == {key: [{"text": "The answer is (B).", "answer": "B"}] * 12 for key in ("0", "1")}
     row = Sample(id="0/agent", question="q0", answers=("a",), metadata={"source_id": "0"})
-    assert with_self_answers(row, solves).metadata["solves"] == solves["0"]
-    assert with_self_answers(QUESTIONS[1], solves).metadata["solves"] == solves["1"]
+    assert with_self_answers(row, own).metadata["solves"] == own.solves["0"]
+    assert with_self_answers(QUESTIONS[1], own).metadata["solves"] == own.solves["1"]
 
 
 def test_answers_come_in_the_order_of_their_seeds_and_failures_are_left_out(tmp_path):
@@ -35,7 +35,7 @@ def test_answers_come_in_the_order_of_their_seeds_and_failures_are_left_out(tmp_
     ]  # fmt: skip
     path = tmp_path / "a.jsonl"
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert [solve["text"] for solve in read_self_answers(str(path))["0"]] == ["two", "ten"]
+    assert [solve["text"] for solve in read_self_answers(str(path)).solves["0"]] == ["two", "ten"]
 
 
 def test_a_file_of_failures_alone_holds_none(tmp_path):

@@ -8,13 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import TrainerCallback
 from trl import ModelConfig, SFTConfig
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import TrainingError
 from judgelm.training.config import JudgeArguments
+from tests.support.poisoned_training import poison
 from tests.support.recipe_runs import build
 
 ROOT = Path(__file__).parents[2]
@@ -38,17 +38,6 @@ def tune(base, train_file, folder, **model):
     return build("sft", judge, sft, ModelConfig(model_name_or_path=str(base), **model))
 
 
-def poisoned(base, folder, *tokens):
-    """The base with NaN where those tokens are read; a head of its own keeps it from being written everywhere."""
-    model = AutoModelForCausalLM.from_pretrained(base)
-    model.config.tie_word_embeddings = False
-    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
-    model.model.embed_tokens.weight.data[list(tokens)] = float("nan")
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
-    return folder
-
-
 def broken(folder):
     """The one file of a broken step."""
     [path] = folder.glob("nan_step_*.json")
@@ -70,8 +59,8 @@ def test_a_row_that_breaks_the_loss_ends_the_training_at_its_step(tiny_model, tr
     step = place // 4
     assert step > 0
     folder = tmp_path / "judge"
-    # an adapter, since the base would itself be refused as a checkpoint
-    trainer = tune(poisoned(tiny_model, tmp_path / "base", token), train_file, folder, use_peft=True, lora_r=2)
+    trainer = tune(tiny_model, train_file, folder, use_peft=True, lora_r=2)
+    poison(trainer.model, token)  # in memory: a base with NaN on disk is refused
     with pytest.raises(
         TrainingError, match=rf"nan_step_{step}\.json: in step {step} .* the loss is nan.*learning_rate"
     ):
@@ -126,19 +115,20 @@ def test_two_processes_stop_together_where_the_rows_of_one_break(tiny_model, tra
         (place, token) for place, row in enumerate(rows) for token in row["input_ids"]
         if token in rare and place % 4 > 1
     )  # fmt: skip
-    base, folder = poisoned(tiny_model, tmp_path / "base", token), tmp_path / "judge"
-    options = COMMON | {
-        "gradient_accumulation_steps": 1, "model_name_or_path": str(base), "train_data": [train_file],
-        "template": "judgelm-compact", "output_dir": str(folder), "use_peft": True, "lora_r": 2, "max_steps": 10,
-    }  # fmt: skip
-    (tmp_path / "two.yaml").write_text(json.dumps(options))
+    folder = tmp_path / "judge"
+    options = {
+        "judge": {"train_data": [train_file], "template": "judgelm-compact"},
+        "sft": COMMON | {"gradient_accumulation_steps": 1, "max_steps": 10, "output_dir": str(folder)},
+        "model": {"model_name_or_path": str(tiny_model), "use_peft": True, "lora_r": 2},
+        "token": token,
+    }
+    (tmp_path / "two.json").write_text(json.dumps(options))
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-        str(ROOT / "train/sft.py"), "--config", str(tmp_path / "two.yaml"),
+        "-m", "tests.support.poisoned_training", str(tmp_path / "two.json"),
     ]  # fmt: skip
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=280, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280, env=environment)
     assert done.returncode != 0
     assert "the loss is nan" in done.stderr
     _, found = broken(folder)
