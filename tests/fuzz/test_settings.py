@@ -115,7 +115,7 @@ def test_options(fuzz):
         fuzzing.refusal(lambda: build_generator(answerer), "answerer")
         fuzzing.refusal(lambda: build_options(build, "build.yaml"), "build.yaml")
         fuzzing.refusal(lambda: parse_pairs([text, f"a={text}"], "--engine-arg"), "--engine-arg")
-        fuzzing.refusal(lambda: parse_generator(f"name=a,model=m,{text}"), "answerer")
+        fuzzing.refusal(lambda: parse_generator(f"name=a,model=m,{text}"), "answerer", "--generator")
 
     modes = OPTIONS.flatmap(lambda one: st.tuples(st.just(one[0]), fuzzing.altered(st.just(one[1]))))
     fuzz(st.tuples(modes, fuzzing.altered(st.just(ANSWERER)), fuzzing.altered(st.just(BUILD)), VALUES), check)

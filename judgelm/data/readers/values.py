@@ -18,8 +18,8 @@ from itertools import pairwise
 _LONGEST_LITERAL = 1_000_000
 _DEEPEST_LITERAL = 30
 _OPENING = ("[", "(", "{")
-_LIKE_PYTHON = re.compile(r"[\[{][\[({\s]*(?:(?:None|nan|True|False|[-\d.]+)[,\s]+)*'.*[\]}]", re.DOTALL)
-_QUOTED_TUPLE = re.compile(r"\(\s*[\[{]*\s*['\"]")
+_LIKE_PYTHON = re.compile(r"[\[{][\[({\s]*+(?:(?:None|nan|True|False|[-\d.]++)[,\s]++)*+'.*[\]}]", re.DOTALL)
+_QUOTED_TUPLE = re.compile(r"\(\s*+[\[{]*+\s*+['\"]")
 _OTHER_FILE = "save the table as JSON lines or Parquet"
 _NAN_CELLS = frozenset({"NaN", "nan"})
 

@@ -31,14 +31,23 @@ PPE_CORRECTNESS = Shape(name="PPE's correctness sets", needs=("prompt", "respons
 
 def sample_by(fields: Callable[[Row], Fields], sample: Callable[[Row], Sample]) -> Callable[[Row], Sample]:
     """A reader of samples that rewrites each row first."""
-    return lambda row: sample(Row(row.file, row.line, fields(row)))
+    return lambda row: sample(_rewritten(row, fields))
 
 
 def label_by(
     fields: Callable[[Row], Fields], label: Callable[[Row, bool], Label | None]
 ) -> Callable[[Row, bool], Label | None]:
     """A reader of labels that rewrites each row first."""
-    return lambda row, with_reference: label(Row(row.file, row.line, fields(row)), with_reference)
+    return lambda row, with_reference: label(_rewritten(row, fields), with_reference)
+
+
+def _rewritten(row: Row, fields: Callable[[Row], Fields]) -> Row:
+    try:
+        return Row(row.file, row.line, fields(row))
+    except KeyError as error:
+        raise row_error(
+            row, f'field "{error.args[0]}" is missing, which the first row has; leave the row out'
+        ) from error
 
 
 def _rest(row: Row, used: Sequence[str]) -> Fields:

@@ -92,3 +92,11 @@ def test_equal_scores_state_no_preference(write, tmp_path):
     row = {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 8, "score_rejected": 8}
     with pytest.raises(InputError, match="are both 8; the row states no preference"):
         rows_of("preferences", write(row), tmp_path)
+
+
+def test_a_later_row_without_a_field_of_the_first_is_a_reject(write):
+    row = {"prompt": "q", "response_0": "a", "response_1": "b", "better_response_id": 0}
+    messages = []
+    path = write(row, {"prompt": "r", "response_0": "a", "better_response_id": 0})
+    assert len(read_labels(path, on_reject=lambda each: messages.append(each.reason)).labels) == 1
+    assert messages == ['field "response_1" is missing, which the first row has; leave the row out']
