@@ -44,7 +44,7 @@ _SCORE = rf"{_NUMBER}(?:\s*/\s*\d+)?"
 _WHO = r"(?:assistant|answer|response)"
 _HOW_MUCH = rf"({_NUMBER})(?:\s*/\s*(\d+))?(?![\d/])"
 _PAIR_STATED = re.compile(
-    rf"\b(?:output|scores?|ratings?)\s*(?:(?:python\s+)?tuple\s*)?(?:\bis\b|\bare\b)?\s*:?\s*"
+    rf"\b(?:output|scores?|ratings?)\s*+(?:(?:python\s++)?tuple\s*+)?(?:\bis\b|\bare\b)?\s*+:?\s*+"
     rf"\(\s*{_HOW_MUCH}\s*,\s*{_HOW_MUCH}\s*\)",
     re.IGNORECASE,
 )
