@@ -152,7 +152,7 @@ def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) 
 
 
 def _file_keys(path: str | Path, descriptor: int) -> set[object]:
-    """What names a file: its resolved path, and device and inode of a regular file; `-` is a descriptor's file."""
+    """The keys of a file: its resolved path, and device and inode of a regular file; `-` is a descriptor's file."""
     keys: set[object] = set()
     try:
         status = os.fstat(descriptor) if str(path) == "-" else os.stat(path)

@@ -207,7 +207,7 @@ class ColumnOptions:
 
     @property
     def reading(self) -> "Reading":
-        """How rows are to be read.
+        """Column names and label code that the options state.
 
         Raises:
             ConfigError: an option has another form, or names a column twice.
@@ -232,7 +232,7 @@ class LabelOptions(ColumnOptions):
 
     @property
     def reading(self) -> "Reading":
-        """How rows are to be read.
+        """Column names and label code that the options state.
 
         Raises:
             ConfigError: an option has another form, or names a column twice.

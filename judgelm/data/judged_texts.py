@@ -28,7 +28,7 @@ class TextComparison:
     not_compared: int = 0
 
     def notes(self) -> list[str]:
-        """What a reader must know, in sentences; none where all texts are the same."""
+        """Notes on the comparison, in sentences; none where all texts are the same."""
         total = self.same + self.turned + self.not_compared
         notes = []
         if self.turned:

@@ -46,7 +46,7 @@ class LabelledSet:
     split: Mapping[str, tuple[Winner, ...]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """What a reader must know of labels in several rows, in sentences; none where each id has one row."""
+        """Notes on labels in several rows, in sentences; none where each id has one row."""
         if not self.voted:
             return []
         ids = "1 id has" if self.voted == 1 else f"{self.voted:,} ids have"

@@ -73,7 +73,7 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How a user says that a file's rows are to be read.
+    """The user's column names and label code for a file.
 
     Attributes:
         columns: name that a layout knows -> the file's own name for it.
@@ -244,9 +244,9 @@ class SampleStream:
     def _next_file(self, row: Row) -> None:
         """Refuse a further file whose first good row is of another format."""
         self._file = row.file
-        found = recognise(row, label_rows=self._label_rows)
-        if found.name != self.source.name:
-            finding = f"its rows are of the format {found.name}, those of {self._first.file} of {self.source.name}"
+        source = recognise(row, label_rows=self._label_rows)
+        if source.name != self.source.name:
+            finding = f"its rows are of the format {source.name}, those of {self._first.file} of {self.source.name}"
             raise row_error(row, f"{finding}; give files of one format at a time")
 
     def _sample(self, row: Row) -> Sample | None:

@@ -92,7 +92,7 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
 
 
 def missing_vllm_note(cuda_devices: int) -> str:
-    """How to install vLLM where it is not installed and torch sees these devices; empty for none."""
+    """Advice to install vLLM, where torch sees these devices and vLLM is missing; else empty."""
     if not cuda_devices:
         return ""
     return (

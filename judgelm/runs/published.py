@@ -187,7 +187,7 @@ def _reject(published: PublishedJudgment, reason: str) -> Reject:
 
 
 def runs_of(source: Source) -> PublishedRuns:
-    """How judges' outputs on a source are published."""
+    """The published form of judges' outputs on a source."""
     assert source.runs is not None
     return source.runs
 

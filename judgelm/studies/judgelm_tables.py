@@ -107,7 +107,7 @@ _MEASURES: Mapping[str, str] = {
     "delta": "delta bias ↓", "agreement_by_mean": "agreement, mean of both orders ↑",
 }  # fmt: skip
 Counted = Literal["ties", "left out"]
-"""How replies without readable scores count."""
+"""Treatment of replies without readable scores."""
 
 _COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as the authors count", "left out": "left out"}
 _GIVEN_NOTE = (
@@ -279,7 +279,7 @@ def _estimate(metrics: object, name: str) -> Estimate:
 
 
 def _unreadable(table_number: int, run: TableRun) -> list[str]:
-    """What the two countings of unreadable replies differ in, and what the reversed file lacks."""
+    """Notes on the two counts of unreadable replies, and on pairs that the reversed file lacks."""
     judge, theirs, ours, warnings = _name(table_number, run), run.authors.counts, run.evaluation.counts, []
     if theirs.failed_orders or ours.failed_orders:
         name = LAYOUTS[table_number].measures[0]

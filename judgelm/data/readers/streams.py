@@ -37,7 +37,7 @@ _MAGIC: tuple[tuple[bytes, Compression], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
-"""What follows `BZh` and a digit: a block, or the end of an empty file."""
+"""Bytes behind `BZh` and a digit: a block, or the end of an empty file."""
 
 _FOREIGN = (
     (b"\x04\x22\x4d\x18", "compressed by lz4; unpack it with lz4 -d"),

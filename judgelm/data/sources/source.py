@@ -40,7 +40,7 @@ Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How a benchmark's metric is taken.
+    """The files of a benchmark and the definition of its metric.
 
     Attributes:
         files: the files to give, in words.
@@ -80,7 +80,7 @@ class PublishedJudgment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRuns:
-    """How judges' outputs on a source are published.
+    """The published form of judges' outputs on a source.
 
     Attributes:
         files: the files to give, in words.

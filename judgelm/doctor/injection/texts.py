@@ -179,7 +179,7 @@ def _in_other_letters(marker: str) -> dict[str, str]:
 
 
 def likenesses(marker: str) -> dict[str, str]:
-    """What reminds a reader of a delimiter, and is left as it is since ordinary texts have it too."""
+    """Signs that resemble a delimiter and are not sanitized, since ordinary texts have them too."""
     words = marker.strip("[]#<>: ")
     return {
         "braces": f"{{{words}}}",

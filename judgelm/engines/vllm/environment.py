@@ -38,7 +38,7 @@ _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
     ("Graph capturing finished", lambda message: "CUDA graphs are captured"),
 )
-"""What vLLM logs at the end of a stage, and the stage that this shows."""
+"""vLLM's log message at the end of a stage, and the stage."""
 
 
 def stage_of(message: str) -> str | None:
