@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.plots import BLUE, GREEN, GRID, INK, ORANGE, STYLE, inline_svg
-from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value
-from judgelm.studies.sentences import format_bounds
+from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value, format_bounds
 
 VERMILION, PURPLE, SKY = "#D55E00", "#CC79A7", "#56B4E9"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)

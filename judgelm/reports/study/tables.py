@@ -9,8 +9,7 @@ from typing import Any
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports import wording
-from judgelm.studies.result import Cell, Kind, Table
-from judgelm.studies.sentences import format_bounds
+from judgelm.studies.result import Cell, Kind, Table, format_bounds
 
 MOST_ROWS = 2000
 """Rows of a table that its page holds; its CSV file has all."""

@@ -12,8 +12,7 @@ from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlatio
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict
 from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
-from judgelm.studies.result import Bars, Cell, StudyResult, Table, bars, columns, table
-from judgelm.studies.sentences import format_number
+from judgelm.studies.result import Bars, Cell, StudyResult, Table, bars, columns, format_number, table
 
 _NUMBERS = (
     ("pearson", "Pearson"),

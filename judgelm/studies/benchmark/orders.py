@@ -11,8 +11,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.two_orders import two_orders
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
 from judgelm.studies.pair_labels import pair_label
-from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.sentences import format_number, format_share
+from judgelm.studies.result import Row, Table, columns, format_number, format_share, table
 
 _OTHER = "none of the 8 groups"
 

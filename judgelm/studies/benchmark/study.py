@@ -28,8 +28,7 @@ from judgelm.studies.benchmark.published import published_findings, published_ta
 from judgelm.studies.benchmark.ratings import ratings_study
 from judgelm.studies.benchmark.scoring_rules import SCORING_RULES, TIES, ScoringRule, ties_prompt
 from judgelm.studies.pair_labels import by_id
-from judgelm.studies.result import Bars, StudyResult, Table, bars, columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import Bars, StudyResult, Table, bars, columns, format_share, table
 
 _STUDIES: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], int, Resampling], StudyResult]] = {
     "prometheus": grades_study,

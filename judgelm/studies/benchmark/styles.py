@@ -8,8 +8,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.studies.benchmark.joined import JoinedJudgment, truth_of
 from judgelm.studies.benchmark.orders import AuthorsReport
 from judgelm.studies.pair_labels import label_of
-from judgelm.studies.result import columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import columns, format_share, table
 
 
 def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport:

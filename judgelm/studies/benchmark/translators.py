@@ -8,8 +8,7 @@ from judgelm.records import Label
 from judgelm.studies.benchmark.joined import JoinedJudgment
 from judgelm.studies.benchmark.orders import AuthorsReport
 from judgelm.studies.pair_labels import label_of
-from judgelm.studies.result import Row, columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import Row, columns, format_share, table
 
 
 def translators_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport | None:

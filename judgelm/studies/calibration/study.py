@@ -18,8 +18,7 @@ from judgelm.studies.calibration import tables
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, Slice, gain, quality, slice_of
 from judgelm.studies.join import JoinedPair, join
 from judgelm.studies.pair_labels import TIE_THRESHOLD
-from judgelm.studies.result import StudyResult
-from judgelm.studies.sentences import few_pairs_sentence, format_number, format_points
+from judgelm.studies.result import StudyResult, few_pairs_sentence, format_number, format_points
 
 FEW_PAIRS = 200
 """Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""

@@ -9,8 +9,19 @@ from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.calibration.measures import Gain, Quality, means, slice_of, values
 from judgelm.studies.join import JoinedPair, group_by_value
 from judgelm.studies.pair_labels import winner_of
-from judgelm.studies.result import Cell, Figure, Forest, ForestRow, Lines, Series, Table, columns, table
-from judgelm.studies.sentences import excerpt, file_slug
+from judgelm.studies.result import (
+    Cell,
+    Figure,
+    Forest,
+    ForestRow,
+    Lines,
+    Series,
+    Table,
+    columns,
+    excerpt,
+    file_slug,
+    table,
+)
 
 GroupNumbers = Mapping[str, Mapping[str, tuple[int, list[Estimate]]]]
 """Name of a grouping -> value -> number of pairs, and their Brier score, log loss and overconfidence."""

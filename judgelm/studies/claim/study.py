@@ -13,7 +13,7 @@ from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRat
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.claim.sides import VALUES, Sides, first_better, model_sides
 from judgelm.studies.pair_labels import pair_winner
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import format_share
 
 _SIGNIFICANT = 0.01
 

@@ -20,8 +20,7 @@ from judgelm.studies.compare_judges.comparison import (
     judge_results,
     paired_comparisons,
 )
-from judgelm.studies.result import StudyResult
-from judgelm.studies.sentences import few_pairs_sentence, format_number, format_points, format_share
+from judgelm.studies.result import StudyResult, few_pairs_sentence, format_number, format_points, format_share
 
 FEW_PAIRS = 100
 _MOST_SENTENCES = 6

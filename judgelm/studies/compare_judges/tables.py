@@ -8,8 +8,20 @@ from judgelm.records import Sample
 from judgelm.studies.compare_judges.comparison import AlignedVotes, JudgeResult, PairedComparison
 from judgelm.studies.join import group_by_value
 from judgelm.studies.pair_labels import RULE_NAMES
-from judgelm.studies.result import Bars, Figure, Forest, ForestRow, HeatMap, Row, Table, bars, columns, table
-from judgelm.studies.sentences import excerpt, file_slug
+from judgelm.studies.result import (
+    Bars,
+    Figure,
+    Forest,
+    ForestRow,
+    HeatMap,
+    Row,
+    Table,
+    bars,
+    columns,
+    excerpt,
+    file_slug,
+    table,
+)
 
 _MOST_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}

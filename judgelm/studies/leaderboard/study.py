@@ -10,8 +10,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Ratings, bradley_terry
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.leaderboard.matches import JudgeMatches
-from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, table
-from judgelm.studies.sentences import file_slug, format_number
+from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, file_slug, format_number, table
 
 _FEWEST_COMMON = 3
 _NOTE = (

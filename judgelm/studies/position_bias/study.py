@@ -12,8 +12,19 @@ from judgelm.errors import InputError
 from judgelm.metrics.position import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
-from judgelm.studies.result import Bars, Cell, Forest, ForestRow, StudyResult, Table, bars, columns, table
-from judgelm.studies.sentences import format_number, format_share
+from judgelm.studies.result import (
+    Bars,
+    Cell,
+    Forest,
+    ForestRow,
+    StudyResult,
+    Table,
+    bars,
+    columns,
+    format_number,
+    format_share,
+    table,
+)
 
 _ALL = "all"
 _NOTE = (

@@ -12,8 +12,17 @@ from judgelm.studies.qa import correlation, scores
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
 from judgelm.studies.qa.preference import ModelPreference, model_preferences, preference_figure, preference_table
 from judgelm.studies.qa.scores import Counting, Labelling
-from judgelm.studies.result import Bars, Figure, StudyResult, Table, columns, table
-from judgelm.studies.sentences import format_number, format_points, format_share
+from judgelm.studies.result import (
+    Bars,
+    Figure,
+    StudyResult,
+    Table,
+    columns,
+    format_number,
+    format_points,
+    format_share,
+    table,
+)
 
 FEW = 30
 
