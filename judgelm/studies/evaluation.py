@@ -18,12 +18,18 @@ from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
-from judgelm.studies.join import JoinedPair, failed_orders, failure_code, flipped, group_by_value, join, labelled
 from judgelm.studies.pair_labels import (
     RULE_NAMES,
     TIE_THRESHOLD,
+    JoinedPair,
     by_id,
+    failed_orders,
+    failure_code,
+    flipped,
+    group_by_value,
+    join,
     label_of,
+    labelled,
     pair_label,
     pair_winner,
     protocol_rule,

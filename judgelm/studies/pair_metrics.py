@@ -16,8 +16,7 @@ from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, scores
 from judgelm.metrics.position import position_cells
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, mean, share, widened
 from judgelm.records import Judgment, Winner
-from judgelm.studies.join import JoinedPair, LabelledPair
-from judgelm.studies.pair_labels import winner_of
+from judgelm.studies.pair_labels import JoinedPair, LabelledPair, winner_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from judgelm.metrics.calibration import (
     reliability,
 )
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
-from judgelm.studies.join import JoinedPair
+from judgelm.studies.pair_labels import JoinedPair
 from judgelm.studies.pair_metrics import proper_losses
 
 

@@ -16,8 +16,7 @@ from judgelm.metrics.calibration import Scaling, fit_platt, fit_temperature
 from judgelm.records import Judgment
 from judgelm.studies.calibration import tables
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, Slice, gain, quality, slice_of
-from judgelm.studies.join import JoinedPair, join
-from judgelm.studies.pair_labels import TIE_THRESHOLD
+from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, join
 from judgelm.studies.result import StudyResult, few_pairs_sentence, format_number, format_points
 
 FEW_PAIRS = 200

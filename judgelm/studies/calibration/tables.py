@@ -7,8 +7,7 @@ import numpy as np
 from judgelm.metrics.calibration import TEMPERATURES, Scaling
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.calibration.measures import Gain, Quality, means, slice_of, values
-from judgelm.studies.join import JoinedPair, group_by_value
-from judgelm.studies.pair_labels import winner_of
+from judgelm.studies.pair_labels import JoinedPair, group_by_value, winner_of
 from judgelm.studies.result import (
     Cell,
     Figure,

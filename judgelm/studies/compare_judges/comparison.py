@@ -17,8 +17,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, failure_name
 from judgelm.studies.evaluation import FailureHandling
-from judgelm.studies.join import JoinedPair, failure_code, join, labelled
-from judgelm.studies.pair_labels import TIE_THRESHOLD
+from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, failure_code, join, labelled
 from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
 
 

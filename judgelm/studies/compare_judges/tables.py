@@ -6,8 +6,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Sample
 from judgelm.studies.compare_judges.comparison import AlignedVotes, JudgeResult, PairedComparison
-from judgelm.studies.join import group_by_value
-from judgelm.studies.pair_labels import RULE_NAMES
+from judgelm.studies.pair_labels import RULE_NAMES, group_by_value
 from judgelm.studies.result import (
     Bars,
     Figure,
