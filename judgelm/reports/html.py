@@ -17,7 +17,7 @@ from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
 from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
-from judgelm.studies.claim.study import WinRateClaim, claim_sentences
+from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.style_control import ControlledAgreement
