@@ -29,9 +29,8 @@ from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
-from judgelm.studies.cascade import cascade_agreement
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
-from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 

@@ -8,7 +8,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import bounds, percent, points
 from judgelm.runs.stats import CascadeStats
-from judgelm.studies.cascade import CascadeAgreement
+from judgelm.studies.evaluation import CascadeAgreement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
