@@ -12,7 +12,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.correctness import Quality, quality
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import LabelVerdict
-from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
+from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, protocol_of_intervals
 from judgelm.studies.result import Bars, Row, StudyResult, Table, bars, columns, format_share, table
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -9,7 +9,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict
-from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
+from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, protocol_of_intervals
 from judgelm.studies.result import Bars, Row, StudyResult, Table, bars, columns, table
 
 

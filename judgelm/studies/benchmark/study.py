@@ -21,12 +21,19 @@ from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scor
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.benchmark.grades import grades_study
-from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, protocol_of_intervals
 from judgelm.studies.benchmark.open_qa import open_qa_study
-from judgelm.studies.benchmark.orders import consistency
 from judgelm.studies.benchmark.published import published_findings, published_table
 from judgelm.studies.benchmark.ratings import ratings_study
-from judgelm.studies.benchmark.scoring_rules import SCORING_RULES, TIES, ScoringRule, ties_prompt
+from judgelm.studies.benchmark.scoring_rules import (
+    SCORING_RULES,
+    TIES,
+    JoinedJudgment,
+    ScoringRule,
+    consistency,
+    join_judgments,
+    protocol_of_intervals,
+    ties_prompt,
+)
 from judgelm.studies.pair_labels import by_id
 from judgelm.studies.result import Bars, StudyResult, Table, bars, columns, format_share, table
 
