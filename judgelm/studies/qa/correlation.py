@@ -13,8 +13,7 @@ import numpy as np
 
 from judgelm.metrics.qa.agreement import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
 from judgelm.metrics.resampling import Estimate
-from judgelm.studies.qa.answers import AuthorsRule, QaAnswer, QaRun
-from judgelm.studies.qa.scores import Counting, Labelling, slug
+from judgelm.studies.qa_scores import AuthorsRule, Counting, Labelling, QaAnswer, QaRun, slug
 from judgelm.studies.result import Lines, Row, Series, Table, columns, table
 
 UNDEFINED = (

@@ -8,10 +8,19 @@ from dataclasses import dataclass, field
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.studies.qa import correlation, scores
-from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
-from judgelm.studies.qa.preference import ModelPreference, model_preferences, preference_figure, preference_table
-from judgelm.studies.qa.scores import Counting, Labelling
+from judgelm.studies import qa_scores
+from judgelm.studies.qa import correlation
+from judgelm.studies.qa_scores import (
+    Counting,
+    FailureHandling,
+    Labelling,
+    ModelPreference,
+    QaAnswer,
+    QaRun,
+    model_preferences,
+    preference_figure,
+    preference_table,
+)
 from judgelm.studies.result import (
     Bars,
     Figure,
@@ -55,7 +64,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     A judge's first run represents it wherever prompts are not compared.
 
     Args:
-        answers: of `judgelm.studies.qa.answers.qa_answers`, of any number of models and data sets.
+        answers: of `judgelm.studies.qa_scores.qa_answers`, of any number of models and data sets.
         runs: judgments of them, one run for each judge and prompt.
         options: how to count; the defaults when None.
 
@@ -71,7 +80,10 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     main = list(first.values())
     people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
-    tables = [scores.score_table(answers, main, counting), scores.judged_everywhere_table(answers, runs, counting)]
+    tables = [
+        qa_scores.score_table(answers, main, counting),
+        qa_scores.judged_everywhere_table(answers, runs, counting),
+    ]
     figures: list[Figure] = []
     if people:
         thresholds, line = correlation.threshold_table(answers, counting)
@@ -83,7 +95,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
         figures.append(line)
     by_type, type_bars = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
-    tables += [by_type, *_preference_tables(own, siblings, options), scores.judge_table(answers, runs)]
+    tables += [by_type, *_preference_tables(own, siblings, options), qa_scores.judge_table(answers, runs)]
     tables.append(correlation.authors_table(answers, runs, counting, people=people))
     figures.append(type_bars)
     figures += [preference_figure(rows, kind=kind) for kind, rows in (("self", own), ("sibling", siblings)) if rows]
@@ -126,7 +138,7 @@ def _types_judge(
 
 
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
-    shares = scores.type_shares(answers, run, counting)
+    shares = qa_scores.type_shares(answers, run, counting)
     agreed = correlation.type_correlations(answers, run, counting) if people else {}
     types = table(
         [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
@@ -140,7 +152,7 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
         note=f"Types follow from rules over the question. All answering models together. {correlation.UNDEFINED} "
         "It is also empty without human labels.",
     )
-    return types, scores.type_figure(run, shares)
+    return types, qa_scores.type_figure(run, shares)
 
 
 def _preferences(
@@ -187,7 +199,7 @@ def _findings(
     people: bool,
 ) -> tuple[str, ...]:
     sentences = _agreement_sentences(answers, main, counting) if people else []
-    gaps = scores.gaps_to_em(answers, main, counting)
+    gaps = qa_scores.gaps_to_em(answers, main, counting)
     for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
         sentences.append(
             f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "
