@@ -71,7 +71,7 @@ def qa_command(
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
     """
     from judgelm.data.judged_texts import match_samples
-    from judgelm.studies.qa.study import QaOptions, qa_study
+    from judgelm.studies.qa import QaOptions, qa_study
     from judgelm.studies.qa_scores import qa_answers  # statsmodels takes seconds to load
 
     options = QaOptions(
