@@ -12,8 +12,7 @@ from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, 
 from judgelm.metrics.self_bias.regression import BiasFit, debiased, mean_of
 from judgelm.metrics.self_bias.rows import PairedRatings
 from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.self_bias.regressions import SelfBiasOptions
-from judgelm.studies.self_bias.tables import by_family
+from judgelm.studies.self_bias_fits import SelfBiasOptions, by_family
 
 
 def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) -> Table:

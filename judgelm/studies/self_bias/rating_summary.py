@@ -15,7 +15,7 @@ from judgelm.metrics.self_bias.annotation import (
 )
 from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings
 from judgelm.studies.result import Bars, Cell, HeatMap, Row, Table, bars, columns, table
-from judgelm.studies.self_bias.tables import by_family
+from judgelm.studies.self_bias_fits import by_family
 
 
 def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:

@@ -1,7 +1,7 @@
 """The study of self- and family-bias: ratings by several judges in, tables and figures out.
 
 Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025). The regressions are in
-`judgelm.studies.self_bias.regressions`, the summary of the ratings in `rating_summary`, the mitigation of the
+`judgelm.studies.self_bias_fits`, the summary of the ratings in `rating_summary`, the mitigation of the
 bias in `mitigation`.
 """
 
@@ -15,7 +15,6 @@ from judgelm.errors import InputError
 from judgelm.metrics.self_bias.regression import BiasFit, debiased
 from judgelm.metrics.self_bias.rows import PairedRatings, families_given, family_by_name, pair_with_reference
 from judgelm.studies.result import StudyResult, Table
-from judgelm.studies.self_bias.findings import findings
 from judgelm.studies.self_bias.mitigation import debiased_table, few_label_table, panel_table
 from judgelm.studies.self_bias.rating_summary import (
     agreement_table,
@@ -24,8 +23,18 @@ from judgelm.studies.self_bias.rating_summary import (
     coverage_table,
     heat_maps,
 )
-from judgelm.studies.self_bias.regressions import Fits, Progress, SelfBiasOptions, fit_everything, fit_main
-from judgelm.studies.self_bias.tables import bias_table, forests, length_table, main_table
+from judgelm.studies.self_bias_fits import (
+    Fits,
+    Progress,
+    SelfBiasOptions,
+    bias_table,
+    findings,
+    fit_everything,
+    fit_main,
+    forests,
+    length_table,
+    main_table,
+)
 
 __all__ = ["SelfBiasOptions", "debiased_ratings", "paired_ratings", "study_self_bias"]
 
