@@ -1,6 +1,6 @@
 """The study of selective self-reference: the judge's own answer as reference where its self-solves agree.
 
-Source: SSR-Judge. Files and the way of comparing are described in `judgelm.studies.ssr.items`.
+Source: SSR-Judge. Files and the way of comparing are described in `judgelm.studies.ssr_items`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,19 +25,23 @@ from judgelm.studies.result import (
     columns,
     table,
 )
-from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, pair_outcome
-from judgelm.studies.ssr.tables import (
+from judgelm.studies.ssr.tau import choose_taus, chosen_table, held_out_table
+from judgelm.studies.ssr_items import (
     CONDITIONS,
     SLICES,
+    PairTruth,
+    SplitRule,
+    SsrItems,
     all_taus,
     calibration_table,
     category_table,
     comparison_table,
     cost_table,
+    join_items,
+    pair_outcome,
     slice_table,
     tau_table,
 )
-from judgelm.studies.ssr.tau import choose_taus, chosen_table, held_out_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ import numpy as np
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.selective import accuracies
 from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.ssr.items import SplitRule, SsrItems, credit
-from judgelm.studies.ssr.tables import all_taus, by_category
+from judgelm.studies.ssr_items import SplitRule, SsrItems, all_taus, by_category, credit
 
 NEVER = 2.0
 """A tau that no agreement reaches: no reference at all."""

@@ -12,7 +12,7 @@ from judgelm.data.sources.qa import sample_by_type, type_counts
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
 from judgelm.studies.self_reference.truth import truth_from_row
-from judgelm.studies.ssr.items import pair_truth_from_row
+from judgelm.studies.ssr_items import pair_truth_from_row
 from judgelm.studies.truth_file import by_sample
 
 
