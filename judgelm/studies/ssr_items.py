@@ -27,7 +27,7 @@ from judgelm.metrics.selective import GateScores, accuracies, calibration_curve,
 from judgelm.parsing.majority import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.self_reference.truth import same_answer
+from judgelm.studies.self_reference_answers import same_answer
 from judgelm.studies.truth_file import check_texts
 
 Outcome = Literal["right", "wrong", "split"]

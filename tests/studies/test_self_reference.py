@@ -7,7 +7,7 @@ from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, SelfAnswer, Unparsed
 from judgelm.studies.self_reference.selection import JudgeResult, crossover, rank_correlation
 from judgelm.studies.self_reference.study import self_reference_study
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
+from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
 
 HOW = Resampling(resamples=200)
 

@@ -12,8 +12,7 @@ from judgelm.metrics.partial_correlation import (
 )
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays
-from judgelm.studies.self_reference.truth import Method
+from judgelm.studies.self_reference_answers import METHOD_NAMES, AlignedVotes, Method, answer_arrays
 
 Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> its correlations."""

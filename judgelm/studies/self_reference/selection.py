@@ -10,9 +10,15 @@ from judgelm.metrics.correctness import quality, split_change
 from judgelm.metrics.partial_correlation import fisher_interval
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays, judged_arrays
-from judgelm.studies.self_reference.tables import change_of, own_accuracy
-from judgelm.studies.self_reference.truth import Method
+from judgelm.studies.self_reference_answers import (
+    METHOD_NAMES,
+    AlignedVotes,
+    Method,
+    answer_arrays,
+    change_of,
+    judged_arrays,
+    own_accuracy,
+)
 
 _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
 

@@ -1,18 +1,27 @@
 """The study of self-reference: judging what the judge can answer itself, and its own answer as a reference.
 
-Source: Self-Reference ("Do Before You Judge"). Files are described in `judgelm.studies.self_reference.truth`.
+Source: Self-Reference ("Do Before You Judge"). Files are described in `judgelm.studies.self_reference_answers`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.studies import self_reference_answers
 from judgelm.studies.result import Figure, Forest, ForestRow, HeatMap, Lines, Series, StudyResult, Table
-from judgelm.studies.self_reference import correlation, tables
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, align_votes, count_votes
+from judgelm.studies.self_reference import correlation
 from judgelm.studies.self_reference.correlation import Correlations
 from judgelm.studies.self_reference.selection import crossover_table, judge_results, selection_table
-from judgelm.studies.self_reference.truth import METHODS, AnswerTruth, JudgeRuns, Method
+from judgelm.studies.self_reference_answers import (
+    METHOD_NAMES,
+    METHODS,
+    AlignedVotes,
+    AnswerTruth,
+    JudgeRuns,
+    Method,
+    align_votes,
+    count_votes,
+)
 
 Gains = Mapping[tuple[str, str], Estimate | None]
 
@@ -37,7 +46,7 @@ def self_reference_study(
     votes = align_votes(runs, truths, resampling)
     correlated, gained = correlation.correlations(votes), correlation.gains(votes)
     counts = count_votes(runs, truths, votes)
-    change = tables.change_table(votes) if gained else None
+    change = self_reference_answers.change_table(votes) if gained else None
     return StudyResult(
         study="self-reference",
         title="Answering and judging: self-reference",
@@ -51,8 +60,12 @@ def self_reference_study(
 
 
 def _tables(votes: AlignedVotes, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
-    yield from (tables.quality_table(votes), tables.split_table(votes), tables.four_way_table(votes))
-    yield from (tables.overconfidence_table(votes, method) for method in votes.methods)
+    yield from (
+        self_reference_answers.quality_table(votes),
+        self_reference_answers.split_table(votes),
+        self_reference_answers.four_way_table(votes),
+    )
+    yield from (self_reference_answers.overconfidence_table(votes, method) for method in votes.methods)
     yield correlation.correlation_table(correlated)
     if change is not None:
         yield from (correlation.gain_table(correlated, gained), change, crossover_table(votes))
@@ -153,7 +166,7 @@ def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) ->
     judges = tuple(judge for judge in votes.judges if votes.of(judge, method, dataset))
     if not judges:
         return []
-    cells = [tables.four_way_cells(votes, judge, method, dataset) for judge in judges]
+    cells = [self_reference_answers.four_way_cells(votes, judge, method, dataset) for judge in judges]
 
     def draw(name: str, label: str, values: list[tuple[float | None, ...]]) -> HeatMap:
         return HeatMap(
@@ -163,7 +176,7 @@ def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) ->
             y_label="judge",
             value_label=label,
             rows=judges,
-            columns=tables.WAYS,
+            columns=self_reference_answers.WAYS,
             values=tuple(values),
         )
 
@@ -175,7 +188,9 @@ def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) ->
 
 def _change_map(votes: AlignedVotes, dataset: str, index: int) -> HeatMap | None:
     """Change by self-reference in the four parts, which shows the loss on D_J-; None without both methods."""
-    changes = {judge: pair[1] for judge in votes.judges if (pair := tables.change_of(votes, judge, dataset))}
+    changes = {
+        judge: pair[1] for judge in votes.judges if (pair := self_reference_answers.change_of(votes, judge, dataset))
+    }
     if not changes:
         return None
     return HeatMap(
@@ -185,7 +200,7 @@ def _change_map(votes: AlignedVotes, dataset: str, index: int) -> HeatMap | None
         y_label="judge",
         value_label="change of accuracy",
         rows=tuple(changes),
-        columns=tables.WAYS,
+        columns=self_reference_answers.WAYS,
         values=tuple(tuple(_value(cell) for cell in change.accuracies) for change in changes.values()),
         centred=True,
     )
