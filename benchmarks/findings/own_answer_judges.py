@@ -21,7 +21,7 @@ from judgelm.metrics.resampling import Resampling, share
 from judgelm.parsing.final_answers import final_answer
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
 from judgelm.studies.result import StudyResult
-from judgelm.studies.self_reference.study import self_reference_study
+from judgelm.studies.self_reference import self_reference_study
 from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
 from judgelm.studies.ssr import SsrOptions, ssr_study
 from judgelm.studies.ssr_items import PairTruth

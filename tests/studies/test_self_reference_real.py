@@ -7,7 +7,7 @@ import pytest
 
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
-from judgelm.studies.self_reference.study import self_reference_study
+from judgelm.studies.self_reference import self_reference_study
 from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
 from judgelm.studies.ssr import SsrOptions, ssr_study
 from judgelm.studies.ssr_items import PairTruth

@@ -40,7 +40,7 @@ def self_reference_command(
     Example: judgelm study self-reference --cot small=cot.jsonl --guided small=guided.jsonl -t truth.jsonl -o FOLDER
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
-    from judgelm.studies.self_reference.study import self_reference_study
+    from judgelm.studies.self_reference import self_reference_study
     from judgelm.studies.self_reference_answers import JudgeRuns, truth_from_row
     from judgelm.studies.truth_file import read_truths
 
