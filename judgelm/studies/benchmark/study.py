@@ -20,10 +20,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
-from judgelm.studies.benchmark.grades import grades_study
-from judgelm.studies.benchmark.open_qa import open_qa_study
 from judgelm.studies.benchmark.published import published_findings, published_table
-from judgelm.studies.benchmark.ratings import ratings_study
+from judgelm.studies.benchmark.ratings import grades_study, open_qa_study, ratings_study
 from judgelm.studies.benchmark.scoring_rules import (
     SCORING_RULES,
     TIES,
