@@ -23,7 +23,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.distribution import LabelRule
 from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
-from judgelm.reports.cascade import CascadeReport, read_counts
+from judgelm.reports.wording import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
 from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
-from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, list_verdicts, score_text
+from judgelm.reports.wording import CascadeReport
 from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
