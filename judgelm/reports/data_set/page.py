@@ -23,10 +23,10 @@ from judgelm.data.word_diff import DiffPiece, diff_words
 from judgelm.engines.base import EngineOptions
 from judgelm.jsonl import check_no_input
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.data_set import plots as data_plots
-from judgelm.reports.data_set import tables as data_tables
+from judgelm.reports import data_set_tables as data_plots
+from judgelm.reports import data_set_tables as data_tables
 from judgelm.reports.data_set import wording as data_wording
-from judgelm.reports.data_set.tables import Stage, share
+from judgelm.reports.data_set_tables import Stage, share
 from judgelm.reports.html import render_page
 from judgelm.reports.pairs import clipped
 from judgelm.reports.plots import LABEL_NAMES

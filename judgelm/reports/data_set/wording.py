@@ -4,7 +4,7 @@ from collections import Counter
 
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.pipeline import BuildResult
-from judgelm.reports.data_set.tables import Stage, share, source_rows
+from judgelm.reports.data_set_tables import Stage, share, source_rows
 from judgelm.reports.wording import bounds, percent
 
 DROPPED: dict[str, str] = {
