@@ -19,7 +19,7 @@ from markupsafe import Markup
 from judgelm.errors import RunError
 from judgelm.jsonl import parse_json
 from judgelm.reports.html import render_page
-from judgelm.reports.study.figures import Drawn, draw
+from judgelm.reports.plots import Drawn, draw
 from judgelm.reports.study.tables import MOST_ROWS, page_table, table_csv
 from judgelm.studies.result import Figure, Lines, StudyResult
 
