@@ -1,6 +1,6 @@
 """Results of a study: tables and the data of figures, which every report renders in the same way.
 
-A study computes: it handles no files, colours or pages. `judgelm.reports.study.folder` writes its result as
+A study computes: it handles no files, colours or pages. `judgelm.reports.study` writes its result as
 JSON, CSV, SVG, PNG and HTML.
 """
 
