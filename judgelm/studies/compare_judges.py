@@ -25,7 +25,7 @@ from judgelm.studies.pair_labels import (
     failure_code,
     group_by_value,
     join,
-    labelled,
+    questions_of,
 )
 from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
 from judgelm.studies.result import (
@@ -66,8 +66,11 @@ class CompareOptions:
     resampling: Resampling = field(default_factory=Resampling)
 
 
+DEFAULT_OPTIONS = CompareOptions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeResult:
+class JudgeAgreement:
     """One judge against the labels.
 
     Attributes:
@@ -117,6 +120,7 @@ class AlignedVotes:
         rows: name of a judge -> sample id -> its judgment beside the label.
         judged: name of a judge -> sample id -> its label; without those left out as failures.
         common: ids that every judge labelled, in the first judge's order.
+        resampling: seed and number of resamples of every interval.
     """
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
@@ -124,6 +128,7 @@ class AlignedVotes:
     common: tuple[str, ...]
     truth: Mapping[str, int]
     clusters: Mapping[str, Hashable]
+    resampling: Resampling
 
     def labels(self, judge: str, ids: Sequence[str]) -> NDArray[np.int_]:
         """A judge's labels of these pairs, shape (n,)."""
@@ -141,13 +146,13 @@ class AlignedVotes:
         """The clusters of these pairs."""
         return [self.clusters[key] for key in ids]
 
-    def agreement(self, judge: str, ids: Sequence[str], resampling: Resampling) -> Estimate:
+    def agreement(self, judge: str, ids: Sequence[str]) -> Estimate:
         """Share of these pairs on which a judge's label is the true one."""
-        return share(self.right(judge, ids), self.members(ids), resampling)
+        return share(self.right(judge, ids), self.members(ids), self.resampling)
 
-    def difference(self, first: str, second: str, ids: Sequence[str], resampling: Resampling) -> Estimate:
+    def difference(self, first: str, second: str, ids: Sequence[str]) -> Estimate:
         """Agreement of the first judge minus that of the second, paired."""
-        return paired_difference(self.right(first, ids), self.right(second, ids), self.members(ids), resampling)
+        return paired_difference(self.right(first, ids), self.right(second, ids), self.members(ids), self.resampling)
 
 
 def align_votes(
@@ -160,81 +165,71 @@ def align_votes(
     """
     if len(judges) < 2:
         raise InputError(f"compare-judges: {len(judges)} file of judgments given; two or more are compared")
-    questions = {sample.id: sample.question for sample in labels.samples.values()}
-    rows = {
-        name: {
-            row.id: row
-            for row in join(judgments, labels.labels, {}, questions or None, options.order_rule, options.tie_threshold)
-        }
+    questions = questions_of(labels)
+    joined = {
+        name: join(judgments, labels.labels, {}, questions, options.order_rule, options.tie_threshold)
         for name, judgments in judges.items()
     }
-    failure_label = 0 if options.failures == "as_tie" else None
     judged = {
-        name: {
-            key: label
-            for key, row in pairs.items()
-            if (label := failure_label if row.judged is None else row.judged) is not None
-        }
-        for name, pairs in rows.items()
+        name: {row.id: row.judged or 0 for row in rows if row.judged is not None or options.failures == "as_tie"}
+        for name, rows in joined.items()
     }
     first = next(iter(judged.values()))
     common = tuple(key for key in first if all(key in labelled for labelled in judged.values()))
     if not common:
-        failed = "; ".join(f"{name}: {_failures(pairs)}" for name, pairs in rows.items())
+        failed = "; ".join(f"{name}: {_failures(rows)}" for name, rows in joined.items())
         finding = f"{', '.join(judges)} have no labelled pair in common that all of them judged"
         raise InputError(f"compare-judges: {finding} (failed: {failed})")
-    everything = [row for pairs in rows.values() for row in pairs.values()]
     return AlignedVotes(
-        rows=rows,
+        rows={name: {row.id: row for row in rows} for name, rows in joined.items()},
         judged=judged,
         common=common,
-        truth={row.id: row.truth for row in everything},
-        clusters={row.id: row.cluster for row in everything},
+        truth={row.id: row.truth for rows in joined.values() for row in rows},
+        clusters={row.id: row.cluster for rows in joined.values() for row in rows},
+        resampling=options.resampling,
     )
 
 
-def _failures(rows: Mapping[str, JoinedPair]) -> str:
+def _failures(rows: Sequence[JoinedPair]) -> str:
     """`2 of 80 (out of range 2)`, or `0 of 80`."""
-    codes = Counter(failure_code(row.judgment) for row in rows.values() if row.judged is None)
+    codes = Counter(failure_code(row.judgment) for row in rows if row.judged is None)
     named = ", ".join(f"{failure_name(code)} {count}" for code, count in codes.most_common())
     return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
 
 
-def judge_results(votes: AlignedVotes, options: CompareOptions) -> list[JudgeResult]:
+def judge_agreements(votes: AlignedVotes, failures: FailureHandling) -> list[JudgeAgreement]:
     """Every judge, the one of the best agreement over the common pairs first."""
-    results = [_standing(name, votes, options) for name in votes.rows]
+    failure = 0 if failures == "as_tie" else None
+    truths, clusters = votes.truths(votes.common), votes.members(votes.common)
+    results = []
+    for name, rows in votes.rows.items():
+        results.append(
+            JudgeAgreement(
+                name=name,
+                judged=len(rows),
+                failed=sum(row.judged is None for row in rows.values()),
+                read_anywhere=sum(row.judgment.read_anywhere for row in rows.values()),
+                alone=pair_metrics(list(rows.values()), votes.resampling, failure=failure),
+                common=votes.agreement(name, votes.common),
+                kappa=cohens_kappa(votes.labels(name, votes.common), truths, clusters, votes.resampling),
+            )
+        )
     return sorted(results, key=lambda result: -result.common.value)
 
 
-def _standing(name: str, votes: AlignedVotes, options: CompareOptions) -> JudgeResult:
-    rows, resampling = list(votes.rows[name].values()), options.resampling
-    failure_label = 0 if options.failures == "as_tie" else None
-    counted = [labelled(row, failure_label) for row in rows if row.judged is not None or failure_label is not None]
-    clusters = votes.members(votes.common)
-    return JudgeResult(
-        name=name,
-        judged=len(rows),
-        failed=sum(row.judged is None for row in rows),
-        read_anywhere=sum(row.judgment.read_anywhere for row in rows),
-        alone=pair_metrics(counted, resampling) if counted else None,
-        common=votes.agreement(name, votes.common, resampling),
-        kappa=cohens_kappa(votes.labels(name, votes.common), votes.truths(votes.common), clusters, resampling),
-    )
-
-
-def paired_comparisons(votes: AlignedVotes, names: Sequence[str], resampling: Resampling) -> list[PairedComparison]:
+def paired_comparisons(votes: AlignedVotes, names: Sequence[str]) -> list[PairedComparison]:
     """Every two judges, in the order of `names`, over all pairs that these two say something of."""
     comparisons = []
     for first, second in combinations(names, 2):
         ids = [key for key in votes.judged[first] if key in votes.judged[second]]
-        labels = votes.labels(first, ids), votes.labels(second, ids)
+        labels, clusters = (votes.labels(first, ids), votes.labels(second, ids)), votes.members(ids)
         comparisons.append(
             PairedComparison(
                 first=first,
                 second=second,
-                difference=votes.difference(first, second, ids, resampling),
-                same=share(labels[0] == labels[1], votes.members(ids), resampling),
-                kappa=cohens_kappa(*labels, votes.members(ids), resampling),
+                difference=votes.difference(first, second, ids),
+                same=share(labels[0] == labels[1], clusters, votes.resampling),
+                kappa=cohens_kappa(*labels, clusters, votes.resampling),
                 test=mcnemar(votes.right(first, ids), votes.right(second, ids)),
                 holm=float("nan"),
                 verdicts=confusion(*labels),
@@ -249,26 +244,24 @@ _MOST_SENTENCES = 6
 
 
 def compare_judges(
-    judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions | None = None
+    judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions = DEFAULT_OPTIONS
 ) -> StudyResult:
     """Agreement of each judge, and for every two of them: paired difference, kappa, flips, McNemar's test.
 
     Args:
         judges: name of each -> its judgments by sample id.
         labels: of the same pairs; pairs of one question are resampled together.
-        options: the defaults when None.
+        options: treatment of failures and orders, and resampling.
 
     Raises:
         InputError: fewer than two judges, a judge of none of the labelled pairs, no pair of all judges, an order rule
             that cannot be applied, or other texts under one id.
     """
-    options = options or CompareOptions()
-    resampling = options.resampling
     labels, texts = match_labels_of_runs(judges, labels, name="the labels")
     votes = align_votes(judges, labels, options)
-    results = judge_results(votes, options)
+    results = judge_agreements(votes, options.failures)
     names = [result.name for result in results]
-    comparisons = paired_comparisons(votes, names, resampling)
+    comparisons = paired_comparisons(votes, names)
     return StudyResult(
         study="compare-judges",
         title=f"{' and '.join(names) if len(names) == 2 else f'{len(names)} judges'} on the same pairs",
@@ -279,10 +272,10 @@ def compare_judges(
             judge_table(results, options.order_rule),
             difference_table(comparisons),
             verdict_table(comparisons),
-            *group_tables(votes, names, labels.groups, resampling),
+            *group_tables(votes, names, labels.groups),
             flip_table(votes, names, labels.samples),
         ),
-        figures=tuple(figures(votes, results, comparisons, labels.groups, resampling)),
+        figures=tuple(figures(votes, results, comparisons, labels.groups)),
         warnings=(*_warnings(judges, votes, results), *labels.notes(), *texts.notes()),
     )
 
@@ -297,7 +290,7 @@ def _protocol(options: CompareOptions) -> str:
     )
 
 
-def _counts(votes: AlignedVotes, labels: LabelledSet, results: Sequence[JudgeResult]) -> dict[str, int]:
+def _counts(votes: AlignedVotes, labels: LabelledSet, results: Sequence[JudgeAgreement]) -> dict[str, int]:
     counts = {"labels": len(labels.labels), "judges": len(results), "common_pairs": len(votes.common)}
     for result in results:
         counts |= {f"judged by {result.name}": result.judged, f"failed by {result.name}": result.failed}
@@ -307,7 +300,7 @@ def _counts(votes: AlignedVotes, labels: LabelledSet, results: Sequence[JudgeRes
 
 
 def _findings(
-    votes: AlignedVotes, results: Sequence[JudgeResult], comparisons: Sequence[PairedComparison]
+    votes: AlignedVotes, results: Sequence[JudgeAgreement], comparisons: Sequence[PairedComparison]
 ) -> list[str]:
     lines = [
         f"Over the {len(votes.common):,} pairs that every judge labelled, agreement with the labels is "
@@ -319,12 +312,11 @@ def _findings(
     for pair in comparisons[:_MOST_SENTENCES]:
         low, high, test = pair.difference.low, pair.difference.high, pair.test
         verdict = "is ahead of" if low > 0 else "is behind" if high < 0 else "does not differ clearly from"
-        kappa = "undefined" if pair.kappa is None else format_number(pair.kappa)
         lines.append(
             f"{pair.first} {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
-            f"{format_share(pair.same)} of pairs, kappa {kappa}. On {test.only_first + test.only_second:,} pairs only "
-            f"one is right: {pair.first} on {test.only_first:,}, {pair.second} on {test.only_second:,} (McNemar p = "
-            f"{test.p_value:.2g}{taken})."
+            f"{format_share(pair.same)} of pairs, kappa {format_number(pair.kappa)}. On "
+            f"{test.only_first + test.only_second:,} pairs only one is right: {pair.first} on {test.only_first:,}, "
+            f"{pair.second} on {test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
         )
     if len(comparisons) > _MOST_SENTENCES:
         lines.append(f"{len(comparisons) - _MOST_SENTENCES} more pairs of judges are in the table of differences.")
@@ -332,7 +324,7 @@ def _findings(
 
 
 def _warnings(
-    judges: Mapping[str, Mapping[str, Judgment]], votes: AlignedVotes, results: Sequence[JudgeResult]
+    judges: Mapping[str, Mapping[str, Judgment]], votes: AlignedVotes, results: Sequence[JudgeAgreement]
 ) -> list[str]:
     lines = []
     if len(votes.common) < FEW_PAIRS:
@@ -356,7 +348,7 @@ _MOST_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
-def judge_table(results: Sequence[JudgeResult], rule: LabelRule) -> Table:
+def judge_table(results: Sequence[JudgeAgreement], rule: LabelRule) -> Table:
     """Each judge by itself; `rule` made two orders into one label."""
     return table(
         [_judge_row(result) for result in results],
@@ -376,7 +368,7 @@ def judge_table(results: Sequence[JudgeResult], rule: LabelRule) -> Table:
     )
 
 
-def _judge_row(result: JudgeResult) -> Row:
+def _judge_row(result: JudgeAgreement) -> Row:
     alone, position = result.alone, None if result.alone is None else result.alone.position
     own = (None, None) if alone is None else (alone.accuracy, alone.f1)
     orders = (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
@@ -425,17 +417,15 @@ def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
     )
 
 
-def group_tables(
-    votes: AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]], resampling: Resampling
-) -> Iterator[Table]:
+def group_tables(votes: AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]]) -> Iterator[Table]:
     """One table for each grouping: agreement of every judge by value, and its distance from the best judge."""
     best = names[0]
     for group, members in groups.items():
         rows: list[Row] = []
         for value, ids in group_by_value(votes.common, members.get).items():
             for name in names:
-                minus = None if name == best else votes.difference(name, best, ids, resampling)
-                rows.append((value, name, votes.agreement(name, ids, resampling), minus))
+                minus = None if name == best else votes.difference(name, best, ids)
+                rows.append((value, name, votes.agreement(name, ids), minus))
         yield table(
             rows,
             columns("text", value=group, judge="Judge"),
@@ -473,10 +463,9 @@ def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
 
 def figures(
     votes: AlignedVotes,
-    results: Sequence[JudgeResult],
+    results: Sequence[JudgeAgreement],
     comparisons: Sequence[PairedComparison],
     groups: Mapping[str, Mapping[str, str]],
-    resampling: Resampling,
 ) -> Iterator[Figure]:
     """Agreements, differences, kappas, order effects, and agreement by group."""
     truths = votes.truths(votes.common).tolist()
@@ -504,10 +493,10 @@ def figures(
     for group, members in groups.items():
         values = list(group_by_value(votes.common, members.get).items())
         if len(values) > 1:
-            yield _group_bars(votes, names, group, values, resampling)
+            yield _group_bars(votes, names, group, values)
 
 
-def _kappa_map(results: Sequence[JudgeResult], comparisons: Sequence[PairedComparison]) -> HeatMap:
+def _kappa_map(results: Sequence[JudgeAgreement], comparisons: Sequence[PairedComparison]) -> HeatMap:
     names = (*(result.name for result in results), "labels")
     kappas = {frozenset({result.name, "labels"}): result.kappa for result in results}
     kappas |= {frozenset({result.first, result.second}): result.kappa for result in comparisons}
@@ -524,7 +513,7 @@ def _kappa_map(results: Sequence[JudgeResult], comparisons: Sequence[PairedCompa
     )
 
 
-def _order_bars(results: Sequence[JudgeResult]) -> Bars | None:
+def _order_bars(results: Sequence[JudgeAgreement]) -> Bars | None:
     known = [
         (result.name, result.alone.position)
         for result in results
@@ -547,11 +536,10 @@ def _group_bars(
     names: Sequence[str],
     group: str,
     values: Sequence[tuple[str, list[str]]],
-    resampling: Resampling,
 ) -> Bars:
     largest = values[:_MOST_BARS]
     return bars(
-        {name: [votes.agreement(name, ids, resampling) for _, ids in largest] for name in names},
+        {name: [votes.agreement(name, ids) for _, ids in largest] for name in names},
         [value for value, _ in largest],
         name=f"agreement-by-{file_slug(group)}",
         title=f"Agreement by {group}"

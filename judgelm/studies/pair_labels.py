@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
 from judgelm.parsing.distribution import LabelRule, antisymmetrised, is_assigned, winner_by
@@ -90,8 +91,7 @@ def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | N
                 f"judgment {judgment.sample_id}: judged in both orders and in a file of reversed judgments too; "
                 "give one or the other"
             )
-        turned = _single(reverse)
-        return Orders(given=_single(judgment), swapped=_negated(turned))
+        return Orders(given=_single(judgment), swapped=_negated(_single(reverse)))
     if len(judgment.shown) < 2:
         return Orders(given=_single(judgment))
     by_order = {shown.order: _of_shown(shown) for shown in judgment.shown}
@@ -249,17 +249,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledPair:
-    """Integer labels in sample order; `given` and `swapped` are None unless both orders have a label."""
-
-    truth: int
-    judged: int
-    given: int | None
-    swapped: int | None
-    cluster: Hashable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedPair:
     """A judgment and its label: labels in sample order, None where the judge has none."""
 
@@ -272,11 +261,16 @@ class JoinedPair:
     cluster: Hashable
 
 
+def questions_of(labelled: LabelledSet) -> dict[str, str]:
+    """Sample id -> question, where samples are known; pairs of one question are resampled together."""
+    return {sample.id: sample.question for sample in labelled.samples.values()}
+
+
 def join(
     judgments: Mapping[str, Judgment],
     labels: Mapping[str, Label],
     reverse: Mapping[str, Judgment],
-    clusters: Mapping[str, Hashable] | None,
+    clusters: Mapping[str, Hashable],
     rule: LabelRule,
     tie_threshold: float,
 ) -> list[JoinedPair]:
@@ -294,7 +288,7 @@ def join(
             orders=_orders(judgment, reverse.get(key), twice),
             judgment=judgment,
             label=labels[key],
-            cluster=key if clusters is None else clusters.get(key, key),
+            cluster=clusters.get(key, key),
         )
         for key, judgment in judgments.items()
         if key in labels
@@ -305,32 +299,24 @@ def join(
     return rows
 
 
-def labelled(row: JoinedPair, failure: int | None = None) -> LabelledPair:
-    """A row's labels; `failure` replaces a missing label, None allows none."""
-    given = swapped = None
-    if row.orders is not None and row.orders.swapped is not None:
-        given = failure if row.orders.given.label is None else row.orders.given.label
-        swapped = failure if row.orders.swapped.label is None else row.orders.swapped.label
-    judged = failure if row.judged is None else row.judged
-    if judged is None:
-        raise ValueError(f"pair {row.id}: failed, and no label replaces it")
-    return LabelledPair(truth=row.truth, judged=judged, given=given, swapped=swapped, cluster=row.cluster)
+def order_labels(orders: Orders | None) -> list[int | None]:
+    """The labels of the orders that were asked for, in sample order; none where they are unknown."""
+    if orders is None:
+        return []
+    return [orders.given.label] + ([] if orders.swapped is None else [orders.swapped.label])
 
 
 def flipped(row: JoinedPair) -> bool:
     """True where both orders have a label, and not the same."""
-    orders = row.orders
-    if orders is None or orders.swapped is None or orders.given.label is None or orders.swapped.label is None:
-        return False
-    return orders.given.label != orders.swapped.label
+    labels = order_labels(row.orders)
+    return None not in labels and len(set(labels)) > 1
 
 
 def failed_orders(row: JoinedPair) -> int:
     """Number of orders judged without a label."""
     if row.orders is None:
         return sum(shown.failure is not None for shown in row.judgment.shown)
-    both = (row.orders.given, row.orders.swapped)
-    return sum(order is not None and order.label is None for order in both)
+    return order_labels(row.orders).count(None)
 
 
 def failure_code(judgment: Judgment) -> str:

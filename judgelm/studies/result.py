@@ -11,7 +11,9 @@ from itertools import chain
 from typing import Any, Literal
 
 from judgelm.jsonl import json_ready
-from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.resampling import Estimate, Resampling
+
+DEFAULT_RESAMPLING = Resampling()
 
 Cell = str | int | float | Estimate | None
 """None is undefined or missing, which the table's note explains; it is never shown as 0."""
@@ -230,9 +232,9 @@ class StudyResult:
 _OPENING = 160
 
 
-def format_share(estimate: Estimate) -> str:
+def format_share(estimate: Estimate | None) -> str:
     """`71.1 % (95 % interval 68.2 to 73.9, n = 300)`."""
-    return f"{100 * estimate.value:.1f} % ({_interval(estimate, 100, '.1f')})"
+    return "undefined" if estimate is None else f"{100 * estimate.value:.1f} % ({_interval(estimate, 100, '.1f')})"
 
 
 def format_points(estimate: Estimate) -> str:
@@ -240,9 +242,9 @@ def format_points(estimate: Estimate) -> str:
     return f"{100 * estimate.value:+.1f} points ({_interval(estimate, 100, '+.1f')})"
 
 
-def format_number(estimate: Estimate, form: str = ".3f") -> str:
+def format_number(estimate: Estimate | None, form: str = ".3f") -> str:
     """`0.412 (95 % interval 0.380 to 0.447, n = 300)`."""
-    return f"{estimate.value:{form}} ({_interval(estimate, 1, form)})"
+    return "undefined" if estimate is None else f"{estimate.value:{form}} ({_interval(estimate, 1, form)})"
 
 
 def few_pairs_sentence(n: int, kind: str = "pairs") -> str:

@@ -1,8 +1,12 @@
-"""JUDGE-BENCH: a judge's grades against people's ratings of the same texts, property by property."""
+"""Benchmarks of single answers against people or GPT-4: grades of Prometheus' test sets, JUDGE-BENCH and EVOUNA.
+
+Prometheus' rows have three scores of GPT-4 each; JUDGE-BENCH has people's mean ratings, property by property; EVOUNA
+has people's verdicts on answers to open questions, beside which lexical match stands.
+"""
 
 import re
 import string
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -15,89 +19,33 @@ from judgelm.metrics.correctness import Quality, quality
 from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, LabelVerdict
-from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, protocol_of_intervals
-from judgelm.studies.result import (
-    Bars,
-    Cell,
-    Row,
-    StudyResult,
-    Table,
-    bars,
-    columns,
-    format_number,
-    format_share,
-    table,
+from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, Report, by_subset
+from judgelm.studies.result import bars, columns, format_number, format_share, table
+
+_NUMBERS = (
+    ("pearson", "Pearson"),
+    ("kendall", "Kendall's tau-b"),
+    ("spearman", "Spearman"),
+    ("kappa", "Kappa"),
+    ("weighted_kappa", "Quadratic kappa"),
 )
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def ratings_study(
-    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
-) -> StudyResult:
-    """Correlations for each property, and Spearman's as the mean over the properties of each data set.
-
-    Args:
-        benchmark: its protocol.
-        joined: judgments with their rows.
-        labels: number of rows.
-        resampling: seed and number of resamples.
+def ratings_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """JUDGE-BENCH: correlations for each property, and the mean of Spearman's over the properties of each data set.
 
     Raises:
         InputError: a judgment is no grade, or a row has no rating.
     """
-    by_property: dict[str, list[JoinedJudgment]] = {}
-    for member in joined:
-        by_property.setdefault(member.subset, []).append(member)
-    correlations = {name: _correlation(members, resampling) for name, members in by_property.items()}
-    means = _means(correlations)
-    failed = sum(member.judgment.failure is not None for member in joined)
-    missing = labels - len(joined)
-    warnings = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
-    if missing:
-        warnings.append(f"{missing:,} of {labels:,} rows have no judgment: this is not the whole of these data sets.")
-    return StudyResult(
-        study="benchmark",
-        title=f"{benchmark.name} by its own protocol",
-        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
-        findings=tuple(
-            f"{name}: Spearman's correlation {mean:.2f} over {count} properties." for name, mean, count in means
-        ),
-        counts={"judged": len(joined), "failed": failed, "rows_without_judgment": missing},
-        tables=(_means_table(means), _rating_table(correlations)),
-        figures=(_rating_bars(correlations),),
-        warnings=tuple(warnings),
-    )
-
-
-def _correlation(members: Sequence[JoinedJudgment], resampling: Resampling) -> GradeCorrelation:
-    graded = []
-    for member in members:
-        verdict, scores = member.judgment.verdict, member.label.scores
-        if scores is None or len(scores) != 1:
-            raise InputError(f"row {member.label.sample_id}: no rating by people; give the rows as imported")
-        if isinstance(verdict, GradeVerdict):
-            graded.append(
-                (verdict.score, scores[0], member.cluster if member.sample is None else member.sample.answers)
-            )
-        elif verdict is not None:
-            raise InputError(
-                f"judgment {member.judgment.sample_id} is no grade of one text; judge with judgelm-batch --mode single"
-            )
-    grades, ratings, clusters = zip(*graded, strict=True) if graded else ((), (), ())
-    return grade_correlation(grades, ratings, None, clusters, resampling)
-
-
-def _means(correlations: Mapping[str, GradeCorrelation]) -> list[tuple[str, float, int]]:
-    """Data set, mean of Spearman's correlations, and the number of properties that have one."""
-    by_data_set: dict[str, list[float]] = {}
+    correlations = {name: _rating_correlation(members, resampling) for name, members in by_subset(joined).items()}
+    spearmans: dict[str, list[float]] = {}
     for name, numbers in correlations.items():
-        values = by_data_set.setdefault(name.partition(":")[0], [])
-        if numbers.spearman is not None:
-            values.append(numbers.spearman.value)
-    return [(name, float(np.mean(values)), len(values)) for name, values in by_data_set.items() if values]
-
-
-def _means_table(means: Sequence[tuple[str, float, int]]) -> Table:
-    return table(
+        values = spearmans.setdefault(name.partition(":")[0], [])
+        values += [] if numbers.spearman is None else [numbers.spearman.value]
+    means = [(name, float(np.mean(values)), len(values)) for name, values in spearmans.items() if values]
+    data_sets = table(
         means,
         columns("text", data_set="Data set"),
         columns("number", spearman="Spearman, mean over properties"),
@@ -107,14 +55,8 @@ def _means_table(means: Sequence[tuple[str, float, int]]) -> Table:
         source="JUDGE-BENCH, results/utils/generate_tables.py",
         note="A mean over properties of the same texts has no interval here; those of the properties are below.",
     )
-
-
-def _rating_table(correlations: Mapping[str, GradeCorrelation]) -> Table:
-    rows: list[Row] = [
-        (name, numbers.n, numbers.spearman, numbers.pearson, numbers.kendall) for name, numbers in correlations.items()
-    ]
-    return table(
-        rows,
+    properties = table(
+        [(name, each.n, each.spearman, each.pearson, each.kendall) for name, each in correlations.items()],
         columns("text", property="Property"),
         columns("count", texts="Texts"),
         columns("number", spearman="Spearman", pearson="Pearson", kendall="Kendall's tau-b"),
@@ -122,10 +64,7 @@ def _rating_table(correlations: Mapping[str, GradeCorrelation]) -> Table:
         title="Grades and people's mean ratings",
         note="Texts without a grade are left out. Empty: one side is constant.",
     )
-
-
-def _rating_bars(correlations: Mapping[str, GradeCorrelation]) -> Bars:
-    return bars(
+    figure = bars(
         {"Spearman": [numbers.spearman for numbers in correlations.values()]},
         correlations,
         name="by-property",
@@ -133,95 +72,64 @@ def _rating_bars(correlations: Mapping[str, GradeCorrelation]) -> Bars:
         x_label="Property",
         y_label="Spearman's correlation",
     )
+    findings = [f"{name}: Spearman's correlation {mean:.2f} over {count} properties." for name, mean, count in means]
+    return Report(findings, [data_sets, properties], [figure], _undefined(correlations))
 
 
-_NUMBERS = (
-    ("pearson", "Pearson"),
-    ("kendall", "Kendall's tau-b"),
-    ("spearman", "Spearman"),
-    ("kappa", "Kappa"),
-    ("weighted_kappa", "Quadratic kappa"),
-)
+def _rating_correlation(members: Sequence[JoinedJudgment], resampling: Resampling) -> GradeCorrelation:
+    graded = []
+    for member in members:
+        scores = member.label.scores
+        if scores is None or len(scores) != 1:
+            raise InputError(f"row {member.label.sample_id}: no rating by people; give the rows as imported")
+        grade = _grade(member, "text; judge with judgelm-batch --mode single")
+        if grade is not None:
+            graded.append((grade, scores[0], member.cluster if member.sample is None else member.sample.answers))
+    grades, ratings, clusters = zip(*graded, strict=True) if graded else ((), (), ())
+    return grade_correlation(grades, ratings, None, clusters, resampling)
 
 
-def grades_study(
-    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
-) -> StudyResult:
-    """Correlations of a judge's grades with GPT-4's, beside those of GPT-4's gradings with each other.
+def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
+    """The judge's grade; None where the judgment failed."""
+    verdict = joined.judgment.verdict
+    if verdict is None or isinstance(verdict, GradeVerdict):
+        return None if verdict is None else verdict.score
+    raise InputError(f"judgment {joined.judgment.sample_id} is no grade of one {wanted}")
 
-    Args:
-        benchmark: its protocol.
-        joined: judgments with their rows.
-        labels: number of rows.
-        resampling: seed and number of resamples.
+
+def _undefined(correlations: Mapping[str, GradeCorrelation]) -> list[str]:
+    return [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
+
+
+def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """Prometheus: correlations of a judge's grades with GPT-4's, beside those of GPT-4's gradings with each other.
+
+    Rows with fewer gradings than others leave the rest out.
 
     Raises:
         InputError: a judgment is no grade, or a row has not GPT-4's scores.
     """
-    triples = [_scores(member) for member in joined]
-    graded: list[tuple[float, tuple[float, ...], Hashable]] = []
-    for member, triple in zip(joined, triples, strict=True):
-        verdict = member.judgment.verdict
-        if isinstance(verdict, GradeVerdict):
-            graded.append((verdict.score, triple, member.cluster))
-        elif verdict is not None:
-            command = f"judgelm-batch {protocol_of(benchmark).judge_with}"
-            raise InputError(f"judgment {member.judgment.sample_id} is no grade of one answer; judge with {command}")
-    correlations = {"judge and GPT-4": _with_judge(graded, resampling)}
-    correlations |= _with_itself(triples, [member.cluster for member in joined], resampling)
-    warnings = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
-    missing = labels - len(joined)
-    if missing:
-        warnings.append(f"{missing:,} of {labels:,} rows have no judgment: this is not the whole benchmark.")
-    return StudyResult(
-        study="benchmark",
-        title=f"{benchmark.name} by its own protocol",
-        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
-        findings=tuple(_grade_findings(correlations)),
-        counts={"judged": len(joined), "failed": len(joined) - len(graded), "rows_without_judgment": missing},
-        tables=(_grade_table(correlations),),
-        figures=(_grade_bars(correlations),),
-        warnings=tuple(warnings),
-    )
-
-
-def _scores(joined: JoinedJudgment) -> tuple[float, ...]:
-    scores = None if joined.sample is None else joined.sample.metadata.get(SCORES_FIELD)
-    if not isinstance(scores, list | tuple) or not all(isinstance(score, int | float) for score in scores):
-        raise InputError(
-            f'row {joined.label.sample_id}: no scores of GPT-4 in "{SCORES_FIELD}"; give the rows as imported'
+    gradings = [_gpt4_scores(member) for member in joined]
+    clusters = [member.cluster for member in joined]
+    wanted = f"answer; judge with judgelm-batch {protocol_of(benchmark).judge_with}"
+    grades = [_grade(member, wanted) for member in joined]
+    graded = [index for index, grade in enumerate(grades) if grade is not None]
+    correlations = {
+        "judge and GPT-4": grade_correlation(
+            [grade for grade in grades if grade is not None],
+            [float(np.mean(gradings[index])) for index in graded],
+            [float(np.median(gradings[index])) for index in graded],  # of three, a grade as kappa needs
+            [clusters[index] for index in graded],
+            resampling,
         )
-    return tuple(float(score) for score in scores)
-
-
-def _with_judge(
-    graded: Sequence[tuple[float, tuple[float, ...], Hashable]], resampling: Resampling
-) -> GradeCorrelation:
-    """The judge's grades with the means, and for kappa with the middle one of three, which is a grade."""
-    means = [float(np.mean(scores)) for _, scores, _ in graded]
-    middle = [float(np.median(scores)) for _, scores, _ in graded]
-    return grade_correlation([grade for grade, *_ in graded], means, middle, [key for *_, key in graded], resampling)
-
-
-def _with_itself(
-    scores: Sequence[tuple[float, ...]], clusters: Sequence[Hashable], resampling: Resampling
-) -> dict[str, GradeCorrelation]:
-    """Every two of GPT-4's gradings; rows with fewer gradings than others leave the rest out."""
-    count = min(map(len, scores))
-    return {
-        f"GPT-4, gradings {first + 1} and {second + 1}": grade_correlation(
-            [triple[first] for triple in scores], [triple[second] for triple in scores], None, clusters, resampling
-        )
-        for first, second in combinations(range(count), 2)
     }
-
-
-def _grade_table(correlations: dict[str, GradeCorrelation]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (name, numbers.n, *(getattr(numbers, key) for key, _ in _NUMBERS)) for name, numbers in correlations.items()
-    ]
-    return table(
-        rows,
+    for first, second in combinations(range(min(map(len, gradings))), 2):
+        sides = ([scores[first] for scores in gradings], [scores[second] for scores in gradings])
+        name = f"GPT-4, gradings {first + 1} and {second + 1}"
+        correlations[name] = grade_correlation(*sides, None, clusters, resampling)
+    values = {name: [getattr(numbers, key) for key, _ in _NUMBERS] for name, numbers in correlations.items()}
+    grade_table = table(
+        [(name, correlations[name].n, *numbers) for name, numbers in values.items()],
         columns("text", between="Between"),
         columns("count", answers="Answers"),
         columns("number", _NUMBERS),
@@ -232,68 +140,30 @@ def _grade_table(correlations: dict[str, GradeCorrelation]) -> Table:
         "no grade. Answers without a grade are left out. The other rows: GPT-4's own gradings with each other. Empty: "
         "one side is constant, or, for kappas, a grade is not whole.",
     )
-
-
-def _grade_bars(correlations: dict[str, GradeCorrelation]) -> Bars:
-    return bars(
-        {name: [getattr(numbers, key) for key, _ in _NUMBERS] for name, numbers in correlations.items()},
+    figure = bars(
+        values,
         [heading for _, heading in _NUMBERS],
         name="correlations-figure",
         title="Grades and GPT-4's scores",
         x_label="Statistic",
         y_label="Value",
     )
+    judge, *others = (numbers.pearson for numbers in correlations.values())
+    findings = []
+    if judge is not None:
+        findings.append(f"Pearson's correlation of the judge with GPT-4 is {format_number(judge)}.")
+    if itself := [pearson.value for pearson in others if pearson is not None]:
+        findings.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")
+    return Report(findings, [grade_table], [figure], _undefined(correlations))
 
 
-def _grade_findings(correlations: dict[str, GradeCorrelation]) -> list[str]:
-    judge, *others = correlations.values()
-    lines = []
-    if judge.pearson is not None:
-        lines.append(f"Pearson's correlation of the judge with GPT-4 is {format_number(judge.pearson)}.")
-    itself = [numbers.pearson.value for numbers in others if numbers.pearson is not None]
-    if itself:
-        lines.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")
-    return lines
-
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def open_qa_study(
-    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
-) -> StudyResult:
-    """Accuracy and F1 for each data set and model, and over all answers.
-
-    Args:
-        benchmark: its protocol.
-        joined: judgments with their rows.
-        labels: number of rows.
-        resampling: seed and number of resamples.
-
-    Raises:
-        InputError: a judgment is no verdict on an answer, or a row has not the label of a person.
-    """
-    by_subset = {"all": list(joined)}
-    for member in joined:
-        by_subset.setdefault(member.subset, []).append(member)
-    groups = [
-        _Group(name, len(members), _quality(members, resampling), _lexical_quality(members, resampling))
-        for name, members in by_subset.items()
-    ]
-    missing = labels - len(joined)
-    failed = sum(member.judgment.failure is not None for member in joined)
-    return StudyResult(
-        study="benchmark",
-        title=f"{benchmark.name} by its own protocol",
-        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
-        findings=tuple(_answer_findings(groups[0])),
-        counts={"judged": len(joined), "failed": failed, "rows_without_judgment": missing},
-        tables=(_answer_table(groups),),
-        figures=(_answer_bars(groups[1:]),),
-        warnings=(f"{missing:,} of {labels:,} rows have no judgment: this is not the whole benchmark.",)
-        * (missing > 0),
-    )
+def _gpt4_scores(joined: JoinedJudgment) -> tuple[float, ...]:
+    scores = None if joined.sample is None else joined.sample.metadata.get(SCORES_FIELD)
+    if not isinstance(scores, list | tuple) or not all(isinstance(score, int | float) for score in scores):
+        raise InputError(
+            f'row {joined.label.sample_id}: no scores of GPT-4 in "{SCORES_FIELD}"; give the rows as imported'
+        )
+    return tuple(float(score) for score in scores)
 
 
 class _Group(NamedTuple):
@@ -305,13 +175,26 @@ class _Group(NamedTuple):
     lexical: Quality | None
 
 
-def _answer_table(groups: Sequence[_Group]) -> Table:
-    rows: list[Row] = []
-    for name, n, judged, lexical in groups:
-        matched = (None, None) if lexical is None else (lexical.accuracy, lexical.f1)
-        rows.append((name, n, judged.accuracy, judged.f1, *matched))
-    return table(
-        rows,
+def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """EVOUNA: accuracy and F1 for each data set and model, and over all answers; a failed judgment is wrong.
+
+    Raises:
+        InputError: a judgment is no verdict on an answer, or a row has not the label of a person.
+    """
+    everything, *groups = (
+        _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
+    )
+    answers = table(
+        [
+            (
+                name,
+                n,
+                judged.accuracy,
+                judged.f1,
+                *((None, None) if lexical is None else (lexical.accuracy, lexical.f1)),
+            )
+            for name, n, judged, lexical in (everything, *groups)
+        ],
         columns("text", answers="Data set and model"),
         columns("count", n="Answers"),
         columns("share", accuracy="Accuracy", f1="F1"),
@@ -321,10 +204,7 @@ def _answer_table(groups: Sequence[_Group]) -> Table:
         source="QA-Eval, lexical_match.py",
         note="F1 has correct as the class to be found. Empty: no answer is correct, or the rows have no texts.",
     )
-
-
-def _answer_bars(groups: Sequence[_Group]) -> Bars:
-    return bars(
+    figure = bars(
         {"accuracy": [group.judged.accuracy for group in groups]},
         [group.name for group in groups],
         name="by-model",
@@ -332,17 +212,32 @@ def _answer_bars(groups: Sequence[_Group]) -> Bars:
         x_label="Data set and model",
         y_label="Accuracy",
     )
+    shares = {
+        f"Accuracy over {everything.n:,} answers": everything.judged.accuracy,
+        "F1 of correct": everything.judged.f1,
+        "Accuracy of lexical match": everything.lexical and everything.lexical.accuracy,
+    }
+    findings = [f"{name}: {format_share(share)}." for name, share in shares.items() if share is not None]
+    return Report(findings, [answers], [figure])
+
+
+def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling) -> _Group:
+    truth = np.array([_truth(member) for member in members])
+    clusters = [member.cluster for member in members]
+    judged = quality(truth, np.array([_verdict(member) for member in members]), clusters, resampling)
+    lexical = None
+    if all(member.sample is not None for member in members):
+        lexical = quality(truth, np.array([_lexical_match(member) for member in members]), clusters, resampling)
+    return _Group(name, len(members), judged, lexical)
 
 
 def _truth(joined: JoinedJudgment) -> bool:
-    scores = joined.label.scores
-    if scores is None or len(scores) != 1 or scores[0] not in (0.0, 1.0):
+    if joined.label.scores not in ((0.0,), (1.0,)):
         raise InputError(f"row {joined.label.sample_id}: no verdict of a person; give the rows as imported")
-    return scores[0] == 1.0
+    return joined.label.scores == (1.0,)
 
 
 def _verdict(joined: JoinedJudgment) -> bool:
-    """The verdict; a failure is the wrong one."""
     verdict = joined.judgment.verdict
     if verdict is None:
         return not _truth(joined)
@@ -352,18 +247,6 @@ def _verdict(joined: JoinedJudgment) -> bool:
             f"--mode qa --mode-arg judge_all=true"
         )
     return verdict.label == "correct"
-
-
-def _quality(members: Sequence[JoinedJudgment], resampling: Resampling) -> Quality:
-    truth, judged = (np.array([flag(member) for member in members]) for flag in (_truth, _verdict))
-    return quality(truth, judged, [member.cluster for member in members], resampling)
-
-
-def _lexical_quality(members: Sequence[JoinedJudgment], resampling: Resampling) -> Quality | None:
-    if any(member.sample is None for member in members):
-        return None
-    truth, matched = (np.array([flag(member) for member in members]) for flag in (_truth, _lexical_match))
-    return quality(truth, matched, [member.cluster for member in members], resampling)
 
 
 def _lexical_match(joined: JoinedJudgment) -> bool:
@@ -379,14 +262,3 @@ def _lexical_match(joined: JoinedJudgment) -> bool:
 def _normalised(text: str) -> str:
     """Lower case without punctuation, articles and further blanks, as in the authors' code."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
-
-
-def _answer_findings(group: _Group) -> list[str]:
-    lines = []
-    if group.judged.accuracy is not None:
-        lines.append(f"Accuracy over {group.n:,} answers: {format_share(group.judged.accuracy)}.")
-    if group.judged.f1 is not None:
-        lines.append(f"F1 of correct: {format_share(group.judged.f1)}.")
-    if group.lexical is not None and group.lexical.accuracy is not None:
-        lines.append(f"Accuracy of lexical match: {format_share(group.lexical.accuracy)}.")
-    return lines

@@ -1,6 +1,6 @@
 """Scoring rule of each benchmark: credit of a judgment, sections, and the authors' further counts."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,8 +24,8 @@ from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.two_orders import two_orders
 from judgelm.records import Judgment, Label, Sample
-from judgelm.studies.pair_labels import label_of, orders_of, pair_label, pair_winner
-from judgelm.studies.result import Row, Table, columns, format_number, format_share, table
+from judgelm.studies.pair_labels import label_of, order_labels, orders_of, pair_label, pair_winner
+from judgelm.studies.result import Figure, Row, Table, columns, format_number, format_share, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
     return joined
 
 
-def order_labels(joined: JoinedJudgment) -> list[int | None]:
+def labels_by_order(joined: JoinedJudgment) -> list[int | None]:
     """Labels of each order in sample order; a judgment that failed before its second order has one.
 
     Raises:
@@ -74,7 +74,7 @@ def order_labels(joined: JoinedJudgment) -> list[int | None]:
     orders = orders_of(joined.judgment)
     if orders is None:
         raise InputError(f"judgment {joined.judgment.sample_id}: two orders without a label of each")
-    return [orders.given.label] + ([] if orders.swapped is None else [orders.swapped.label])
+    return order_labels(orders)
 
 
 def truth_of(joined: JoinedJudgment) -> int:
@@ -86,25 +86,30 @@ def truth_of(joined: JoinedJudgment) -> int:
     return label_of(pair_winner(joined.label))
 
 
-def protocol_of_intervals(resampling: Resampling) -> str:
-    """A sentence on the intervals."""
-    return f"Intervals: 95 %, {resampling.resamples} resamples of questions (seed {resampling.seed})."
+def by_subset(joined: Iterable[JoinedJudgment]) -> dict[str, list[JoinedJudgment]]:
+    """The judgments of each subset, in the order met."""
+    groups: dict[str, list[JoinedJudgment]] = {}
+    for member in joined:
+        groups.setdefault(member.subset, []).append(member)
+    return groups
+
+
+class Report(NamedTuple):
+    """What a benchmark's own rules add to a study: sentences, tables and figures."""
+
+    findings: Sequence[str]
+    tables: Sequence[Table]
+    figures: Sequence[Figure] = ()
+    warnings: Sequence[str] = ()
 
 
 _OTHER = "none of the 8 groups"
 
 
-class AuthorsReport(NamedTuple):
-    """A table that a benchmark's authors report beyond a score, and its findings."""
-
-    table: Table
-    findings: tuple[str, ...]
-
-
 def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
     """Share of pairs with the same label in two readable orders; None without such pairs."""
     pairs = [member for member in joined if len(member.judgment.shown) == 2 and member.label.winner is not None]
-    read = [(member, labels) for member in pairs if len(labels := order_labels(member)) == 2 and None not in labels]
+    read = [(member, labels) for member in pairs if len(labels := labels_by_order(member)) == 2 and None not in labels]
     if not read:
         return None
     alike = np.array([labels[0] == labels[1] for _, labels in read])
@@ -113,26 +118,23 @@ def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Est
 
 def every_order_right(joined: JoinedJudgment) -> float:
     """1 where every order gives the label, else 0."""
-    return float(all(label == truth_of(joined) for label in order_labels(joined)))
+    return float(all(label == truth_of(joined) for label in labels_by_order(joined)))
 
 
-def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport | None:
+def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
     """LLMBar's own counts for each set, and kappas; None where no pair was judged in both orders."""
     rows: list[Row] = []
     findings: list[str] = []
-    twice = [member for member in joined if len(member.judgment.shown) == 2]
-    for subset in dict.fromkeys(member.subset for member in twice):
-        members = [member for member in twice if member.subset == subset]
-        given, swapped = zip(*(order_labels(member) for member in members), strict=True)
+    for subset, members in by_subset(member for member in joined if len(member.judgment.shown) == 2).items():
+        given, swapped = zip(*(labels_by_order(member) for member in members), strict=True)
         truth, clusters = zip(*((truth_of(member), member.cluster) for member in members), strict=True)
         counts = two_orders(given, swapped, truth, clusters, resampling)
         shares = (counts.given_right, counts.swapped_right, counts.both_right, counts.equal, counts.agree)
-        rows.append(
-            (subset, counts.n, counts.unreadable, *shares, counts.kappa, counts.given_kappa, counts.swapped_kappa)
-        )
-        kappa = "undefined" if counts.kappa is None else format_number(counts.kappa)
+        kappas = (counts.kappa, counts.given_kappa, counts.swapped_kappa)
+        rows.append((subset, counts.n, counts.unreadable, *shares, *kappas))
         findings.append(
-            f"{subset}: orders equal by LLMBar's count {format_share(counts.equal)}; kappa between the orders {kappa}."
+            f"{subset}: orders equal by LLMBar's count {format_share(counts.equal)}; kappa between the orders "
+            f"{format_number(counts.kappa)}."
         )
     if not rows:
         return None
@@ -152,10 +154,10 @@ def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> A
         "not those published: there kappa_False and kappa_True write a winner of 2 as 0 beside labels of 1 and 2, and "
         "kappa_agreement takes an unreadable reply for a 2. Empty: undefined.",
     )
-    return AuthorsReport(orders, tuple(findings))
+    return Report(findings, [orders])
 
 
-def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport:
+def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
     """Agreement and consistency of Auto-J's groups of scenarios, and overall."""
     group_of = {scenario: group for group, scenarios in AUTO_J_GROUPS.items() for scenario in scenarios}
     named = [(group_of.get(member.subset, _OTHER), member) for member in joined]
@@ -165,9 +167,8 @@ def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> A
         if members:
             right = np.array([every_order_right(member) == 1 for member in members])
             agreement = share(right, [member.cluster for member in members], resampling)
-            rows.append(
-                (group, len({member.subset for member in members}), agreement, consistency(members, resampling))
-            )
+            scenarios = len({member.subset for member in members})
+            rows.append((group, scenarios, agreement, consistency(members, resampling)))
     groups = table(
         rows,
         columns("text", group="Group"),
@@ -180,17 +181,17 @@ def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> A
         "both orders.",
     )
     by_group = "; ".join(f"{row[0]} {format_share(row[2])}" for row in rows if isinstance(row[2], Estimate))
-    return AuthorsReport(groups, (f"Agreement by group: {by_group}.",))
+    return Report([f"Agreement by group: {by_group}."], [groups])
 
 
 def fair_eval_label(joined: JoinedJudgment) -> int | None:
     """Winner by the mean score over the orders that could be read; None where none could."""
-    labels = order_labels(joined)
+    labels = labels_by_order(joined)
     read = [label for label in labels if label is not None]
     return pair_label(joined.judgment, "mean") if len(read) == 2 else next(iter(read), None)
 
 
-def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport:
+def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
     """Accuracy and Cohen's kappa against the label of people."""
     labels = [(fair_eval_label(member), truth_of(member), member.cluster) for member in joined]
     clusters = [cluster for *_, cluster in labels]
@@ -200,7 +201,7 @@ def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -
     if read:
         judged, truths, keys = zip(*read, strict=True)
         kappa = cohens_kappa(np.array(judged), np.array(truths), keys, resampling)
-    one_order = sum(sum(label is not None for label in order_labels(member)) == 1 for member in joined)
+    one_order = sum(sum(label is not None for label in labels_by_order(member)) == 1 for member in joined)
     people = table(
         ((len(labels), len(labels) - len(read), one_order, accuracy, kappa),),
         columns("count", pairs="Pairs", unreadable="Unreadable", one_order="Decided by one order"),
@@ -212,15 +213,13 @@ def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -
         note="The scores of the orders that could be read are averaged, as in the authors' code. A pair without a "
         "readable order is wrong in the accuracy and left out of kappa. Kappa is empty where it is undefined.",
     )
-    return AuthorsReport(
-        people, (f"Cohen's kappa with people is {'undefined' if kappa is None else format_number(kappa)}.",)
-    )
+    return Report([f"Cohen's kappa with people is {format_number(kappa)}."], [people])
 
 
-def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport:
+def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
     """Accuracy by difficulty, the mean over the domains."""
     scored = [
-        Scored(subset=member.subset, credit=_credit(member), cluster=member.cluster)
+        Scored(subset=member.subset, credit=_wins(member), cluster=member.cluster)
         for member in joined
         if member.subset in {subset for subsets in RM_BENCH_SECTIONS.values() for subset in subsets}
     ]
@@ -239,31 +238,23 @@ def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Au
         "same; hard: less. Each is the mean over the domains that were judged.",
     )
     by_difficulty = "; ".join(f"{difficulty} {format_share(score)}" for difficulty, score in scores.items())
-    return AuthorsReport(difficulties, (f"By difficulty: {by_difficulty}.",))
+    return Report([f"By difficulty: {by_difficulty}."], [difficulties])
 
 
-def _credit(joined: JoinedJudgment) -> float:
-    winner = joined.judgment.winner
-    return float(winner is not None and label_of(winner) == truth_of(joined))
-
-
-def translators_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport | None:
+def translators_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
     """Agreements for each language pair; None where no pair was judged that two translators had a verdict on."""
     judged = [member for member in joined if member.judgment.winner is not None and len(member.label.votes) > 1]
     rows: list[Row] = []
     findings: list[str] = []
-    for languages in dict.fromkeys(member.subset for member in judged):
-        members = [member for member in judged if member.subset == languages]
+    for languages, members in by_subset(judged).items():
         agreement = human_agreement(
             [label_of(member.judgment.winner) for member in members if member.judgment.winner is not None],
-            [_votes(member.label) for member in members],
+            [[label_of(vote) for vote in member.label.votes] for member in members],
             [member.cluster for member in members],
             resampling,
         )
-        rows.append(
-            (languages, len(members), agreement.judge_human, agreement.human_human, agreement.difference,
-             agreement.fleiss_kappa)
-        )  # fmt: skip
+        shares = (agreement.judge_human, agreement.human_human, agreement.difference)
+        rows.append((languages, len(members), *shares, agreement.fleiss_kappa))
         findings.append(
             f"{languages}: the judge agrees with a translator on {format_share(agreement.judge_human)} of the pairs, "
             f"two translators with each other on {format_share(agreement.human_human)}."
@@ -281,11 +272,7 @@ def translators_report(joined: Sequence[JoinedJudgment], resampling: Resampling)
         source="google/wmt-mqm-human-evaluation, generalMT2023/",
         note="Over first better, second better and tie. Pairs that the judge failed on are left out here.",
     )
-    return AuthorsReport(people, tuple(findings))
-
-
-def _votes(label: Label) -> list[int]:
-    return [label_of(vote) for vote in label.votes]
+    return Report(findings, [people])
 
 
 TIES = "Ties"
@@ -313,7 +300,7 @@ class ScoringRule:
     both_orders: bool = True
     ties: bool = False
     averaged: bool = True
-    counts: Callable[[Sequence[JoinedJudgment], Resampling], AuthorsReport | None] | None = None
+    counts: Callable[[Sequence[JoinedJudgment], Resampling], Report | None] | None = None
     prompt_key: Callable[[str], str] | None = None
 
 
@@ -332,11 +319,11 @@ def _wins(joined: JoinedJudgment) -> float:
 
 
 def _vote(joined: JoinedJudgment) -> float:
-    return float(right_by_vote(order_labels(joined), truth_of(joined)))
+    return float(right_by_vote(labels_by_order(joined), truth_of(joined)))
 
 
 def _each_order(joined: JoinedJudgment) -> float:
-    return float(np.mean([label == truth_of(joined) for label in order_labels(joined)]))
+    return float(np.mean([label == truth_of(joined) for label in labels_by_order(joined)]))
 
 
 def _mean_right(joined: JoinedJudgment) -> float:
@@ -369,12 +356,8 @@ def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
     right, scores = _right_places(joined), joined.judgment.scores
     if scores is None:
         return TiesPrompt(key=key, tied=kind == "tied", right=None, wrong=None)
-    return TiesPrompt(
-        key=key,
-        tied=kind == "tied",
-        right=tuple(scores[index] for index in right),
-        wrong=tuple(score for index, score in enumerate(scores) if index not in right),
-    )
+    wrong = tuple(score for index, score in enumerate(scores) if index not in right)
+    return TiesPrompt(key=key, tied=kind == "tied", right=tuple(scores[index] for index in right), wrong=wrong)
 
 
 SCORING_RULES: Mapping[str, ScoringRule] = {
