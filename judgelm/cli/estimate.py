@@ -60,7 +60,7 @@ def estimate_command(
     from judgelm.cli.evaluation import load_labels, load_manifest
     from judgelm.data.judged_texts import match_labels, match_samples
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
+    from judgelm.studies.claim import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
     loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading)

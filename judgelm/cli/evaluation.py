@@ -23,15 +23,14 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.distribution import LabelRule
 from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
-from judgelm.reports.cascade import CascadeReport, read_counts
+from judgelm.reports.wording import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
 from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
-from judgelm.studies.cascade import cascade_agreement
-from judgelm.studies.claim.study import ClaimOptions, WinRateClaim, claim_win_rate
-from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 

@@ -60,7 +60,7 @@ def show(
     if not (quiet or is_stdout(json_out)):
         _print_verdicts(rows, summary, limit)
     if out is not None:
-        from judgelm.reports.verdicts import render_verdicts  # loads scikit-learn and matplotlib
+        from judgelm.reports.html import render_verdicts  # loads scikit-learn and matplotlib
 
         title, manifest = f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
         page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)

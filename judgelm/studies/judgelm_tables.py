@@ -24,8 +24,19 @@ from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.cost_estimate import Prices
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_metrics import PairMetrics
-from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, bars, columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import (
+    Bars,
+    Figure,
+    Lines,
+    Row,
+    Series,
+    StudyResult,
+    Table,
+    bars,
+    columns,
+    format_share,
+    table,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,8 @@ from judgelm.modes.qa import QaCorrectness
 from judgelm.parsing.answer_tags import read_label
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
-from judgelm.studies.qa.answers import QaRun, qa_answers
-from judgelm.studies.qa.correlation import prompt_spread
-from judgelm.studies.qa.study import QaOptions, qa_study
+from judgelm.studies.qa import QaOptions, prompt_spread, qa_study
+from judgelm.studies.qa_scores import QaRun, qa_answers
 
 HOW = Resampling(resamples=200)
 

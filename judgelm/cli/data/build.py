@@ -35,7 +35,7 @@ def build_command(
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
-    from judgelm.reports.data_set.page import build_data_set
+    from judgelm.reports.data_set import build_data_set
 
     if quiet:
         built = build_data_set(options)

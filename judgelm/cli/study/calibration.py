@@ -33,8 +33,7 @@ def calibration_command(
     Example: judgelm study calibration judgments.jsonl --labels labels.jsonl -o calibration
     """
     from judgelm.cli.study.inputs import read_fitting_labels, read_run  # scikit-learn takes seconds to load
-    from judgelm.studies.calibration.measures import CalibrationOptions
-    from judgelm.studies.calibration.study import calibration_study
+    from judgelm.studies.calibration import CalibrationOptions, calibration_study
 
     options = CalibrationOptions(bins=bins, binning=binning, fit_share=fit_share, resampling=output.resampling)
     labelled = read_fitting_labels(labels, judgments, label_reference, rows_as.reading)

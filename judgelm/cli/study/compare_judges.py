@@ -43,8 +43,7 @@ def compare_judges_command(
     Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
     """
     from judgelm.cli.study.inputs import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
-    from judgelm.studies.compare_judges.comparison import CompareOptions
-    from judgelm.studies.compare_judges.study import compare_judges
+    from judgelm.studies.compare_judges import CompareOptions, compare_judges
 
     options = CompareOptions(
         failures=failures, order_rule=order_rule, tie_threshold=tie_threshold, resampling=output.resampling

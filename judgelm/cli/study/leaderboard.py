@@ -12,7 +12,7 @@ from judgelm.errors import ConfigError
 if TYPE_CHECKING:
     from judgelm.data.readers.rejects import RejectCounts
     from judgelm.data.samples import Reading
-    from judgelm.studies.leaderboard.matches import JudgeMatches
+    from judgelm.studies.leaderboard import JudgeMatches
 
 
 @expand_options
@@ -34,7 +34,7 @@ def leaderboard_command(
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
     """
     from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.studies.leaderboard.study import leaderboard_study  # statsmodels takes seconds to load
+    from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
     notes: list[str] = []
@@ -57,7 +57,7 @@ def _judges(
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.alpaca_eval import read_annotations
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.leaderboard.matches import matches_of_comparisons, matches_of_run
+    from judgelm.studies.leaderboard import matches_of_comparisons, matches_of_run
 
     named = [named_run(text) for text in files]
     paths = [path.resolve() for _, path in named]

@@ -41,7 +41,7 @@ class StudyOutput:
         Raises:
             RunError: the folder holds a study already, or a file cannot be written.
         """
-        from judgelm.reports.study.folder import write_study  # matplotlib takes seconds to load
+        from judgelm.reports.study import write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)
         for sentence in result.findings:

@@ -14,7 +14,7 @@ from judgelm.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from judgelm.data.samples import Reading
     from judgelm.records import Sample
-    from judgelm.studies.qa.answers import QaRun
+    from judgelm.studies.qa_scores import QaRun
 
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
 
@@ -71,8 +71,8 @@ def qa_command(
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
     """
     from judgelm.data.judged_texts import match_samples
-    from judgelm.studies.qa.answers import qa_answers  # statsmodels takes seconds to load
-    from judgelm.studies.qa.study import QaOptions, qa_study
+    from judgelm.studies.qa import QaOptions, qa_study
+    from judgelm.studies.qa_scores import qa_answers  # statsmodels takes seconds to load
 
     options = QaOptions(
         failures=failures,
@@ -115,7 +115,7 @@ def _run(text: str) -> "QaRun":
         ConfigError: the text has another form.
     """
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.qa.answers import QaRun
+    from judgelm.studies.qa_scores import QaRun
 
     name, equals, file = text.partition("=")
     judge, _, variant = name.partition(":")

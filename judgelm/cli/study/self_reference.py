@@ -40,8 +40,8 @@ def self_reference_command(
     Example: judgelm study self-reference --cot small=cot.jsonl --guided small=guided.jsonl -t truth.jsonl -o FOLDER
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
-    from judgelm.studies.self_reference.study import self_reference_study
-    from judgelm.studies.self_reference.truth import JudgeRuns, truth_from_row
+    from judgelm.studies.self_reference import self_reference_study
+    from judgelm.studies.self_reference_answers import JudgeRuns, truth_from_row
     from judgelm.studies.truth_file import read_truths
 
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)

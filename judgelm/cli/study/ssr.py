@@ -44,8 +44,8 @@ def ssr_command(
     Example: judgelm study ssr --never never.jsonl --always always.jsonl -t truth.jsonl --tau 0.8 -o FOLDER
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
-    from judgelm.studies.ssr.items import pair_truth_from_row
-    from judgelm.studies.ssr.study import SsrOptions, ssr_study
+    from judgelm.studies.ssr import SsrOptions, ssr_study
+    from judgelm.studies.ssr_items import pair_truth_from_row
     from judgelm.studies.truth_file import read_truths
 
     options = SsrOptions(tau=tau, split=split, calibration_share=calibration_share, resampling=output.resampling)
