@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import openai
 from pydantic import BaseModel, Field, ValidationError
 
-from judgelm.engines.text_candidates import TokenStep
+from judgelm.engines.candidates import TokenStep
 from judgelm.jsonl import parse_json
 
 _DURATION = re.compile(r"(\d++(?:\.\d++)?)(ms|s|m|h)?")

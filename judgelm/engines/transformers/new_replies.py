@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 from torch import Tensor
 
-from judgelm.engines.score_tree import ROOT
+from judgelm.engines.candidates import ROOT
 from judgelm.engines.transformers.packed_row import NewPrompt
 from judgelm.engines.transformers.sequences import RunningSequence, next_tokens
 from judgelm.engines.transformers.tree_scoring import tree_logprobs

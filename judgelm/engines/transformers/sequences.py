@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from judgelm.engines.score_tree import ScoreTree
+from judgelm.engines.candidates import ScoreTree
 from judgelm.engines.transformers.vision import ProcessedImage
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from judgelm.engines.score_tree import ScoreTree, build_tree
+from judgelm.engines.candidates import ScoreTree, build_tree
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 
