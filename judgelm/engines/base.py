@@ -186,3 +186,7 @@ def refuse_engine_args(options: EngineOptions, engine: str) -> None:
     if options.engine_args:
         names = ", ".join(options.engine_args)
         raise ConfigError(f"the {engine} engine has no engine arguments of its own, but got {names}; leave it out")
+
+
+class ImageError(Exception):
+    """An image cannot be read. Only the request that shows it fails."""

@@ -11,6 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from judgelm.errors import EngineError
+from judgelm.prompts.truncation import Tokenizer
+
 ROOT = -1
 """The end of the prompt, as a node."""
 
@@ -356,3 +359,35 @@ def _dropped_blank(text: str, position: int, token: str) -> str:
 
 def _log(probability: float) -> float:
     return math.log(min(probability, 1.0)) if probability > 0 else -math.inf
+
+
+_TAIL_CHARACTERS = 32
+
+
+class CandidateTokenizer:
+    """Token ids of replies as they would follow a prompt; cached, since a run repeats the same ones."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._trees: dict[tuple[str, tuple[str, ...]], ScoreTree] = {}
+
+    def tree(self, prompt: str, replies: tuple[str, ...]) -> ScoreTree:
+        """The tree of the replies that follow this prompt."""
+        key = (prompt[-_TAIL_CHARACTERS:], replies)
+        if key not in self._trees:
+            self._trees[key] = build_tree(self._ids_after(*key))
+        return self._trees[key]
+
+    def _ids_after(self, tail: str, replies: tuple[str, ...]) -> list[list[int]]:
+        """Ids of each reply after the prompt's end; tokenised alone where a token would span the boundary."""
+        before, *wholes = self._ids([tail, *(tail + reply for reply in replies)])
+        all_ids = [whole[len(before) :] if whole[: len(before)] == before else [] for whole in wholes]
+        for index, reply in enumerate(replies):
+            if not all_ids[index]:
+                [all_ids[index]] = self._ids([reply])
+            if not all_ids[index]:
+                raise EngineError(f"candidate {reply!r} has no tokens")
+        return all_ids
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"])

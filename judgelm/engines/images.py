@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from judgelm.engines.base import ImageError
+
 _REMOTE = ("http://", "https://")
 _SHOWN = 60
 _DAMAGE = (
@@ -20,10 +22,6 @@ _DAMAGE = (
 
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Of `data:` URLs, which may be a stranger's: PIL passes others, such as EPS, to programs of this machine."""
-
-
-class ImageError(Exception):
-    """An image cannot be read. Only the request that shows it fails."""
 
 
 def read_image(source: str) -> Any:

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from judgelm.engines.images import ImageError
+from judgelm.engines.base import ImageError
 from judgelm.errors import ConfigError, EngineError
-from judgelm.prompts.truncation import TokenizedPrompt, Truncator
-from judgelm.records import Completion, FinishReason, Request, Unparsed
+from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
+from judgelm.records import Completion, FinishReason, Request, Sampling, Unparsed
 
 
 def prepare_request(truncator: Truncator, request: Request) -> tuple[Request, TokenizedPrompt] | Completion:
@@ -43,3 +43,15 @@ def refuse_images(request: Request, why: str) -> None:
     """
     if request.prompt.images:
         raise EngineError(f"request {request.key} shows images, which this model does not support: {why}")
+
+
+def decode_reply(
+    ids: list[int], sampling: Sampling, tokenizer: Tokenizer, eos_ids: frozenset[int]
+) -> tuple[str, FinishReason | None]:
+    """The text of a reply's tokens, and its finish reason; None where it continues."""
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    if ids[-1] in eos_ids:
+        return text, "stop"
+    if (stopped := sampling.cut_at_stop(text)) is not None:
+        return stopped, "stop"
+    return text, "length" if len(ids) == sampling.max_tokens else None

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from judgelm.engines.candidates import ROOT
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
+from judgelm.engines.candidates import ROOT, CandidateTokenizer
 from judgelm.parsing.distribution import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, ImageError
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.images import ImageError, image_url, read_image
+from judgelm.engines.images import image_url, read_image
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Prompt, Request, Sampling, Span

@@ -11,9 +11,8 @@ from typing import Any
 
 import openai
 
-from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.base import EngineOptions, ImageError, thinking_policy
 from judgelm.engines.event_loop import LoopThread
-from judgelm.engines.images import ImageError
 from judgelm.engines.openai.candidates import CandidateScorer
 from judgelm.engines.openai.cost import OverBudgetError
 from judgelm.engines.openai.discovery import ServerCapabilities, discover_servers

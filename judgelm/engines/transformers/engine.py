@@ -15,6 +15,7 @@ import torch
 import transformers
 
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.engines.transformers.decode_blocks import DecodeBlocks
 from judgelm.engines.transformers.image_features import ImageFeatures
@@ -26,7 +27,6 @@ from judgelm.engines.transformers.output_head import install_head
 from judgelm.engines.transformers.packed_row import NewPrompt, PackedRow
 from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, check_request, next_tokens
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request

@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from judgelm.engines.candidates import ScoreTree
+from judgelm.engines.request_preparation import decode_reply
 from judgelm.engines.transformers.vision import ProcessedImage
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
-from judgelm.records import Completion, FinishReason, Request, Sampling
+from judgelm.records import Completion, FinishReason, Request
 
 NOT_DRAWN = "no token can be drawn: the model's probabilities are not finite; check its weights and dtype"
 
@@ -168,15 +169,3 @@ def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, gree
         except RuntimeError:  # NaN among them
             sequences[row].finish_reason = "error"
     return tokens
-
-
-def decode_reply(
-    ids: list[int], sampling: Sampling, tokenizer: Tokenizer, eos_ids: frozenset[int]
-) -> tuple[str, FinishReason | None]:
-    """The text of a reply's tokens, and its finish reason; None where it continues."""
-    text = tokenizer.decode(ids, skip_special_tokens=True)
-    if ids[-1] in eos_ids:
-        return text, "stop"
-    if (stopped := sampling.cut_at_stop(text)) is not None:
-        return stopped, "stop"
-    return text, "length" if len(ids) == sampling.max_tokens else None

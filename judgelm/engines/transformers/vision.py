@@ -10,8 +10,8 @@ from typing import Any
 
 from transformers import AutoProcessor
 
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.images import ImageError, read_image
+from judgelm.engines.base import EngineOptions, ImageError
+from judgelm.engines.images import read_image
 from judgelm.errors import ModelError, first_line
 
 _MAX_CACHED = 64

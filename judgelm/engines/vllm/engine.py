@@ -23,12 +23,10 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
 from judgelm.engines.base import EngineOptions, thinking_policy
-from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch
+from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch, CandidateTokenizer
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import eos_ids, identity_of, load_tokenizer, split_adapter
-from judgelm.engines.request_preparation import prepare_request, refuse_images
-from judgelm.engines.transformers.sequences import decode_reply
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
+from judgelm.engines.request_preparation import decode_reply, prepare_request, refuse_images
 from judgelm.engines.transformers.vision import Vision
 from judgelm.engines.vllm.adapters import VllmAdapters
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, RefusedError
