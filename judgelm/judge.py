@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
-from judgelm.engines.adapter_view import AdapterView
-from judgelm.engines.base import Engine, EngineOptions, HoldsAdapters
+from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.former_names import current_names

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judgelm.engines.base import Engine, EngineOptions
+from judgelm.engines.base import Engine, EngineOptions, LoneFailures
 from judgelm.engines.catalog import load_engine, resolve_options
-from judgelm.engines.engine_view import LoneFailures
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request

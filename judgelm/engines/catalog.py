@@ -4,9 +4,16 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 
-from judgelm.engines.base import INT8, Engine, EngineOptions, refuse_engine_args, require, require_version
+from judgelm.engines.base import (
+    INT8,
+    Engine,
+    EngineOptions,
+    refuse_engine_args,
+    release_openmp_threads,
+    require,
+    require_version,
+)
 from judgelm.engines.measured_speed import read_speeds
-from judgelm.engines.openmp import release_openmp_threads
 from judgelm.errors import ModelError, not_found
 from judgelm.extras import install_hint
 

@@ -25,7 +25,7 @@ def run(code):
 def test_released_threads_end_and_come_back():
     counts = run(
         """
-        from judgelm.engines.openmp import release_openmp_threads
+        from judgelm.engines.base import release_openmp_threads
         release_openmp_threads()
         before = count()
         for _ in range(2):
@@ -61,7 +61,7 @@ def test_a_pass_that_moves_to_the_other_thread_leaves_no_threads_behind():
 
 
 def test_a_process_without_openmp_has_nothing_to_release():
-    code = "import sys\nfrom judgelm.engines.openmp import *\nrelease_openmp_threads()\nprint('torch' in sys.modules)"
+    code = "import sys\nfrom judgelm.engines.base import *\nrelease_openmp_threads()\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout.split() == ["False"]
 

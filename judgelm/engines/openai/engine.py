@@ -11,8 +11,7 @@ from typing import Any
 
 import openai
 
-from judgelm.engines.base import EngineOptions, ImageError, thinking_policy
-from judgelm.engines.event_loop import LoopThread
+from judgelm.engines.base import EngineOptions, ImageError, LoopThread, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.openai.candidates import CandidateScorer
 from judgelm.engines.openai.cost import OverBudgetError
 from judgelm.engines.openai.discovery import ServerCapabilities, discover_servers
@@ -23,7 +22,6 @@ from judgelm.engines.openai.request_body import PromptRenderer, RenderedPrompt
 from judgelm.engines.openai.response import Choice
 from judgelm.engines.openai.sampling import ReplySampler, UnusableReplyError, reply_of
 from judgelm.engines.openai.unsupported_params import RefusedError
-from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
 from judgelm.prompts.truncation import Truncator

@@ -14,9 +14,8 @@ from typing import Any, cast
 import torch
 import transformers
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, prepare_request, refuse_images
 from judgelm.engines.candidates import CandidateTokenizer
-from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.engines.transformers.decode_blocks import DecodeBlocks
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import psutil
 import torch
 
-from judgelm.engines.openmp import release_openmp_threads
+from judgelm.engines.base import release_openmp_threads
 
 Result = TypeVar("Result")
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from judgelm.engines.base import decode_reply
 from judgelm.engines.candidates import ScoreTree
-from judgelm.engines.request_preparation import decode_reply
 from judgelm.engines.transformers.vision import ProcessedImage
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from transformers import AutoProcessor
-
 from judgelm.engines.base import EngineOptions, ImageError
 from judgelm.engines.images import read_image
 from judgelm.errors import ModelError, first_line
@@ -54,6 +52,8 @@ class Vision:
         Raises:
             ModelError: there is none, or it has no image token.
         """
+        from transformers import AutoProcessor  # takes seconds
+
         try:
             processor = AutoProcessor.from_pretrained(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
                 base, revision=options.revision, trust_remote_code=options.trust_remote_code

@@ -22,7 +22,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from judgelm.engines.event_loop import LoopThread
+from judgelm.engines.base import LoopThread
 from judgelm.engines.vllm.engine_args import device_count, quiet_start
 from judgelm.engines.vllm.environment import logged_stages
 from judgelm.errors import EngineError

@@ -22,11 +22,10 @@ from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
-from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.base import EngineOptions, decode_reply, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch, CandidateTokenizer
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import eos_ids, identity_of, load_tokenizer, split_adapter
-from judgelm.engines.request_preparation import decode_reply, prepare_request, refuse_images
 from judgelm.engines.transformers.vision import Vision
 from judgelm.engines.vllm.adapters import VllmAdapters
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, RefusedError

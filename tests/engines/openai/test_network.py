@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, LoopThread
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.event_loop import LoopThread
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
