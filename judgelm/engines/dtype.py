@@ -21,8 +21,8 @@ from safetensors import SafetensorError, safe_open
 from judgelm.engines.base import INT8, EngineOptions
 from judgelm.engines.gguf import gguf_record
 from judgelm.engines.measured_speed import read_speeds
-from judgelm.engines.parameters import all_parameters
 from judgelm.engines.transformers.memory import available_bytes
+from judgelm.engines.weights import all_parameters
 
 _FLAGS = {
     "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},

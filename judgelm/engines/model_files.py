@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoTokenizer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import gguf_checkpoint, gguf_record
 from judgelm.engines.model_cache import cache_root, gguf_folder
-from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
+from judgelm.engines.weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError, first_line
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf

@@ -21,8 +21,8 @@ from judgelm.engines.dtype import (
     stored_dtype,
     wide_note,
 )
-from judgelm.engines.parameters import all_parameters
 from judgelm.engines.transformers.loading import in_gpu_dtype
+from judgelm.engines.weights import all_parameters
 from judgelm.training.tiny_model import make_base
 
 # flags as Linux prints them, those that matter and some beside

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.model_files import identity_of
-from judgelm.engines.pickled_weights import check_pickled, pickled_files
+from judgelm.engines.weights import check_pickled, pickled_files
 from judgelm.errors import ModelError
 from judgelm.judge import Judge
 from tests.support.tiny_judges import word_sample

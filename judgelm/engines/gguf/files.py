@@ -12,7 +12,7 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from packaging.version import Version
 
-from judgelm.engines.pickled_weights import is_lfs_pointer
+from judgelm.engines.weights import is_lfs_pointer
 from judgelm.errors import ConfigError, ModelError, first_line
 
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, GgufConfig
 
 from judgelm.engines.gguf.files import GgufFile
-from judgelm.engines.parameters import all_parameters, first_not_finite
+from judgelm.engines.weights import all_parameters, first_not_finite
 from judgelm.errors import ModelError, first_line
 
 

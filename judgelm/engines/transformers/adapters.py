@@ -8,8 +8,8 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftModel, load_peft_weights
 from peft.utils.other import get_pattern_key
 
-from judgelm.engines.adapter_files import adapter_vocabulary, check_weights
 from judgelm.engines.model_files import LOAD_ERRORS, nan_in
+from judgelm.engines.weights import adapter_vocabulary, check_weights
 from judgelm.errors import ModelError, first_line
 
 

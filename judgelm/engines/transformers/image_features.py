@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from judgelm.engines.images import ProcessedImage, Vision
 from judgelm.engines.transformers.packed_row import NewPrompt
-from judgelm.engines.transformers.vision import ProcessedImage, Vision
 from judgelm.errors import EngineError
 
 _MAX_CACHED = 16

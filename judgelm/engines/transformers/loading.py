@@ -15,6 +15,7 @@ from transformers.models.auto.modeling_auto import (
 from judgelm.engines.base import INT8, EngineOptions, thinking_policy
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf import gguf_note
+from judgelm.engines.images import Vision
 from judgelm.engines.model_files import (
     LOAD_ERRORS,
     check_config,
@@ -26,13 +27,11 @@ from judgelm.engines.model_files import (
     split_adapter,
     window_of,
 )
-from judgelm.engines.parameters import first_not_finite
-from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.progress_bars import without_progress_bars
 from judgelm.engines.transformers.int8_calibration import check_int8, quantise
 from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.engines.transformers.packed_layers import pack
-from judgelm.engines.transformers.vision import Vision
+from judgelm.engines.weights import first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from judgelm.engines.base import decode_reply
 from judgelm.engines.candidates import ScoreTree
-from judgelm.engines.transformers.vision import ProcessedImage
+from judgelm.engines.images import ProcessedImage
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request

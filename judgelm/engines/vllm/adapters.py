@@ -5,10 +5,10 @@ from itertools import count
 from vllm import EngineArgs
 from vllm.lora.request import LoRARequest
 
-from judgelm.engines.adapter_files import adapter_vocabulary, check_weights
 from judgelm.engines.adapter_prompts import adapter_truncator
 from judgelm.engines.vllm.backends import Backend
 from judgelm.engines.vllm.engine_args import max_adapters
+from judgelm.engines.weights import adapter_vocabulary, check_weights
 from judgelm.errors import EngineError, first_line
 from judgelm.prompts.truncation import Truncator
 

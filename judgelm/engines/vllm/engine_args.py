@@ -23,7 +23,7 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.model_files import load_config, window_of
-from judgelm.engines.pickled_weights import check_pickled, pickled_files
+from judgelm.engines.weights import check_pickled, pickled_files
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.jsonl import parse_json
 
@@ -83,7 +83,7 @@ def engine_args(
         "enable_prefix_caching": True,
         "use_tqdm_on_load": False,
         "disable_log_stats": True,
-        "worker_extension_cls": "judgelm.engines.vllm.worker_extension.WeightsCheck",
+        "worker_extension_cls": "judgelm.engines.weights.WeightsCheck",
         "seed": 0,
     }
     if current_platform.is_cpu():

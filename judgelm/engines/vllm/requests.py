@@ -8,7 +8,7 @@ from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
 from judgelm.engines.candidates import CandidateSearch
-from judgelm.engines.transformers.vision import Vision
+from judgelm.engines.images import Vision
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Request, Sampling
 
