@@ -13,7 +13,7 @@ from judgelm.engines.base import (
     require,
     require_version,
 )
-from judgelm.engines.measured_speed import read_speeds
+from judgelm.engines.model_cache import read_speeds
 from judgelm.errors import ModelError, not_found
 from judgelm.extras import install_hint
 

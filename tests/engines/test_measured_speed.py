@@ -9,8 +9,7 @@ import torch
 from judgelm.engines import catalog, dtype
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine, resolve_options
-from judgelm.engines.measured_speed import MeasuredSpeed, read_speeds, write_speeds
-from judgelm.engines.model_cache import CACHE_VARIABLE
+from judgelm.engines.model_cache import CACHE_VARIABLE, MeasuredSpeed, read_speeds, write_speeds
 from judgelm.extras import install_hint
 from judgelm.training.tiny_model import make_base
 

@@ -26,8 +26,8 @@ from judgelm.engines.model_files import (
     load_tokenizer,
     split_adapter,
     window_of,
+    without_progress_bars,
 )
-from judgelm.engines.progress_bars import without_progress_bars
 from judgelm.engines.transformers.int8_calibration import check_int8, quantise
 from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.engines.transformers.packed_layers import pack

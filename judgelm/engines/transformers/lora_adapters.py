@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
-from judgelm.engines.adapter_prompts import adapter_truncator
+from judgelm.engines.model_files import adapter_truncator
 from judgelm.engines.transformers.loading import LoadedModel
 from judgelm.errors import ModelError
 from judgelm.prompts.truncation import Truncator

@@ -5,7 +5,7 @@ from itertools import count
 from vllm import EngineArgs
 from vllm.lora.request import LoRARequest
 
-from judgelm.engines.adapter_prompts import adapter_truncator
+from judgelm.engines.model_files import adapter_truncator
 from judgelm.engines.vllm.backends import Backend
 from judgelm.engines.vllm.engine_args import max_adapters
 from judgelm.engines.weights import adapter_vocabulary, check_weights

@@ -7,7 +7,8 @@ import psutil
 import pytest
 import torch
 
-from judgelm.engines.transformers.memory import PassThread, available_bytes
+from judgelm.engines.dtype import available_bytes
+from judgelm.engines.transformers.memory import PassThread
 
 _MIB = 1 << 20
 
