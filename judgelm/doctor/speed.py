@@ -17,7 +17,7 @@ from judgelm.engines.base import INT8, EngineOptions
 from judgelm.engines.dtype import available_bytes, stored_dtype
 from judgelm.engines.model_cache import MeasuredSpeed
 from judgelm.engines.model_files import load_config, split_adapter
-from judgelm.engines.transformers.int8_layers import runs_int8
+from judgelm.engines.transformers.layers import runs_int8
 from judgelm.engines.weights import all_parameters
 from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge

@@ -41,7 +41,7 @@ def test_released_threads_end_and_come_back():
 def test_a_pass_that_moves_to_the_other_thread_leaves_no_threads_behind():
     counts = run(
         """
-        from judgelm.engines.transformers.memory import PassThread
+        from judgelm.engines.transformers.engine import PassThread
 
         def run_out():
             torch.ones(1 << 20).add(1)

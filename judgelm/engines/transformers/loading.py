@@ -28,9 +28,8 @@ from judgelm.engines.model_files import (
     window_of,
     without_progress_bars,
 )
-from judgelm.engines.transformers.int8_calibration import check_int8, quantise
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
-from judgelm.engines.transformers.packed_layers import pack
+from judgelm.engines.transformers.attention import ATTENTION_NAME
+from judgelm.engines.transformers.layers import check_int8, pack, quantise
 from judgelm.engines.weights import first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
@@ -92,7 +91,7 @@ def load(options: EngineOptions) -> LoadedModel:
     choice = _dtype(base, options, device)
     model, choice = in_gpu_dtype(_load_model(base, options, device, dtype=choice.dtype, vision=vision), choice, device)
     if adapter is not None:
-        from judgelm.engines.transformers.adapters import load_adapter
+        from judgelm.engines.transformers.lora import load_adapter
 
         model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))
     check_vocabulary(adapter or base, tokenizer, model)

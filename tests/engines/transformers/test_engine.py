@@ -17,9 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.transformers.attention import KVCache, PromptSegment
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.kv_cache import KVCache
-from judgelm.engines.transformers.packed_attention import PromptSegment
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling

@@ -9,18 +9,19 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.dtype import this_cpu_flags
-from judgelm.engines.transformers.int8_calibration import calibration_ids, check_int8
-from judgelm.engines.transformers.int8_layers import (
+from judgelm.engines.transformers.layers import (
     Int8Linear,
+    PackedLinear,
     best_smoothing,
     blocks_of,
+    calibration_ids,
+    check_int8,
     dequantised,
     quantised_tokens,
     quantised_weight,
     runs_int8,
 )
 from judgelm.engines.transformers.loading import load
-from judgelm.engines.transformers.packed_layers import PackedLinear
 from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.engines.test_contract import prompt_of

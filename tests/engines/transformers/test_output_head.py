@@ -5,8 +5,7 @@ import torch
 from transformers import LlamaConfig, set_seed
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from judgelm.engines.transformers.output_head import OutputHead, install_head
-from judgelm.engines.transformers.packed_layers import PackedLinear
+from judgelm.engines.transformers.layers import OutputHead, PackedLinear, install_head
 
 CANDIDATES = (5, 17, 60)
 

@@ -5,7 +5,7 @@ import torch
 from transformers import GemmaConfig, LlamaConfig, Qwen2Config, set_seed
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from judgelm.engines.transformers.packed_layers import PackedLinear, PackedMlp, PackedNorm, pack
+from judgelm.engines.transformers.layers import PackedLinear, PackedMlp, PackedNorm, pack
 
 SIZES = {
     "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -1,26 +1,143 @@
-"""Attention over packed sequences: no padding, separate keys and values for each sequence.
-
-Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them at once.
-Only attention looks at each sequence alone: at new prompts, on a GPU all of them in one call; at the tree of candidates
-behind each; and at a block of running replies (`decode_blocks`) in one call. The function is registered with
-transformers under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward.
-"""
+"""Options of an attention layer: scaling, a bound of its scores, a sliding window."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
-from judgelm.engines.transformers.attention_options import AttentionOptions
-from judgelm.engines.transformers.kv_cache import KVCache
-from judgelm.engines.transformers.varlen_kernel import VarlenKernel, varlen_kernel
 from judgelm.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionOptions:
+    """Options of an attention layer, as its model passes them.
+
+    Attributes:
+        scaling: factor on the scores; None for 1 / sqrt(head size).
+        window: tokens that a token attends to, itself included; None for all up to itself.
+        softcap: bound of the scores through tanh (Gemma 2).
+    """
+
+    scaling: float | None = None
+    window: int | None = None
+    softcap: float | None = None
+
+    def scale(self, query: Tensor) -> float:
+        """Factor on the scores."""
+        return float(query.shape[-1] ** -0.5) if self.scaling is None else self.scaling
+
+    def capped(self, scores: Tensor) -> Tensor:
+        """The scores within their bound."""
+        return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
+
+
+class KVCache:
+    """Keys and values of one prompt, per layer, for as long as it is read or may be shared.
+
+    Tokens written during a pass count only once `advance` is called, so a pass that ran out of memory can be repeated.
+
+    Args:
+        expected: tokens for which there is room at once; the buffers grow when more come.
+    """
+
+    __slots__ = ("_layers", "expected", "length")
+
+    def __init__(self, expected: int = 0) -> None:
+        self.expected = expected
+        self.length = 0
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
+        """Write new tokens behind `past` others; returns all up to them, shape (1, kv heads, tokens, head size)."""
+        end = past + key.shape[2]
+        if layer not in self._layers or self._layers[layer][0].shape[2] < end:
+            self._layers[layer] = self._grown(layer, key, value, past, end)
+        keys, values = self._layers[layer]
+        keys[:, :, past:end] = key
+        values[:, :, past:end] = value
+        return keys[:, :, :end], values[:, :, :end]
+
+    def _grown(self, layer: int, key: Tensor, value: Tensor, past: int, end: int) -> tuple[Tensor, Tensor]:
+        """Larger buffers with the tokens so far."""
+        room = max(end, self.expected)
+        with torch.inference_mode(False):  # or a model in training, which has no such mode, could not write to it
+            keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
+            values = value.new_empty((*value.shape[:2], room, value.shape[3]))
+        if layer in self._layers:
+            old_keys, old_values = self._layers[layer]
+            keys[:, :, :past] = old_keys[:, :, :past]
+            values[:, :, :past] = old_values[:, :, :past]
+        return keys, values
+
+    def layers(self) -> Mapping[int, tuple[Tensor, Tensor]]:
+        """Keys and values, per layer, shape (kv heads, tokens, head size); the places behind `length` do not count."""
+        return {layer: (keys[0], values[0]) for layer, (keys, values) in self._layers.items()}
+
+    def advance(self, tokens: int) -> None:
+        """Count tokens that a finished pass has written."""
+        self.length += tokens
+
+    def copy_prefix(self, source: "KVCache", tokens: int) -> None:
+        """Copy another prompt's first tokens into this empty one."""
+        for layer, (keys, values) in source._layers.items():
+            self.write(layer, keys[:, :, :tokens], values[:, :, :tokens], 0)
+        self.length = tokens
+
+
+_WIDEST_HEAD = 256
+_AMPERE = 8
+
+
+class VarlenKernel(Protocol):
+    """Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cu_seq_q: Tensor,
+        cu_seq_k: Tensor,
+        max_q: int,
+        max_k: int,
+        *,
+        scale: float | None,
+        window_size: tuple[int, int],
+        enable_gqa: bool,
+    ) -> Tensor:
+        """Shape (queries, heads, head size)."""
+        ...
+
+
+def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
+    """FlashAttention as torch has it built in, where it can compute this attention; else None.
+
+    Args:
+        query: shape (1, heads, tokens, head size).
+        value: shape (1, kv heads, tokens, head size).
+        options: of the layer; no such kernel bounds scores.
+    """
+    head = query.shape[3]
+    half = query.dtype in (torch.bfloat16, torch.float16)
+    if not (query.is_cuda and half) or options.softcap is not None or value.shape[3] != head or head > _WIDEST_HEAD:
+        return None
+    kernel: Any = varlen_attn  # it also returns statistics where they are asked for
+    return kernel if _major(query.device.index) >= _AMPERE else None
+
+
+@lru_cache
+def _major(device: int) -> int:
+    """A GPU's major compute capability."""
+    return torch.cuda.get_device_capability(device)[0]
+
 
 ATTENTION_NAME = "judgelm_packed"
 _CAUSAL_BLOCK = 64
