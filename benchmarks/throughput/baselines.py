@@ -186,7 +186,7 @@ class PlainVllm:
         require("vllm", extra="vllm")
         with quiet_imports():
             from vllm import LLM, SamplingParams
-        from judgelm.engines.vllm.engine_args import engine_args, quiet_start
+        from judgelm.engines.vllm.backends import engine_args, quiet_start
 
         self._template = template
         tokenizer = load_tokenizer(options.model, None, options)

@@ -70,7 +70,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
             from judgelm.engines.vllm.environment import quiet_imports
 
             with quiet_imports():
-                from judgelm.engines.vllm.engine_args import choose_dtype
+                from judgelm.engines.vllm.backends import choose_dtype
             choice = choose_dtype(base, options)
     except ModelError:
         return options, missing

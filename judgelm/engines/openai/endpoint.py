@@ -15,13 +15,11 @@ from urllib.request import getproxies
 
 import openai
 
-from judgelm.engines.openai.cost import CostEntry, CostTracker
-from judgelm.engines.openai.limiter import AdaptiveLimiter
-from judgelm.engines.openai.options import EndpointOptions
+from judgelm.engines.openai.options import AdaptiveLimiter, CostEntry, CostTracker, EndpointOptions, Usage
+from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.engines.openai.response import (
     Answer,
     BadReplyError,
-    Usage,
     error_message,
     read_choices,
     read_json,
@@ -29,7 +27,6 @@ from judgelm.engines.openai.response import (
     reported_error,
     retry_after_s,
 )
-from judgelm.engines.openai.unsupported_params import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import ConfigError, EngineError
 
 Api = Literal["completions", "chat"]

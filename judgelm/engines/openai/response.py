@@ -17,6 +17,7 @@ import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.candidates import TokenStep
+from judgelm.engines.openai.options import Usage
 from judgelm.jsonl import parse_json
 
 _DURATION = re.compile(r"(\d++(?:\.\d++)?)(ms|s|m|h)?")
@@ -63,26 +64,6 @@ class Choice:
     refusal: str | None
     steps: tuple[TokenStep, ...] | None
     thinking: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens as billed."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-        )
-
-    def __sub__(self, other: "Usage") -> "Usage":
-        return Usage(
-            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
-            completion_tokens=self.completion_tokens - other.completion_tokens,
-        )
 
 
 class Answer(NamedTuple):

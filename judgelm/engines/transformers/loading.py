@@ -1,11 +1,13 @@
 """Loads a model, its tokenizer and its adapter from a folder or the hub."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -24,13 +26,14 @@ from judgelm.engines.model_files import (
     identity_of,
     load_config,
     load_tokenizer,
+    nan_in,
     split_adapter,
     window_of,
     without_progress_bars,
 )
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import check_int8, pack, quantise
-from judgelm.engines.weights import first_not_finite, safe_unpickling
+from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 
@@ -91,7 +94,7 @@ def load(options: EngineOptions) -> LoadedModel:
     choice = _dtype(base, options, device)
     model, choice = in_gpu_dtype(_load_model(base, options, device, dtype=choice.dtype, vision=vision), choice, device)
     if adapter is not None:
-        from judgelm.engines.transformers.lora import load_adapter
+        pass
 
         model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))
     check_vocabulary(adapter or base, tokenizer, model)
@@ -260,3 +263,58 @@ def device_of(name: str) -> str:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {name!r} not found: torch sees {torch.cuda.device_count()} CUDA devices; try auto")
     return name
+
+
+def load_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
+    """The model with the adapter; a merged one costs no time per token.
+
+    Raises:
+        ModelError: the folder is no PEFT adapter, or does not fit the model.
+    """
+    peft_model = attach_adapter(model, adapter)
+    return peft_model.merge_and_unload() if merge else peft_model
+
+
+def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
+    """The model with the adapter beside its weights.
+
+    Raises:
+        ModelError: the folder is no PEFT adapter, or does not fit the model.
+    """
+    check_weights(adapter)
+    fit_vocabulary(model, adapter)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Found missing adapter keys")  # PEFT would leave them at random
+            peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
+    except (*LOAD_ERRORS, UserWarning) as error:
+        raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
+    if (place := nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
+        raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter's folder")
+    return peft_model
+
+
+def fit_vocabulary(model: Any, adapter: str) -> None:
+    """Resize a base's embeddings to the vocabulary of an adapter that holds them, as the adapter's training did.
+
+    Raises:
+        ModelError: the adapter was trained with another vocabulary, and does not hold its embeddings.
+    """
+    vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
+    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 keeps a part of it here
+    if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):
+        return
+    rows = max(others.values())
+    heads = {id(layer): name for name, layer in model.named_modules()}
+    own = {
+        heads[id(layer)].rpartition(".")[2] for layer in (model.get_input_embeddings(), model.get_output_embeddings())
+    }
+    missing = own - vocabulary.saved if rows > base else set()
+    if missing or len(set(vocabulary.rows.values())) > 1:
+        sizes = ", ".join(f"{layer} {count:,}" for layer, count in sorted(vocabulary.rows.items()))
+        lacks = f": no {' and no '.join(sorted(missing))}" if missing else ""
+        raise ModelError(
+            f"{adapter}: trained with another vocabulary ({sizes} tokens) than its base has ({base:,}), and lacks some "
+            f"of its embeddings{lacks}; pass the base that was resized for it"
+        )
+    model.resize_token_embeddings(rows, mean_resizing=False)

@@ -6,8 +6,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai.cost import max_usage
-from judgelm.engines.openai.response import Usage
+from judgelm.engines.openai.options import Usage, max_usage
 from judgelm.errors import ConfigError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling

@@ -5,7 +5,7 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import image_url
-from judgelm.engines.openai.cost import max_usage
+from judgelm.engines.openai.options import max_usage
 from judgelm.errors import EngineError
 from judgelm.records import Prompt, Request, Sampling, Span
 from tests.support.driving import run

@@ -7,7 +7,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai import pool as openai_pool
+from judgelm.engines.openai import servers as openai_pool
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling

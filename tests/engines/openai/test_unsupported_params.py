@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.engines.openai.unsupported_params import RefusedError, unsupported_param, without_unsupported
+from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 
 BODY = {
     "model": "m",

@@ -6,14 +6,14 @@ since a server's tokenizer would read them as such.
 """
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from judgelm.engines.images import image_url
 from judgelm.engines.openai.endpoint import Api
-from judgelm.engines.openai.unsupported_params import CONTINUATION
 from judgelm.prompts.sanitization import Sanitizer
-from judgelm.prompts.truncation import TokenizedPrompt, Truncator, chat_messages, chat_parts
+from judgelm.prompts.truncation import TokenizedPrompt, Truncator, chat_messages, chat_parts, without_system
 from judgelm.records import Prompt, Sampling, Span, Truncation
 
 TOP_LOGPROBS = 20
@@ -182,3 +182,106 @@ def _truncated(spans: tuple[Span, ...], truncations: tuple[Truncation, ...], tru
 def _beginning(text: str, tokens: int, truncator: Truncator) -> str:
     encoded = truncator.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     return text[: encoded["offset_mapping"][:tokens][-1][1]] if tokens else ""
+
+
+CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
+CHAT_TEMPLATE = "chat_template_kwargs"
+FEW_TOP_LOGPROBS = 5
+SYSTEM_MESSAGE = "system_message"
+_NO_SYSTEM = re.compile(
+    r"system (?:role|message|prompt|instruction)s?.{0,30}(?:not|un)[ -]?(?:be )?(?:supported|allowed|enabled|accepted)"
+    r"|(?:not|n't) support.{0,30}\bsystem\b|developer instructions?.{0,20}not enabled|roles? must alternate"
+    r"|only user(?:,| and) (?:and )?assistant roles|(?:unexpected|invalid|unknown|unsupported) role:? ['\"`]?system",
+    re.IGNORECASE,
+)
+_PLAIN = ("temperature", "stop", "seed", "n", CHAT_TEMPLATE)
+_LOGPROBS = ("logprobs", "top_logprobs")
+_TOO_LONG = re.compile(
+    r"context.{0,30}(length|size|window)|maximum (model|input|prompt|sequence) length|max_model_len"
+    r"|(prompt|input).{0,40} too long|longer than the (model|maximum)|inputs.{0,3} tokens \+",
+    re.IGNORECASE,
+)
+_OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|between|<=|>=|too (large|long|many|high)")
+
+
+@dataclass(eq=False)
+class RefusedError(Exception):
+    """The server refused a request for its content, not for its load; a retry would not help."""
+
+    status: int
+    message: str
+    code: str = ""
+    param: str = ""
+
+    @property
+    def too_long(self) -> bool:
+        """True if the prompt does not fit into the model's window."""
+        text = self.code + " " + self.message
+        return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
+
+    @property
+    def refuses_system_message(self) -> bool:
+        """True if the model's chat template takes no system message; llama.cpp's server says so with a 500."""
+        return self.status in (400, 422, 500) and bool(_NO_SYSTEM.search(self.message))
+
+    @property
+    def fatal(self) -> bool:
+        """True if every other request would be refused as well: key, money, quota, model."""
+        return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
+
+    @property
+    def exceeds_rate_limit(self) -> bool:
+        """True if this single request has more tokens than the rate limit allows (OpenAI's words)."""
+        return self.status == 429 and "request too large" in self.message.lower()
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status}: {self.message}"
+
+
+def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
+    """The parameter to leave out, so that the server may take the request; None where none is named.
+
+    Args:
+        refused: the server's refusal.
+        body: the refused request.
+    """
+    has_system = any(message["role"] == "system" for message in body.get("messages", ()))
+    if has_system and refused.refuses_system_message:
+        return SYSTEM_MESSAGE
+    if refused.too_long or refused.status not in (400, 403, 422):
+        return None
+    if "max_tokens" in body and "max_completion_tokens" in refused.message:
+        return "max_tokens"
+    if any(name in body and _names(refused, name) for name in CONTINUATION):
+        return "continuation"
+    if "logprobs" in body and any(_names(refused, name) for name in _LOGPROBS):
+        many = max(int(body["logprobs"]), body.get("top_logprobs", 0)) > FEW_TOP_LOGPROBS
+        return "many_logprobs" if many else "logprobs"
+    if "n" in body and "one completion choice" in refused.message:  # llama.cpp's words
+        return "n"
+    if _OUT_OF_RANGE.search(refused.message):  # the server has the parameter, and this request alone is wrong
+        return None
+    return next((name for name in _PLAIN if name in body and _names(refused, name)), None)
+
+
+def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
+    """The body without the unsupported parameters, or with their replacements."""
+    supported = {name: value for name, value in body.items() if name not in unsupported}
+    if "max_tokens" in unsupported:
+        supported["max_completion_tokens"] = body["max_tokens"]
+    if "continuation" in unsupported:
+        supported = {name: value for name, value in supported.items() if name not in CONTINUATION}
+    if "logprobs" in unsupported:
+        supported.pop("top_logprobs", None)
+    elif "many_logprobs" in unsupported and "logprobs" in supported:
+        name = "top_logprobs" if "top_logprobs" in supported else "logprobs"
+        supported[name] = min(supported[name], FEW_TOP_LOGPROBS)
+    if SYSTEM_MESSAGE in unsupported and "messages" in supported:
+        supported["messages"] = without_system(supported["messages"])
+    return supported
+
+
+def _names(refused: RefusedError, name: str) -> bool:
+    """True if the server's message names this field; a single letter counts only in quotes."""
+    quoted = rf"['\"`]{name}['\"`]" if len(name) == 1 else rf"(?<![A-Za-z_]){name}(?![A-Za-z_])"
+    return refused.param == name or re.search(quoted, refused.message) is not None
