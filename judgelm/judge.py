@@ -19,10 +19,8 @@ from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapte
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.former_names import current_names
-from judgelm.judges.installed import InstalledJudge, named_judge
-from judgelm.judges.judge_format import judge_format
-from judgelm.judges.recognition import Recognition, recognise
-from judgelm.judges.released import ReleasedJudge
+from judgelm.judges.cards import InstalledJudge, named_judge
+from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import make_mode, mode_type
 from judgelm.prompts.catalog import get_template

@@ -27,8 +27,7 @@ from packaging.version import InvalidVersion, Version
 
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import InputError, ModelError, RunError
-from judgelm.judges.cards import BaseWeights, JudgeCard
-from judgelm.judges.installed import ADAPTER_FILES, WEIGHTS, adapters_folder, check_adapter
+from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, BaseWeights, JudgeCard, adapters_folder, check_adapter
 
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20

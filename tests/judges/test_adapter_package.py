@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import ModelError
+from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, find_adapter
 from judgelm.judges.install import find_source, install_adapter
-from judgelm.judges.installed import ADAPTER_FILES, WEIGHTS, find_adapter
 from tests.support.named_judges import INFO, MODULE, SMALL, cached_adapter, wheel_entries, write_wheel
 
 CONFIG, CARD = (f"{MODULE}/{name}" for name in ("adapter_config.json", "judge.json"))

@@ -7,7 +7,7 @@ import pytest
 
 from judgelm import Judge
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judges.installed import installed_judge, named_judge
+from judgelm.judges.cards import installed_judge, named_judge
 from judgelm.prompts.judge_card import GgufBase, find_card, write_card
 from tests.support.named_judges import SMALL
 

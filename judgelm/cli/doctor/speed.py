@@ -24,7 +24,7 @@ from judgelm.engines.catalog import choose_engine
 from judgelm.engines.model_cache import write_speeds
 from judgelm.errors import JudgelmError
 from judgelm.everyday_pairs import EVERYDAY_PAIRS
-from judgelm.judges.installed import named_judge
+from judgelm.judges.cards import named_judge
 
 _FILE_OF = 1000
 
