@@ -5,8 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_checkpoint
-from judgelm.engines.gguf.files import find_file, read_header
+from judgelm.engines.gguf import checkpoint_of, find_file, gguf_checkpoint, read_header
 from judgelm.errors import ModelError
 from judgelm.prompts.judge_card import find_card, is_gguf
 from tests.support.gguf_files import write_gguf

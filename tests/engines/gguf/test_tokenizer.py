@@ -2,8 +2,7 @@
 
 import pytest
 
-from judgelm.engines.gguf.files import read_header
-from judgelm.engines.gguf.tokenizer import check_saved, convert_tokenizer
+from judgelm.engines.gguf import check_saved, convert_tokenizer, read_header
 from judgelm.errors import ModelError
 from tests.support.gguf_files import write_gguf
 
