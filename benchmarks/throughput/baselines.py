@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 from benchmarks.dummy_model import TEMPLATE, prompt_of
 from judgelm.engines.base import EngineOptions, require
 from judgelm.engines.model_files import load_tokenizer
-from judgelm.engines.vllm.environment import quiet_imports
+from judgelm.engines.vllm import quiet_imports
 from judgelm.records import Sample
 
 Workload = Literal["score", "distribution", "both", "reasons"]

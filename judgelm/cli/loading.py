@@ -12,7 +12,7 @@ from judgelm.judge import Judge, engine_of
 from judgelm.judges.cards import default_card
 
 _START_LOG = logging.getLogger("judgelm.vllm_start")
-"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm.environment`."""
+"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm`."""
 
 
 def announced(

@@ -67,7 +67,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
             choice = resolve_dtype(base, load_config(base, options), options, device=device, engine=name)
         else:
             require("vllm", extra="vllm")
-            from judgelm.engines.vllm.environment import quiet_imports
+            from judgelm.engines.vllm import quiet_imports
 
             with quiet_imports():
                 from judgelm.engines.vllm.backends import choose_dtype
@@ -139,7 +139,7 @@ def _load_vllm(options: EngineOptions) -> Engine:
     require("vllm", extra="vllm")
     require_version("vllm")
     require_version("transformers")
-    from judgelm.engines.vllm.environment import quiet_imports
+    from judgelm.engines.vllm import quiet_imports
 
     with quiet_imports():
         from judgelm.engines.vllm.engine import VllmEngine

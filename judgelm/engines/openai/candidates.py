@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from judgelm.engines.candidates import NEGLIGIBLE, TextTree, frequencies
+from judgelm.engines.openai.endpoint import Choice
 from judgelm.engines.openai.engine import ReplySampler
 from judgelm.engines.openai.requests import FEW_TOP_LOGPROBS, TOP_LOGPROBS, PromptRenderer, RenderedPrompt
-from judgelm.engines.openai.response import Choice
 from judgelm.parsing.thinking import separate
 from judgelm.records import Request, Sampling
 

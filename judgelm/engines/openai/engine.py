@@ -14,10 +14,9 @@ import openai
 
 from judgelm.engines.base import EngineOptions, ImageError, LoopThread, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.openai.candidates import CandidateScorer
-from judgelm.engines.openai.endpoint import RetriesExhaustedError
+from judgelm.engines.openai.endpoint import Choice, Replies, RetriesExhaustedError
 from judgelm.engines.openai.options import EndpointOptions, OverBudgetError, Usage, endpoint_options
 from judgelm.engines.openai.requests import CHAT_TEMPLATE, PromptRenderer, RefusedError, RenderedPrompt, request_body
-from judgelm.engines.openai.response import Answer, Choice
 from judgelm.engines.openai.servers import EndpointPool, ServerCapabilities, discover_servers
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of, template_arguments
@@ -334,7 +333,7 @@ class ReplySampler:
         self._model = model
         self._begins_blank = False
 
-    async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Answer:
+    async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Replies:
         """Sample `sampling.n` replies; a greedy one is sampled once and copied (vLLM refuses several).
 
         Raises:
@@ -360,11 +359,11 @@ class ReplySampler:
                 continue
             choices += tuple(self._settled(choice, answer, rest) for choice in answer.choices)
         copies = sampling.n if greedy else 1
-        return Answer(
+        return Replies(
             choices[:wanted] * copies, Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens * copies)
         )
 
-    def _settled(self, choice: Choice, answer: Answer, sampling: Sampling) -> Choice:
+    def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
         """The choice with a known finish reason, and with its text where a reasoning parser took that for thinking."""
         if choice.finish_reason is None:
             choice = replace(choice, finish_reason=_finish_reason(choice, answer, sampling))
@@ -377,7 +376,7 @@ def _says_nothing(choice: Choice) -> bool:
     return choice.finish_reason == "stop" and not (choice.text or choice.thinking or choice.refusal or "").strip()
 
 
-def _finish_reason(choice: Choice, answer: Answer, sampling: Sampling) -> str:
+def _finish_reason(choice: Choice, answer: Replies, sampling: Sampling) -> str:
     """`length` where a reply that states no known reason may have been cut off: it has as many tokens as it may."""
     tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
     return "stop" if tokens < sampling.max_tokens else "length"

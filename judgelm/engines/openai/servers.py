@@ -8,10 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judgelm.engines.openai.endpoint import Api, Endpoint, ErrorKind, RetriesExhaustedError, TransientError
+from judgelm.engines.openai.endpoint import (
+    Api,
+    BadReplyError,
+    Endpoint,
+    ErrorKind,
+    Replies,
+    RetriesExhaustedError,
+    TransientError,
+)
 from judgelm.engines.openai.options import CostTracker, EndpointOptions
 from judgelm.engines.openai.requests import SYSTEM_MESSAGE, RefusedError
-from judgelm.engines.openai.response import Answer, BadReplyError
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.truncation import FOLDED_SYSTEM
 
@@ -96,7 +103,7 @@ class EndpointPool:
         """Leave out a server that did not answer during discovery."""
         next(member for member in self._members if member.endpoint is endpoint).mark_down()
 
-    async def complete(self, api: Api, body: dict[str, Any]) -> Answer:
+    async def complete(self, api: Api, body: dict[str, Any]) -> Replies:
         """As `Endpoint.complete`; a server's failure is an error only where no other server answers.
 
         Raises:
@@ -141,7 +148,7 @@ class EndpointPool:
             return min(available, key=lambda member: member.in_flight)
         return min(left, key=lambda member: member.down_until, default=None)
 
-    async def _complete_at(self, member: _Member, api: Api, body: dict[str, Any]) -> Answer:
+    async def _complete_at(self, member: _Member, api: Api, body: dict[str, Any]) -> Replies:
         """Try one server once; it is left out where it does not answer."""
         member.in_flight += 1
         try:

@@ -8,8 +8,8 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai import endpoint as openai_calls
+from judgelm.engines.openai.endpoint import retry_after_s
 from judgelm.engines.openai.options import AdaptiveLimiter
-from judgelm.engines.openai.response import retry_after_s
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai.response import BadReplyError, read_choices, reported_error
+from judgelm.engines.openai.endpoint import BadReplyError, read_choices, reported_error
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Prompt, Request, Sample, Sampling, Span

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.vllm.environment import quiet_imports
+from judgelm.engines.vllm import quiet_imports
 from judgelm.errors import ConfigError
 
 pytest.importorskip("vllm", reason="vllm is not installed: pip install -e '.[vllm]'")

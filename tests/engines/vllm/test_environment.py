@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from judgelm.engines.vllm.environment import START_LOG, logged_stages, stage_of
+from judgelm.engines.vllm import START_LOG, logged_stages, stage_of
 
 VLLM = logging.getLogger("vllm.v1.worker")
 MESSAGES = (
