@@ -18,7 +18,13 @@ from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 
 _OPENAI = "https://api.openai.com/v1"
+_WRAPPING_TOKENS = 64
+_PER_MESSAGE_TOKENS = 16
+_IMAGE_TOKENS = 50_000
+_MAX_PAUSE_S = 300.0
 _SERVER_DECIDES = {
+    "dtype": "the server decides it; leave it at auto",
+    "device": "the server decides it; leave it at auto",
     "adapter": "serve the adapter as a model of its own and pass its name as --model",
     "quantization": "the server decides how its weights are stored",
     "max_num_batched_tokens": "the server batches itself; --engine-arg concurrency=... limits the requests at once",
@@ -110,15 +116,26 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
     Raises:
         ConfigError: an argument is wrong or unknown, or an option is set that the server decides.
     """
-    _refuse_server_options(options)
+    for name, way_out in _SERVER_DECIDES.items():
+        if getattr(options, name) not in (None, "auto"):
+            raise ConfigError(f"the openai engine has no {name}: {way_out}")
     try:
         endpoint = _ARGUMENTS.validate_python(dict(options.engine_args))
     except ValidationError as error:
         raise ConfigError(_finding(error)) from error
     for server in endpoint.servers or (endpoint,):
         _check_address(server.base_url)
-    _check_key(endpoint)
-    _check_prices(endpoint)
+    if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
+        raise ConfigError("api_key_env is the name of an environment variable that holds the key, not the key itself")
+    if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
+        raise ConfigError(
+            f"the environment variable {endpoint.api_key_env} holds no valid key: a key is one line of "
+            "ASCII text; set it again"
+        )
+    if (endpoint.price_in is None) != (endpoint.price_out is None):
+        raise ConfigError("price_in and price_out must be set together (USD per million tokens); 0 is a valid price")
+    if endpoint.max_cost_usd is not None and endpoint.price_in is None:
+        raise ConfigError("max_cost_usd needs --engine-arg price_in=... and price_out=... (USD per million tokens)")
     if options.max_model_len is not None and endpoint.tokenizer is None:
         raise ConfigError(
             "--max-model-len needs --engine-arg tokenizer=... with the openai engine, to measure prompts; give the "
@@ -141,32 +158,6 @@ def _check_address(url: str) -> None:
         raise ConfigError(f"base_url={shown} is not an http(s) address; try http://localhost:8000/v1")
 
 
-def _check_key(endpoint: EndpointOptions) -> None:
-    if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
-        raise ConfigError("api_key_env is the name of an environment variable that holds the key, not the key itself")
-    if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
-        raise ConfigError(
-            f"the environment variable {endpoint.api_key_env} holds no valid key: a key is one line of "
-            "ASCII text; set it again"
-        )
-
-
-def _check_prices(endpoint: EndpointOptions) -> None:
-    if (endpoint.price_in is None) != (endpoint.price_out is None):
-        raise ConfigError("price_in and price_out must be set together (USD per million tokens); 0 is a valid price")
-    if endpoint.max_cost_usd is not None and endpoint.price_in is None:
-        raise ConfigError("max_cost_usd needs --engine-arg price_in=... and price_out=... (USD per million tokens)")
-
-
-def _refuse_server_options(options: EngineOptions) -> None:
-    for name, way_out in _SERVER_DECIDES.items():
-        if getattr(options, name) is not None:
-            raise ConfigError(f"the openai engine has no {name}: {way_out}")
-    for name in ("dtype", "device"):
-        if getattr(options, name) != "auto":
-            raise ConfigError(f"the openai engine has no {name}: the server decides it; leave it at auto")
-
-
 def _finding(error: ValidationError) -> str:
     first: Any = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"]) or "engine arguments"
@@ -177,9 +168,24 @@ def _finding(error: ValidationError) -> str:
     return f"openai engine argument {name}{shown}: {first['msg']}; available: {known}"
 
 
-_WRAPPING_TOKENS = 64
-_PER_MESSAGE_TOKENS = 16
-_IMAGE_TOKENS = 50_000
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as billed."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+        )
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
+            completion_tokens=self.completion_tokens - other.completion_tokens,
+        )
 
 
 class OverBudgetError(Exception):
@@ -297,29 +303,6 @@ def _max_tokens(content: str | Sequence[Mapping[str, Any]]) -> int:
     if isinstance(content, str):
         return len(content.encode())
     return sum(len(part["text"].encode()) if part["type"] == "text" else _IMAGE_TOKENS for part in content)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens as billed."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-        )
-
-    def __sub__(self, other: "Usage") -> "Usage":
-        return Usage(
-            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
-            completion_tokens=self.completion_tokens - other.completion_tokens,
-        )
-
-
-_MAX_PAUSE_S = 300.0
 
 
 class AdaptiveLimiter:
