@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
+from judgelm.cluster.plan import RayCluster, idle_gpus, load_workers
 from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
@@ -63,7 +63,7 @@ class Judge:
         template: str | None = None,
         card: str | None = None,
         ignore_card: bool = False,
-        cluster: Cluster | None = None,
+        cluster: RayCluster | None = None,
         **options: Any,
     ) -> None:
         options = current_names(options, EngineOptions.__dataclass_fields__)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from judgelm.cluster.plan import Cluster, gpus_each
+from judgelm.cluster.plan import RayCluster, gpus_each
 from judgelm.cluster.pool import Event, StepDone, StepTask, WorkerLost, WorkerPool, WorkerReady
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
@@ -53,7 +53,7 @@ class RayEngine:
         self._is_closed = False
 
     @classmethod
-    def load(cls, name: str, options: EngineOptions, cluster: Cluster) -> "RayEngine":
+    def load(cls, name: str, options: EngineOptions, cluster: RayCluster) -> "RayEngine":
         """Start the workers and wait until all that are placed soon have loaded; others join when they are placed.
 
         Raises:

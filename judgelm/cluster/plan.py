@@ -13,7 +13,7 @@ _GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class RayCluster:
     """Placement and number of workers.
 
     Attributes:
@@ -62,7 +62,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkerPlan:
     """Number of workers, and the resources of each."""
 
     workers: int
@@ -121,7 +121,7 @@ def idle_gpus(name: str, options: EngineOptions) -> list[str]:
     return [note] if note else []
 
 
-def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
+def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
     """Plan the workers for a cluster as it is now.
 
     Args:
@@ -142,9 +142,9 @@ def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
                 f"a worker needs {gpus} GPUs of one node ({' x '.join(_GPU_FACTORS)}), and the largest has {most}; "
                 "make the group smaller"
             )
-        return Plan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
+        return WorkerPlan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
     workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
-    return Plan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))
+    return WorkerPlan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))
 
 
 def _most_cores(nodes: Sequence[Node], workers: int) -> int:
@@ -158,7 +158,7 @@ def counted(count: int, name: str) -> str:
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
-def load_workers(name: str, options: EngineOptions, cluster: Cluster) -> Engine:
+def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engine:
     """Load the engine of that name on workers, which act as one engine.
 
     Raises:

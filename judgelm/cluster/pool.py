@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from judgelm.cluster.plan import Cluster, Node, make_plan
+from judgelm.cluster.plan import Node, RayCluster, make_plan
 from judgelm.engines.base import Engine, EngineOptions, LoneFailures
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError
@@ -26,7 +26,7 @@ _MARK = "/judgelm-worker"
 """Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""
 
 
-class RefusedError(EngineError):
+class EngineRefusedError(EngineError):
     """An engine refuses a request, as every other worker's would."""
 
 
@@ -133,7 +133,7 @@ class Worker:
             try:
                 engine.submit(task.requests)
             except EngineError as error:
-                raise RefusedError(str(error)) from error
+                raise EngineRefusedError(str(error)) from error
         completions = engine.collect(task.timeout_s)
         partial = dict(engine.progress(task.watched)) if task.watched else {}
         return StepResult(completions=completions, partial=partial, stats=engine.stats())
@@ -208,7 +208,7 @@ class WorkerPool:
         notes: lines for the user on the choices made for all workers.
     """
 
-    def __init__(self, name: str, options: EngineOptions, cluster: Cluster, gpus: int) -> None:
+    def __init__(self, name: str, options: EngineOptions, cluster: RayCluster, gpus: int) -> None:
         self._name, self._options, self._cluster = name, options, cluster
         self._owns_ray = _connect(cluster)
         self._slots: dict[int, _Slot] = {}
@@ -343,7 +343,7 @@ class WorkerPool:
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
         """Handle an engine that broke or did not load; an error that the user must fix ends the run."""
         cause = error.cause
-        if isinstance(cause, ConfigError | ModelError | RefusedError) and (kind == "step" or not self.lost):
+        if isinstance(cause, ConfigError | ModelError | EngineRefusedError) and (kind == "step" or not self.lost):
             location = self._slots[worker].location
             raise type(cause)(f"on {location.node if location else 'a node'}: {cause}") from cause
         message = str(cause) if isinstance(cause, JudgelmError) else f"{type(cause).__name__}: {_first_line(cause)}"
@@ -383,7 +383,7 @@ class WorkerPool:
             )
 
 
-def _connect(cluster: Cluster) -> bool:
+def _connect(cluster: RayCluster) -> bool:
     """Start Ray or join it; returns whether this run must shut it down.
 
     Raises:

@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from judgelm import Judge
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from tests.support.fragile_engine import WORDS
 from tests.support.served import CHAT, served, until
 
 pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 pytestmark = [pytest.mark.distributed, pytest.mark.usefixtures("ray_cluster")]
-TWO = Cluster(workers=2, cores=1)
+TWO = RayCluster(workers=2, cores=1)
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "stream": True}
 
 
@@ -77,7 +77,10 @@ def test_a_client_that_leaves_frees_the_worker_at_once():
 
 
 def test_a_new_request_does_not_wait_for_a_long_one():
-    with serving("writing", cluster=Cluster(workers=1, cores=1), chat=True) as (server, engine), chat(server) as events:
+    with (
+        serving("writing", cluster=RayCluster(workers=1, cores=1), chat=True) as (server, engine),
+        chat(server) as events,
+    ):
         next(events)
         began = time.monotonic()
         assert server.post("/v1/judge", pair(1)).status_code in (200, 422)

@@ -50,7 +50,7 @@ _CONTEXT = UsageContext.LLM_CLASS
 """vLLM sets the tokens of a step by this: as for its `LLM` class, which works through a list, not as for a server."""
 
 
-class RefusedError(Exception):
+class PromptRefusedError(Exception):
     """vLLM refuses a request."""
 
 
@@ -84,7 +84,7 @@ class InProcessBackend:
         try:
             self._engine.add_request(key, prompt, sampling, lora_request=adapter)
         except (VLLMValidationError, ValueError) as error:
-            raise RefusedError(str(error)) from error
+            raise PromptRefusedError(str(error)) from error
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
         """Step until there is an output or the time is up.

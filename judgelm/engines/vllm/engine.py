@@ -32,7 +32,7 @@ from judgelm.engines.vllm.backends import (
     AsyncBackend,
     Backend,
     InProcessBackend,
-    RefusedError,
+    PromptRefusedError,
     batch_note,
     choose_dtype,
     device_count,
@@ -429,7 +429,7 @@ class VllmEngine:
         lora = self._adapter if adapter is None else self._adapters.load(adapter)
         try:
             self._live_backend.add(vllm_id, prompt, sampling, lora)
-        except RefusedError as error:
+        except PromptRefusedError as error:
             self._receive((vllm_id, str(error)))
 
     def _receive(self, output: RequestOutput | tuple[str, str]) -> None:
