@@ -104,7 +104,7 @@ def unused_gpus_note(visible: int, used: int) -> str:
     all_used = visible // used * used
     return (
         f"GPUs: uses {used} of the {visible} that torch sees; --gpus {all_used} of judgelm-batch and judgelm serve (in "
-        f"Python cluster=Cluster(gpus={all_used})) judges with {all_used // used} copies of the model"
+        f"Python cluster=RayCluster(gpus={all_used})) judges with {all_used // used} copies of the model"
     )
 
 

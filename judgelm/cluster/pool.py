@@ -102,7 +102,7 @@ class Worker:
         Args:
             name: of the engine.
             options: for it.
-            lone_failures: see `Cluster`.
+            lone_failures: see `RayCluster`.
         """
         end_orphans(_MARK)
         mark_children(_MARK)

@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.candidates import TokenStep
-from judgelm.engines.openai.options import AdaptiveLimiter, CostEntry, CostTracker, EndpointOptions, Usage
+from judgelm.engines.openai.options import AdaptiveLimiter, Api, CostEntry, CostTracker, EndpointOptions, Usage
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import ConfigError, EngineError
 from judgelm.jsonl import parse_json
@@ -47,6 +47,15 @@ _CODES = {
     "context_length_exceeded": 400,
 }
 """Errors that a gateway names without a status, by their code or type."""
+ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
+RATE_LIMIT_PATIENCE_S = 600.0
+MAX_BACKOFF_S = 60.0
+_BUSY = (429, 503)
+_RETRYABLE = (408, 409, 425)
+_GATEWAY_ERRORS = (408, 502, 504, 524)
+_NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
+_NO_KEY = "none-needed"
+_MAX_MESSAGE = 400
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
@@ -71,6 +80,22 @@ class Choice:
     refusal: str | None
     steps: tuple[TokenStep, ...] | None
     thinking: str = ""
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if it stopped before it said anything."""
+        return self.finish_reason == "stop" and not (self.text or self.thinking or self.refusal or "").strip()
+
+    @property
+    def is_in_reasoning(self) -> bool:
+        """True if the reply is complete and all of it is in the field for reasoning."""
+        return not self.text and bool(self.thinking) and self.finish_reason == "stop"
+
+    @property
+    def covers_reply(self) -> bool:
+        """True if there are log-probabilities of the reply itself: some servers list those of the reasoning first."""
+        text, tokens = (self.text or "").lstrip(), "".join(step.token for step in self.steps or ()).lstrip()
+        return bool(self.steps) and text[:1] in ("", tokens[:1])
 
 
 class Replies(NamedTuple):
@@ -318,19 +343,6 @@ def _seconds(text: str | None) -> float | None:
         return None
 
 
-Api = Literal["completions", "chat"]
-ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
-
-RATE_LIMIT_PATIENCE_S = 600.0
-_MAX_BACKOFF_S = 60.0
-_BUSY = (429, 503)
-_RETRYABLE = (408, 409, 425)
-_GATEWAY_ERRORS = (408, 502, 504, 524)
-_NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
-_NO_KEY = "none-needed"
-_MAX_MESSAGE = 400
-
-
 class RetriesExhaustedError(Exception):
     """All retries of one request failed, while other requests were answered."""
 
@@ -348,16 +360,6 @@ class TransientError(Exception):
     message: str
     retry_after_s: float | None = None
     unbilled: bool = False
-
-
-@dataclass(slots=True)
-class _RetryState:
-    """Tries of one request so far."""
-
-    max_failures: int
-    since: float = field(default_factory=time.monotonic)
-    tries: int = 0
-    failures: int = 0
 
 
 class Endpoint:
@@ -412,12 +414,14 @@ class Endpoint:
             OverBudgetError: it may cost more than is left.
             EngineError: the endpoint does not answer at all.
         """
-        retry = _RetryState(max_failures=self._options.retries if retries is None else retries)
+        max_failures = self._options.retries if retries is None else retries
+        began, tries, failures = time.monotonic(), 0, 0
         unsupported = self.unsupported_params
         while True:
             supported_body = without_unsupported(body, unsupported)
+            tries += 1
             try:
-                answer = await self._try(api, supported_body, retry)
+                answer = await self._try(api, supported_body)
             except RefusedError as refused:
                 self._answered_at = time.monotonic()
                 param = unsupported_param(refused, supported_body)
@@ -425,7 +429,21 @@ class Endpoint:
                     raise
                 unsupported |= {param}
             except TransientError as error:
-                await self._back_off(error, retry)
+                failures += error.kind != "rate_limited"
+                silent_s = time.monotonic() - max(self._answered_at, began)
+                if failures > max_failures or (error.kind == "rate_limited" and silent_s > RATE_LIMIT_PATIENCE_S):
+                    message = f"{error.message}, {tries} tries in {time.monotonic() - began:.0f} s"
+                    if self._answered_at > began:
+                        raise RetriesExhaustedError(message) from error
+                    raise EngineError(
+                        f"{self._options.address} does not answer: {message}; run the same command again once it is "
+                        "back"
+                    ) from error
+                self.retries[error.kind] += 1
+                doubled = self._options.backoff_s * 2 ** min(tries - 1, 10)
+                backoff_s = min(doubled, MAX_BACKOFF_S) * random.uniform(0.5, 1.5)
+                # the limiter holds back all requests for as long as the server asked
+                await asyncio.sleep(backoff_s if error.retry_after_s is None else backoff_s / 10)
             else:
                 self.unsupported_params |= unsupported
                 self._answered_at = time.monotonic()
@@ -443,9 +461,8 @@ class Endpoint:
             text = text.replace(secret, "...")
         return text[:_MAX_MESSAGE]
 
-    async def _try(self, api: Api, body: dict[str, Any], retry: _RetryState) -> Replies:
+    async def _try(self, api: Api, body: dict[str, Any]) -> Replies:
         async with self.limiter as sent_at, self.cost.track(body) as entry:
-            retry.tries += 1
             try:
                 return await self._request(api, body, entry)
             except BadReplyError as error:
@@ -511,28 +528,6 @@ class Endpoint:
         if status >= 500 or status in _RETRYABLE:
             return TransientError("server_error", f"HTTP {status}: {message}", unbilled=status not in _GATEWAY_ERRORS)
         return refused
-
-    async def _back_off(self, error: TransientError, retry: _RetryState) -> None:
-        """Wait before the next try, or raise the final error."""
-        waited_s = time.monotonic() - retry.since
-        if error.kind == "rate_limited":
-            hopeless = time.monotonic() - max(self._answered_at, retry.since) > RATE_LIMIT_PATIENCE_S
-        else:
-            retry.failures += 1
-            hopeless = retry.failures > retry.max_failures
-        if not hopeless:
-            self.retries[error.kind] += 1
-            doubled = self._options.backoff_s * 2 ** min(retry.tries - 1, 10)
-            backoff_s = min(doubled, _MAX_BACKOFF_S) * random.uniform(0.5, 1.5)
-            # the limiter holds back all requests for as long as the server asked
-            await asyncio.sleep(backoff_s if error.retry_after_s is None else backoff_s / 10)
-            return
-        message = f"{error.message}, {retry.tries} tries in {waited_s:.0f} s"
-        if self._answered_at > retry.since:
-            raise RetriesExhaustedError(message)
-        raise EngineError(
-            f"{self._options.address} does not answer: {message}; run the same command again once it is back"
-        )
 
 
 def _client(options: EndpointOptions) -> openai.AsyncOpenAI:

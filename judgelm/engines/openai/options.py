@@ -17,6 +17,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 
+Api = Literal["completions", "chat"]
+
 _OPENAI = "https://api.openai.com/v1"
 _WRAPPING_TOKENS = 64
 _PER_MESSAGE_TOKENS = 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from judgelm.engines.images import image_url
-from judgelm.engines.openai.endpoint import Api
+from judgelm.engines.openai.options import Api
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator, chat_messages, chat_parts, without_system
 from judgelm.records import Prompt, Sampling, Span, Truncation

@@ -1,4 +1,8 @@
-"""Several servers that hold the same model, used as one; or a single server: discovered at load time, then shared by all requests."""
+"""Several servers that hold the same model, used as one; or a single server.
+
+A request goes to the server with the fewest requests in flight. A server that does not answer is left out for a while,
+and its requests go to the others; then a single request tests whether it is back.
+"""
 
 import asyncio
 import re
@@ -9,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from judgelm.engines.openai.endpoint import (
-    Api,
+    MAX_BACKOFF_S,
     BadReplyError,
     Endpoint,
     ErrorKind,
@@ -17,14 +21,13 @@ from judgelm.engines.openai.endpoint import (
     RetriesExhaustedError,
     TransientError,
 )
-from judgelm.engines.openai.options import CostTracker, EndpointOptions
+from judgelm.engines.openai.options import Api, CostTracker, EndpointOptions
 from judgelm.engines.openai.requests import SYSTEM_MESSAGE, RefusedError
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.truncation import FOLDED_SYSTEM
 
 _DOWN_S = 2.0
 _MAX_DOWN_S = 60.0
-_MAX_BACKOFF_S = 60.0
 
 
 @dataclass(eq=False, slots=True)
@@ -116,7 +119,7 @@ class EndpointPool:
             return await self._members[0].endpoint.complete(api, body)
         for attempt in range(self._options.retries + 1):
             if attempt:
-                await asyncio.sleep(min(self._options.backoff_s * 2 ** (attempt - 1), _MAX_BACKOFF_S))
+                await asyncio.sleep(min(self._options.backoff_s * 2 ** (attempt - 1), MAX_BACKOFF_S))
             tried: list[_Member] = []
             error: Exception | None = None
             while (member := self._next(tried)) is not None:
