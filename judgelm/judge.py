@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.cluster.plan import RayCluster, idle_gpus, load_workers
+from judgelm.cluster import load_workers
+from judgelm.cluster.plan import RayCluster, idle_gpus
 from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError

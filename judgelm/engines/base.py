@@ -182,17 +182,6 @@ def require_version(distribution: str) -> None:
             )
 
 
-def refuse_engine_args(options: EngineOptions, engine: str) -> None:
-    """Refuse engine arguments for an engine that has none.
-
-    Raises:
-        ConfigError: there are engine arguments.
-    """
-    if options.engine_args:
-        names = ", ".join(options.engine_args)
-        raise ConfigError(f"the {engine} engine has no engine arguments of its own, but got {names}; leave it out")
-
-
 class ImageError(Exception):
     """An image cannot be read. Only the request that shows it fails."""
 

@@ -8,13 +8,12 @@ from judgelm.engines.base import (
     INT8,
     Engine,
     EngineOptions,
-    refuse_engine_args,
     release_openmp_threads,
     require,
     require_version,
 )
 from judgelm.engines.model_cache import read_speeds
-from judgelm.errors import ModelError, not_found
+from judgelm.errors import ConfigError, ModelError, not_found
 from judgelm.extras import install_hint
 
 
@@ -28,8 +27,10 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
     if name == "auto":
         name, _ = choose_engine(options.model, options.adapter)
     check_engine(name)
-    load: Callable[[EngineOptions], Engine] = ENGINES[name]
-    engine = load(options)
+    if options.engine_args and name in ("scripted", "transformers"):
+        names = ", ".join(options.engine_args)
+        raise ConfigError(f"the {name} engine has no engine arguments of its own, but got {names}; leave it out")
+    engine = ENGINES[name](options)
     release_openmp_threads()  # the engine may run in another thread
     return engine
 
@@ -121,12 +122,10 @@ def _cuda_devices() -> int:
 def _load_scripted(options: EngineOptions) -> Engine:
     from judgelm.engines.scripted import ScriptedEngine
 
-    refuse_engine_args(options, "scripted")
     return ScriptedEngine.load(options)
 
 
 def _load_transformers(options: EngineOptions) -> Engine:
-    refuse_engine_args(options, "transformers")
     require_version("transformers")
     if options.quantization not in (None, INT8):
         require("bitsandbytes", extra="train")

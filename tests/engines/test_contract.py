@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.cluster.plan import RayCluster, load_workers
+from judgelm.cluster import load_workers
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -90,16 +89,22 @@ def load(options: EngineOptions) -> LoadedModel:
     device = device_of(options.device)
     if options.quantization == INT8:
         check_int8(device)
-    vision = _runs_vision(base, options)
-    choice = _dtype(base, options, device)
-    model, choice = in_gpu_dtype(_load_model(base, options, device, dtype=choice.dtype, vision=vision), choice, device)
+    if options.dtype not in _DTYPES:
+        raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
+    config = load_config(base, options)
+    vision = _runs_vision(base, str(config.model_type))
+    choice = resolve_dtype(base, config, options, device=device, engine="transformers")
+    model = _load_model(base, config, options, device, dtype=choice.dtype, vision=vision)
+    model, choice = in_gpu_dtype(model, choice, device)
     if adapter is not None:
-        pass
-
-        model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))
+        model = attach_adapter(model, adapter)
+        if options.quantization in (None, INT8):  # a merged one costs no time per token
+            model = model.merge_and_unload()
     check_vocabulary(adapter or base, tokenizer, model)
     model.eval()
-    _check_attention(model, base)
+    if not runs_packed(model):
+        kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
+        raise ModelError(f"{base}: the transformers engine cannot run {kind} models packed; use --engine vllm")
     int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""
     pack(model)
     window = window_of(model.config, tokenizer, options)
@@ -116,21 +121,15 @@ def load(options: EngineOptions) -> LoadedModel:
     )
 
 
-def _runs_vision(source: str, options: EngineOptions) -> bool:
+def _runs_vision(source: str, kind: str) -> bool:
     """True if it is a vision-language model that this engine can run with images.
 
     Raises:
         ModelError: a vision-language model of another kind, which cannot be loaded for text alone either.
     """
-    try:
-        kind = str(load_config(source, options).model_type)
-    except ModelError:
-        return False  # loading the model gives the better error
-    if kind in IMAGE_TOKEN_MODELS:
-        return True
-    if kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
+    if kind not in IMAGE_TOKEN_MODELS and kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
         raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {no_vision_reason(kind)}")
-    return False
+    return kind in IMAGE_TOKEN_MODELS
 
 
 def no_vision_reason(kind: str) -> str:
@@ -140,15 +139,6 @@ def no_vision_reason(kind: str) -> str:
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
         return f"they need {needs}; supported: {known}; use --engine vllm, or a server with --engine openai"
     return f"{kind} models take only text; choose a vision-language model, or judge without images"
-
-
-def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
-    if options.dtype not in _DTYPES:
-        raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
-    try:
-        return resolve_dtype(source, load_config(source, options), options, device=device, engine="transformers")
-    except ModelError:
-        return DtypeChoice(dtype=options.dtype)  # loading the model gives the better error
 
 
 def in_gpu_dtype(
@@ -162,9 +152,15 @@ def in_gpu_dtype(
     return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
 
 
-def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
+def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
     quantization = _quantization(options.quantization)
-    _refuse_quantised(source, options)
+    if (stored := getattr(config, "quantization_config", None)) is not None:  # would be read without its scales
+        method = stored.get("quant_method", "unknown")
+        way_out = "name the whole model with --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
+        raise ModelError(
+            f"{source}: its weights are stored quantised ({method}), which the transformers engine does not read; "
+            f"{way_out}"
+        )
     try:
         kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         with safe_unpickling(source, options.revision):
@@ -180,7 +176,8 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
                 output_loading_info=True,
             )
     except LOAD_ERRORS as error:
-        raise ModelError(f"{source}: cannot load the model: {first_line(error)}{_load_hint(source)}") from error
+        hint = "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
+        raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
     model, info = loaded
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])
@@ -194,25 +191,6 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
             f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
         )
     return model
-
-
-def _refuse_quantised(source: str, options: EngineOptions) -> None:
-    """Refuse a checkpoint whose weights are stored quantised: they would be read without their scales.
-
-    Raises:
-        ModelError: it is one.
-    """
-    try:
-        stored = getattr(load_config(source, options), "quantization_config", None)
-    except ModelError:
-        return  # loading the model gives the better error
-    if stored is None:
-        return
-    method = stored.get("quant_method", "unknown")
-    way_out = "name the whole model with --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
-    raise ModelError(
-        f"{source}: its weights are stored quantised ({method}), which the transformers engine does not read; {way_out}"
-    )
 
 
 def _quantization(name: str | None) -> Any:
@@ -231,21 +209,10 @@ def _quantization(name: str | None) -> Any:
     raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit, int8")
 
 
-def _load_hint(source: str) -> str:
-    return "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
-
-
 def runs_packed(model: Any) -> bool:
     """True if the model's attention can be replaced and its layers have no state but keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
-
-
-def _check_attention(model: Any, source: str) -> None:
-    """Refuse models that cannot run packed."""
-    if not runs_packed(model):
-        kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
-        raise ModelError(f"{source}: the transformers engine cannot run {kind} models packed; use --engine vllm")
 
 
 def device_of(name: str) -> str:
@@ -265,22 +232,14 @@ def device_of(name: str) -> str:
     return name
 
 
-def load_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
-    """The model with the adapter; a merged one costs no time per token.
-
-    Raises:
-        ModelError: the folder is no PEFT adapter, or does not fit the model.
-    """
-    peft_model = attach_adapter(model, adapter)
-    return peft_model.merge_and_unload() if merge else peft_model
-
-
 def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
     """The model with the adapter beside its weights.
 
     Raises:
         ModelError: the folder is no PEFT adapter, or does not fit the model.
     """
+    from peft import PeftModel  # takes a second
+
     check_weights(adapter)
     fit_vocabulary(model, adapter)
     try:

@@ -2,7 +2,7 @@
 
 PEFT selects adapters by the rows of a batch, and a packed pass is one row. So the layers that an adapter changes are
 wrapped here, and add each adapter's product at that adapter's tokens alone; the base's product is computed once for
-all of them. PEFT reads the files (see `adapters`).
+all of them.
 """
 
 import math
@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
-from peft import LoraConfig, PeftConfig, load_peft_weights
-from peft.utils.other import get_pattern_key
 from torch import Tensor, nn
 
 from judgelm.engines.model_files import LOAD_ERRORS, adapter_truncator
@@ -174,6 +172,9 @@ def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tup
     Raises:
         ModelError: the folder is no PEFT adapter, or one that changes more than linear layers inside the model.
     """
+    from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
+    from peft.utils.other import get_pattern_key
+
     check_weights(adapter)
     try:
         config = PeftConfig.from_pretrained(adapter)
@@ -191,14 +192,10 @@ def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tup
                 "alone; serve it alone, with --adapter"
             )
         factors.setdefault(layer, {})[factor] = weight
-    return {
-        layer: (pair["A.weight"].to(dtype), (pair["B.weight"] * _scale(config, layer, pair["A.weight"])).to(dtype))
-        for layer, pair in factors.items()
-    }
-
-
-def _scale(config: LoraConfig, layer: str, down: torch.Tensor) -> float:
-    """The factor of a layer's product, as PEFT computes it."""
-    patterns = config.alpha_pattern or {}
-    alpha = patterns.get(get_pattern_key(list(patterns), layer), config.lora_alpha)
-    return float(alpha) / (math.sqrt(len(down)) if config.use_rslora else len(down))
+    patterns, scaled = config.alpha_pattern or {}, {}
+    for layer, pair in factors.items():
+        down, up = pair["A.weight"], pair["B.weight"]
+        alpha = patterns.get(get_pattern_key(list(patterns), layer), config.lora_alpha)  # as PEFT computes it
+        scale = float(alpha) / (math.sqrt(len(down)) if config.use_rslora else len(down))
+        scaled[layer] = (down.to(dtype), (up * scale).to(dtype))
+    return scaled
