@@ -158,6 +158,7 @@ def counted(count: int, name: str) -> str:
 
 
 def visible_gpus() -> int:
+    """Number of CUDA devices that torch sees on this machine."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -96,25 +96,8 @@ _WIDEST_HEAD = 256
 _AMPERE = 8
 
 
-class VarlenKernel(Protocol):
-    """Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
-
-    def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        cu_seq_q: Tensor,
-        cu_seq_k: Tensor,
-        max_q: int,
-        max_k: int,
-        *,
-        scale: float | None,
-        window_size: tuple[int, int],
-        enable_gqa: bool,
-    ) -> Tensor:
-        """Shape (queries, heads, head size)."""
-        ...
+VarlenKernel = Callable[..., Tensor]
+"""Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
 
 
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:

@@ -1,21 +1,24 @@
 """A pass: its packed row, cached prefixes, image features, and the replies that it begins."""
 
+import gc
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, islice, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from judgelm.engines.base import release_openmp_threads
 from judgelm.engines.candidates import ROOT, ScoreTree
+from judgelm.engines.dtype import available_bytes
 from judgelm.engines.images import ProcessedImage, Vision
 from judgelm.engines.transformers.attention import KVCache, PromptBatch, PromptSegment, Segment, TreeSegment
-from judgelm.engines.transformers.engine import is_out_of_memory
 from judgelm.engines.transformers.sequences import (
     DecodeBlock,
     DecodeBlocks,
@@ -206,76 +209,49 @@ def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
     return tokens if tokens >= queued.images_end else 0
 
 
-@dataclass(frozen=True, slots=True)
-class NewReply:
-    """A reply that a pass has begun.
-
-    Attributes:
-        prompt: its prompt.
-        sequence: the reply, with its first tokens.
-        path: nodes of the prompt's tree where its tokens but the last are.
-    """
+class NewReply(NamedTuple):
+    """A reply that a pass has begun, its prompt, and the nodes of the prompt's tree where its tokens but the last are."""
 
     prompt: NewPrompt
     sequence: RunningSequence
     path: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class NewLogits:
-    """Results of a pass for its new prompts.
+def begin_replies(
+    fresh: Sequence[NewPrompt], logits: Tensor, greedy: Sequence[int], tokenizer: Tokenizer, eos_ids: frozenset[int]
+) -> list[NewReply]:
+    """Begin the replies to new prompts, and note the log-probabilities of their candidates.
 
-    Attributes:
+    A reply that is a candidate needs no pass for each of its tokens: their logits are those of the tree's nodes.
+
+    Args:
+        fresh: the prompts.
         logits: shape (rows, vocabulary): at each prompt's end, then at the nodes of each prompt's tree.
         greedy: the most probable token of each row.
+        tokenizer: of the model.
+        eos_ids: token ids that end a reply.
     """
-
-    logits: Tensor
-    greedy: Sequence[int]
-
-    def begin(self, fresh: Sequence[NewPrompt], tokenizer: Tokenizer, eos_ids: frozenset[int]) -> list[NewReply]:
-        """Begin the replies to the prompts, and note the log-probabilities of their candidates.
-
-        Args:
-            fresh: the prompts.
-            tokenizer: of the model.
-            eos_ids: token ids that end a reply.
-        """
-        nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
-        rows = [[row, *range(*ends)] for row, ends in enumerate(pairwise(nodes))]
-        trees = [(new.queued.tree, own) for new, own in zip(fresh, rows, strict=True) if new.queued.tree is not None]
-        logprobs = iter(tree_logprobs(trees, self.logits))
-        replies = []
-        for new, own in zip(fresh, rows, strict=True):
-            if new.queued.tree is not None:
-                new.queued.candidate_logprobs = next(logprobs)
-            for index in range(new.queued.request.sampling.n):
-                sequence = RunningSequence(new.queued, index)
-                replies.append(NewReply(new, sequence, self._append(sequence, own, tokenizer, eos_ids)))
-        return replies
-
-    def _append(
-        self, sequence: RunningSequence, rows: Sequence[int], tokenizer: Tokenizer, eos_ids: frozenset[int]
-    ) -> list[int]:
-        """Append a reply's first token, and further ones along its tree; returns the nodes of all but the last.
-
-        A reply that is a candidate needs no pass for each of its tokens: their logits are those of the tree's nodes.
-
-        Args:
-            sequence: the reply.
-            rows: at its prompt's end, then at the nodes of its tree.
-            tokenizer: of the model.
-            eos_ids: token ids that end a reply.
-        """
-        tree, path, node = sequence.parent.tree, list[int](), ROOT
-        while True:
-            row = rows[node + 1]
-            [token] = next_tokens([sequence], self.logits[row : row + 1], self.greedy[row : row + 1])
-            sequence.append(token, tokenizer, eos_ids)
-            if tree is None or sequence.finish_reason is not None or (node, token) not in tree.node_behind:
-                return path
-            node = tree.node_behind[node, token]
-            path.append(node)
+    nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
+    rows = [[row, *range(*ends)] for row, ends in enumerate(pairwise(nodes))]
+    trees = [(new.queued.tree, own) for new, own in zip(fresh, rows, strict=True) if new.queued.tree is not None]
+    logprobs = iter(tree_logprobs(trees, logits))
+    replies = []
+    for new, own in zip(fresh, rows, strict=True):
+        tree = new.queued.tree
+        if tree is not None:
+            new.queued.candidate_logprobs = next(logprobs)
+        for index in range(new.queued.request.sampling.n):
+            sequence, path, node = RunningSequence(new.queued, index), list[int](), ROOT
+            while True:
+                row = own[node + 1]
+                [token] = next_tokens([sequence], logits[row : row + 1], greedy[row : row + 1])
+                sequence.append(token, tokenizer, eos_ids)
+                if tree is None or sequence.finish_reason is not None or (node, token) not in tree.node_behind:
+                    break
+                node = tree.node_behind[node, token]
+                path.append(node)
+            replies.append(NewReply(new, sequence, path))
+    return replies
 
 
 def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
@@ -358,3 +334,82 @@ def _to_model(value: Any, model: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     return value.to(model.device, model.dtype) if value.is_floating_point() else value.to(model.device)
+
+
+Result = TypeVar("Result")
+
+
+_MEMORY_SHARE = 0.5
+
+
+_NO_CODE = "could not create a primitive\n"
+
+
+_NO_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
+    _NO_CODE,
+    "could not create a memory object\n",
+    "could not execute a primitive\n",
+)
+"""In the messages of a CPU, for which torch has no error class."""
+
+
+_LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
+
+
+def kv_capacity(model: Any, device: torch.device) -> int:
+    """Tokens whose keys and values fit into half of the memory that is free now."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
+    return max(1, int(_MEMORY_SHARE * free / per_token))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True if a pass ran out of memory."""
+    text = f"{error}\n"
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in _NO_MEMORY)
+
+
+def is_device_lost(error: BaseException) -> bool:
+    """True if no later pass can succeed: after such an error an accelerator refuses all work of its process."""
+    return any(words in str(error) for words in _LOST_DEVICE)
+
+
+class PassThread:
+    """Runs passes in the caller's thread, and in another one after oneDNN had no memory for generated code.
+
+    oneDNN (3.12) never forgets that error in the thread in which it arose: it generates no code there any more, so
+    every pass of a new length would fail although memory is free again, and perhaps it says so only in such a later
+    pass. The other thread starts at once, since it could not when memory is short; its OpenMP threads take the place of
+    the caller's when it is needed.
+    """
+
+    def __init__(self) -> None:
+        self._spare = ThreadPoolExecutor(max_workers=1)
+        self._spare.submit(int).result()
+        self._is_moved = False
+
+    def run(self, function: Callable[..., Result], *args: Any, alone: bool = False) -> Result:
+        """The function's result, computed without gradients.
+
+        Args:
+            function: runs the pass; it may be called twice.
+            args: its arguments.
+            alone: the pass holds one request and cannot shrink, so it is repeated in the other thread before it fails.
+        """
+        if not self._is_moved:
+            try:
+                return function(*args)
+            except RuntimeError as error:
+                self._is_moved = _NO_CODE in f"{error}\n"
+                if self._is_moved:
+                    release_openmp_threads()
+                if not (alone and self._is_moved):
+                    raise
+            gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
+        return self._spare.submit(torch.inference_mode()(function), *args).result()

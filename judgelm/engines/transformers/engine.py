@@ -8,24 +8,26 @@ does not depend on the other sequences of its passes. When memory runs out, the 
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import torch
 import transformers
 
-from judgelm.engines.base import EngineOptions, prepare_request, refuse_images, release_openmp_threads
+from judgelm.engines.base import EngineOptions, prepare_request, refuse_images
 from judgelm.engines.candidates import CandidateTokenizer
-from judgelm.engines.dtype import available_bytes
 from judgelm.engines.transformers.batch import (
     MIN_SHARED_TOKENS,
     CachedPrefix,
     ImageFeatures,
-    NewLogits,
     NewPrompt,
     PackedRow,
+    PassThread,
     PrefixCache,
+    begin_replies,
+    is_device_lost,
+    is_out_of_memory,
+    kv_capacity,
     shared_tokens,
 )
 from judgelm.engines.transformers.layers import install_head
@@ -224,7 +226,7 @@ class TransformersEngine:
             fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
             logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
             greedy = logits.argmax(-1).tolist()  # waits for the device; score trees and sampled replies wait again
-            begun = self._begin(fresh, NewLogits(logits[len(running) :], greedy[len(running) :]))
+            begun = self._begin(fresh, logits[len(running) :], greedy[len(running) :])
             tokens = next_tokens(running, logits[: len(running)], greedy)
         except (RuntimeError, MemoryError, AssertionError, ValueError, LookupError) as error:
             if is_device_lost(error) or not (self._has_worked or is_out_of_memory(error)):
@@ -305,11 +307,11 @@ class TransformersEngine:
         )
         return cast(torch.Tensor, output.logits[0])
 
-    def _begin(self, fresh: list[NewPrompt], results: NewLogits) -> list[RunningSequence]:
+    def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
         """Begin the replies to new prompts; those that are not finished at once join the running ones."""
         for new in fresh:
             new.kv.advance(new.new_tokens)
-        replies = results.begin(fresh, self._loaded.tokenizer, self._loaded.eos_ids)
+        replies = begin_replies(fresh, logits, greedy, self._loaded.tokenizer, self._loaded.eos_ids)
         for reply in replies:
             if reply.sequence.finish_reason is None:
                 self._decoding.join(reply.sequence, reply.prompt.kv, reply.path)
@@ -365,76 +367,3 @@ class TransformersEngine:
         else:
             self._decoding.clear()
             self._finished += [parent.failed(f"out of memory: {message}") for parent in running]
-
-
-Result = TypeVar("Result")
-
-_MEMORY_SHARE = 0.5
-_NO_CODE = "could not create a primitive\n"
-_NO_MEMORY = (
-    "can't allocate memory",
-    "not enough memory",
-    # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
-    _NO_CODE,
-    "could not create a memory object\n",
-    "could not execute a primitive\n",
-)
-"""In the messages of a CPU, for which torch has no error class."""
-
-_LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
-
-
-def kv_capacity(model: Any, device: torch.device) -> int:
-    """Tokens whose keys and values fit into half of the memory that is free now."""
-    config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
-    return max(1, int(_MEMORY_SHARE * free / per_token))
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """True if a pass ran out of memory."""
-    text = f"{error}\n"
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in _NO_MEMORY)
-
-
-def is_device_lost(error: BaseException) -> bool:
-    """True if no later pass can succeed: after such an error an accelerator refuses all work of its process."""
-    return any(words in str(error) for words in _LOST_DEVICE)
-
-
-class PassThread:
-    """Runs passes in the caller's thread, and in another one after oneDNN had no memory for generated code.
-
-    oneDNN (3.12) never forgets that error in the thread in which it arose: it generates no code there any more, so
-    every pass of a new length would fail although memory is free again, and perhaps it says so only in such a later
-    pass. The other thread starts at once, since it could not when memory is short; its OpenMP threads take the place of
-    the caller's when it is needed.
-    """
-
-    def __init__(self) -> None:
-        self._spare = ThreadPoolExecutor(max_workers=1)
-        self._spare.submit(int).result()
-        self._is_moved = False
-
-    def run(self, function: Callable[..., Result], *args: Any, alone: bool = False) -> Result:
-        """The function's result, computed without gradients.
-
-        Args:
-            function: runs the pass; it may be called twice.
-            args: its arguments.
-            alone: the pass holds one request and cannot shrink, so it is repeated in the other thread before it fails.
-        """
-        if not self._is_moved:
-            try:
-                return function(*args)
-            except RuntimeError as error:
-                self._is_moved = _NO_CODE in f"{error}\n"
-                if self._is_moved:
-                    release_openmp_threads()
-                if not (alone and self._is_moved):
-                    raise
-            gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
-        return self._spare.submit(torch.inference_mode()(function), *args).result()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from judgelm.engines.dtype import available_bytes
-from judgelm.engines.transformers.engine import PassThread
+from judgelm.engines.transformers.batch import PassThread
 
 _MIB = 1 << 20
 
