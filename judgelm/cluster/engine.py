@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from judgelm.cluster.plan import RayCluster, gpus_each
-from judgelm.cluster.pool import Event, StepDone, StepTask, WorkerLost, WorkerPool, WorkerReady
+from judgelm.cluster.pool import StepResult, WorkerLost, WorkerPool, WorkerReady
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import NOT_ASKED
@@ -159,8 +159,7 @@ class RayEngine:
             idle = self._scheduler.in_flight(worker) and self._pool.wants_calls(worker)
             if requests or aborted or idle:
                 keys = self._scheduler.sent_keys(worker, watched)
-                task = StepTask(aborted=aborted, requests=requests, watched=keys, timeout_s=step_s)
-                self._pool.step(worker, task)
+                self._pool.step(worker, step_s, aborted=aborted, requests=requests, watched=keys)
 
     def _check_idle(self) -> None:
         """Call the idle workers now and then, and take what has happened to them."""
@@ -169,40 +168,36 @@ class RayEngine:
             self._checked_s = now
             for worker in self._pool.ready:
                 if self._pool.wants_calls(worker):
-                    self._pool.step(worker, StepTask(timeout_s=0.0))
+                    self._pool.step(worker, 0.0)
         self._watch(0.0)
 
     def _watch(self, timeout_s: float) -> None:
-        for event in self._pool.wait(timeout_s):
-            self._handle(event)
+        for worker, event in self._pool.wait(timeout_s):
+            if isinstance(event, WorkerReady):
+                self._check_alike(event)
+                loaded = event.loaded
+                self.supports_grammar, self.supports_images = loaded.supports_grammar, loaded.supports_images
+                self.thinking = loaded.thinking
+                self._max_in_flight[worker] = loaded.max_in_flight
+                self._scheduler.add_worker(worker, loaded.max_in_flight)
+            elif isinstance(event, WorkerLost):
+                log.warning("lost a worker, whose requests go to others: %s", event.why)
+                self._max_in_flight.pop(worker, None)
+                self._aborted.pop(worker, None)
+                self._finished += self._scheduler.lose_worker(worker, event.why)
+            else:
+                self._take(worker, event)
 
-    def _handle(self, event: Event) -> None:
-        worker = event.worker
-        if isinstance(event, WorkerReady):
-            self._check_alike(event)
-            self.supports_grammar = event.loaded.supports_grammar
-            self.supports_images = event.loaded.supports_images
-            self.thinking = event.loaded.thinking
-            self._max_in_flight[worker] = event.loaded.max_in_flight
-            self._scheduler.add_worker(worker, event.loaded.max_in_flight)
-        elif isinstance(event, WorkerLost):
-            log.warning("lost a worker, whose requests go to others: %s", event.why)
-            self._max_in_flight.pop(worker, None)
-            self._aborted.pop(worker, None)
-            self._finished += self._scheduler.lose_worker(worker, event.why)
-        else:
-            self._take(event)
-
-    def _take(self, done: StepDone) -> None:
+    def _take(self, worker: int, result: StepResult) -> None:
         """Take a step's finished and unfinished replies, except those of requests that were aborted meanwhile."""
         now = time.monotonic()
-        completed = (self._scheduler.complete(done.worker, completion, now) for completion in done.completions)
+        completed = (self._scheduler.complete(worker, completion, now) for completion in result.completions)
         finished = [completion for completion in completed if completion is not None]
         for completion in finished:
             self._partial.pop(completion.key, None)
         self._finished += finished
-        for sent_key, text in done.partial.items():
-            if (key := self._scheduler.request_key(done.worker, sent_key)) is not None:
+        for sent_key, text in result.partial.items():
+            if (key := self._scheduler.request_key(worker, sent_key)) is not None:
                 self._partial[key] = text
 
     def _check_alike(self, ready: WorkerReady) -> None:
