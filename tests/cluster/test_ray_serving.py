@@ -128,13 +128,3 @@ def test_a_worker_that_is_lost_while_idle_is_replaced_before_the_next_request():
         until(lambda: len(engine._pool.ready) == 2 and engine._pool._slots[0].location != lost, seconds=30)
         assert engine._pool.lost == 1
         assert server.post("/v1/judge", pair(1)).json()["scores"] == [8.0, 6.0]
-
-
-def test_probabilities_are_those_of_one_process(tiny_judge):
-    options = {"engine": "transformers", "device": "cpu", "dtype": "float32"}
-    options |= {"template": "judgelm-v1", "ignore_card": True}  # the server's
-    with Judge(str(tiny_judge), **options) as judge:
-        expected = judge.compare("q1", "a", "b", both_orders=False, distribution=True).probability
-    with Judge(str(tiny_judge), cluster=TWO, **options) as judge, served(judge.engine) as server:
-        reply = server.post("/v1/judge", pair(1) | {"distribution": True}).json()
-    assert reply["probability"] == pytest.approx(expected, abs=1e-5)

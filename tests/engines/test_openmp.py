@@ -38,48 +38,7 @@ def test_released_threads_end_and_come_back():
     assert counts == ["1", "0", "1", "0"]
 
 
-def test_a_pass_that_moves_to_the_other_thread_leaves_no_threads_behind():
-    counts = run(
-        """
-        from judgelm.engines.transformers.engine import PassThread
-
-        def run_out():
-            torch.ones(1 << 20).add(1)
-            raise RuntimeError("could not create a primitive")
-
-        passes = PassThread()
-        before = count()
-        try:
-            passes.run(run_out)
-        except RuntimeError:
-            print(count() - before)
-        passes.run(lambda: torch.ones(1 << 20).add(1))
-        print(count() - before)
-        """
-    )
-    assert counts == ["0", "1"]
-
-
 def test_a_process_without_openmp_has_nothing_to_release():
     code = "import sys\nfrom judgelm.engines.base import *\nrelease_openmp_threads()\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout.split() == ["False"]
-
-
-def test_an_engine_has_as_many_openmp_threads_in_another_thread_than_it_was_loaded_in(tiny_model):
-    code = f"""
-        from judgelm.engines.base import EngineOptions
-        from judgelm.engines.catalog import load_engine
-        from judgelm.records import Request, Sampling
-        from tests.support.driving import prompt_of, run
-        engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}))
-        prompt, sampling = prompt_of("", "a big fox jumps " * 60), Sampling(max_tokens=4)
-        requests = [Request(key=str(index), prompt=prompt, sampling=sampling) for index in range(20)]
-        after = []
-        def judge():
-            run(engine, requests)
-            after.append(count() - threading.active_count())
-        """
-    alone, in_main = run(code + "torch.set_num_threads(1); judge(); torch.set_num_threads(2); judge(); print(*after)")
-    [elsewhere] = run(code + "thread = threading.Thread(target=judge); thread.start(); thread.join(); print(*after)")
-    assert int(elsewhere) == int(in_main) == int(alone) + 1

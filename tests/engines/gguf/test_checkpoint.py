@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoTokenizer
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import stored_dtype
-from judgelm.engines.gguf import checkpoint_of, gguf_checkpoint, gguf_note, gguf_record
+from judgelm.engines.gguf import checkpoint_of, gguf_checkpoint, gguf_record
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ModelError, RunError
 from tests.support.gguf_files import F32, weights_of, write_gguf
@@ -137,10 +137,6 @@ def test_an_adapter_finds_a_gguf_base_by_its_path(tiny_gguf, tiny_model, tmp_pat
     base, found = split_adapter(EngineOptions(model=str(adapter)))
     assert (gguf_record(base).file, found) == ("tiny.gguf", str(adapter))
     assert split_adapter(EngineOptions(model=str(tiny_gguf), adapter="x")) == (base, "x")
-
-
-def test_other_models_have_neither_record_nor_note(tiny_model):
-    assert (gguf_record(tiny_model), gguf_note(tiny_model)) == (None, "")
 
 
 def test_a_damaged_record_is_named(tiny_gguf):

@@ -51,15 +51,6 @@ def test_images_are_parts_of_the_users_message(picture, chat):
     assert (completion.texts, completion.sanitized) == (("8 6\n",), 1)
 
 
-def test_without_images_completions_are_asked_as_before(picture):
-    with endpoint(ScriptedBackend()) as server:
-        engine = load(server)
-        run(engine, [request_of([]), request_of([picture], key="2")])
-        paths = {path.rpartition("/v1")[2] for path in server.counts if isinstance(path, str) and "/v1" in path}
-        engine.close()
-    assert {"/completions", "/chat/completions"} <= paths
-
-
 def test_a_completions_only_engine_refuses_images(picture):
     with endpoint(ScriptedBackend()) as server:
         engine = load(server, api="completions")

@@ -60,11 +60,6 @@ def test_an_error_with_status_200_is_the_status_that_it_means(body, status, mess
     assert (found.status, found.message) == (status, f"{message} (sent with status 200)")
 
 
-def test_a_reply_is_no_error():
-    assert reported_error({"choices": [{"message": {"content": "8 6"}}], "error": None, "message": "ok"}) is None
-    assert reported_error([]) is None
-
-
 def test_a_rate_limit_with_status_200_is_waited_for():
     with endpoint() as server:
         engine = load(server)

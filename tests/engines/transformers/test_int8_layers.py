@@ -14,7 +14,6 @@ from judgelm.engines.transformers.layers import (
     PackedLinear,
     best_smoothing,
     blocks_of,
-    calibration_ids,
     check_int8,
     dequantised,
     quantised_tokens,
@@ -128,12 +127,6 @@ def test_head_and_norms_keep_their_format(checkpoint):
     assert kinds.count(Int8Linear) == 14
     assert type(model.lm_head) is PackedLinear
     assert model.lm_head.weight.dtype == torch.float32
-
-
-def test_the_calibration_text_is_part_of_the_package(tiny_model):
-    ids = calibration_ids(load(EngineOptions(model=str(tiny_model))).tokenizer)
-    assert len(ids) == 15
-    assert all(ids)
 
 
 def test_another_quantization_names_the_ones_there_are(tiny_model):
