@@ -12,6 +12,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
+from tests.support.endpoint.client import load
 from tests.support.endpoint.server import endpoint
 
 SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
@@ -27,9 +28,6 @@ SCRIPT = {
 EXACT = [0.3, 0.2, 0.04, 0.36, 0.05, 0.05]
 
 
-def load(server, **arguments):
-    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
-    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
 
 
 def scored(engine, candidates=CANDIDATES, **sampling):

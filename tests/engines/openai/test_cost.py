@@ -11,15 +11,13 @@ from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.client import load
 from tests.support.endpoint.server import endpoint, first
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
 """A token of a reply is a dollar, and those of prompts hardly anything."""
 
 
-def load(server, **arguments):
-    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
-    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
 
 
 def requests_of(count, **sampling):

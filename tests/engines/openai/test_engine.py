@@ -1,25 +1,22 @@
-"""The OpenAI-compatible engine against a real endpoint on this machine: prompts, sampling, the contract."""
-
-import threading
+"""The OpenAI engine over /completions and chat, with texts and images."""
 
 import pytest
 from transformers import AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.images import image_url
+from judgelm.engines.openai.options import max_usage
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
+from tests.support.endpoint.client import engine_threads, load
 from tests.support.endpoint.server import endpoint
+from tests.support.tiny_vision import write_image
 
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-
-
-def load(server, options=None, **arguments):
-    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
-    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **(options or {})))
 
 
 def request_of(key="1", prompt=None, candidates=(), **sampling):
@@ -147,7 +144,7 @@ def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
     with endpoint(backend) as server:
         with pytest.raises(ConfigError, match="pass --max-model-len"):
             load(server, tokenizer=str(tmp_path))
-        engine = load(server, {"max_model_len": 100}, tokenizer=str(tmp_path))
+        engine = load(server, options={"max_model_len": 100}, tokenizer=str(tmp_path))
         assert engine.describe()["window"] == 100
         engine.close()
 
@@ -228,20 +225,73 @@ def test_a_grammar_is_refused_where_the_server_ignores_it():
         engine.close()
 
 
-def threads_of_engines() -> set[threading.Thread]:
-    """Those that run now; another test's engine may be one of them."""
-    return {one for one in threading.enumerate() if one.name == "openai-engine"}
-
-
 def test_closing_ends_the_thread_and_may_be_repeated():
-    before = threads_of_engines()
+    before = engine_threads()
     with endpoint(delay_s=0.2) as server:
         engine = load(server)
-        assert threads_of_engines() > before
+        assert engine_threads() > before
         engine.submit([request_of()])
         engine.close()
         engine.close()
-        assert threads_of_engines() == before
+        assert engine_threads() == before
         assert engine.collect(0.01) == []
         with pytest.raises(EngineError, match="closed"):
             engine.submit([request_of()])
+
+
+@pytest.fixture
+def picture(tmp_path):
+    return str(write_image(tmp_path / "a.png", 1))
+
+
+def request_with(images, *, chat=False, key="1", prefill=""):
+    role = "user" if chat else None
+    spans = (
+        *((Span("Be fair.", "template", "system"),) if chat else ()),
+        *(Span(image, "image", role) for image in images),
+        Span("What is it? <image> ", "answer", role),
+        Span("[S]", "template", role),
+    )
+    prompt = Prompt(spans=spans, chat=chat, prefill=prefill)
+    return Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=6))
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_images_are_parts_of_the_users_message(picture, chat):
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server)
+        [completion] = run(engine, [request_with([picture, "https://example.org/b.jpg"], chat=chat)]).values()
+        messages = server.bodies[-1]["messages"]
+        engine.close()
+    first, second, text = messages[-1]["content"]
+    assert messages[-1]["role"] == "user"
+    assert first == {"type": "image_url", "image_url": {"url": image_url(picture)}}
+    assert second["image_url"]["url"] == "https://example.org/b.jpg"
+    assert text == {"type": "text", "text": "What is it? (image) [S]"}  # its own look-alike is sanitized
+    assert (completion.texts, completion.sanitized) == (("8 6\n",), 1)
+
+
+def test_a_completions_only_engine_refuses_images(picture):
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server, api="completions")
+        with pytest.raises(
+            EngineError, match="shows images, which this model does not support: /completions takes only text"
+        ):
+            engine.submit([request_with([picture])])
+        engine.close()
+
+
+def test_an_image_that_is_not_there_fails_its_request_alone(picture):
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server)
+        found = run(engine, [request_with(["gone.png"], key="bad"), request_with([picture], key="good")])
+        engine.close()
+    assert (found["bad"].finish_reasons, found["good"].texts) == (("error",), ("8 6\n",))
+    assert "image gone.png: cannot read" in found["bad"].error
+
+
+def test_the_bill_reckons_with_the_most_an_image_may_cost():
+    parts = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "abc"}]
+    body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 5}
+    # 50,000 for the image, 3 bytes of text, 16 for the message, 64 around it all
+    assert max_usage(body).prompt_tokens == 50_083
