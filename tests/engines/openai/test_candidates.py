@@ -28,8 +28,6 @@ SCRIPT = {
 EXACT = [0.3, 0.2, 0.04, 0.36, 0.05, 0.05]
 
 
-
-
 def scored(engine, candidates=CANDIDATES, **sampling):
     settings = {"max_tokens": 6, "stop": ("\n",)} | sampling
     request = Request(key="1", prompt=prompt_of("x"), sampling=Sampling(**settings), candidates=candidates)

@@ -18,8 +18,6 @@ PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
 """A token of a reply is a dollar, and those of prompts hardly anything."""
 
 
-
-
 def requests_of(count, **sampling):
     settings = {"max_tokens": 6, "stop": ("\n",)} | sampling
     return [Request(key=str(i), prompt=prompt_of(f"x{i}"), sampling=Sampling(**settings)) for i in range(count)]

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai.endpoint import BadReplyError, read_choices, reported_error
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import EngineError
