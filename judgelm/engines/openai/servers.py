@@ -102,9 +102,9 @@ class EndpointPool:
             **self.cost.stats(),
         }
 
-    def mark_down(self, endpoint: Endpoint) -> None:
+    def mark_down(self, index: int) -> None:
         """Leave out a server that did not answer during discovery."""
-        next(member for member in self._members if member.endpoint is endpoint).mark_down()
+        self._members[index].mark_down()
 
     async def complete(self, api: Api, body: dict[str, Any]) -> Replies:
         """As `Endpoint.complete`; a server's failure is an error only where no other server answers.
@@ -203,9 +203,9 @@ async def discover_servers(
         for endpoint, own in zip(pool.endpoints, options.servers, strict=True)
     )
     results = await asyncio.gather(*discoveries, return_exceptions=True)
-    for endpoint, result in zip(pool.endpoints, results, strict=True):
+    for index, result in enumerate(results):
         if isinstance(result, EngineError):
-            pool.mark_down(endpoint)
+            pool.mark_down(index)
         elif isinstance(result, BaseException):
             raise result
     reached = [result for result in results if isinstance(result, ServerCapabilities)]
@@ -289,7 +289,8 @@ async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) ->
         await endpoint.complete(api, _smallest(model, api, content))
     except RefusedError as refused:
         # a reasoning model may refuse a single token, which shows that the model exists
-        return None if api == "chat" and refused.status == 400 and "model" not in _subject(refused) else refused
+        subject = f"{refused.code} {refused.param}".strip() or refused.message
+        return None if api == "chat" and refused.status == 400 and "model" not in subject else refused
     except RetriesExhaustedError as error:
         return RefusedError(500, str(error))
     return None
@@ -313,11 +314,6 @@ def _smallest(model: str, api: Api, content: object) -> dict[str, Any]:
         "max_tokens": 1,
         "temperature": 0.0,
     }
-
-
-def _subject(refused: RefusedError) -> str:
-    """The code and parameter of a refusal, or else its message."""
-    return f"{refused.code} {refused.param}" if refused.code or refused.param else refused.message
 
 
 def _unusable(refused: RefusedError, models: Mapping[str, Any], model: str, options: EndpointOptions) -> ModelError:

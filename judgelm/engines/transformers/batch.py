@@ -210,7 +210,7 @@ def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
 
 
 class NewReply(NamedTuple):
-    """A reply that a pass has begun, its prompt, and the nodes of the prompt's tree where its tokens but the last are."""
+    """A reply that a pass has begun, and the nodes of its prompt's tree where its tokens but the last are."""
 
     prompt: NewPrompt
     sequence: RunningSequence
