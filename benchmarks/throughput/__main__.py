@@ -46,7 +46,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.doctor.devices import look_at_devices
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import resolve_dtype
-from judgelm.engines.parameters import all_parameters, prefill_parameters
+from judgelm.engines.weights import all_parameters, prefill_parameters
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Sample
 

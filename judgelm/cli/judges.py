@@ -14,10 +14,8 @@ from judgelm.cli.options import Command
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
-from judgelm.judges.adapter_package import find_source, install_adapter
-from judgelm.judges.base_weights import install_base
-from judgelm.judges.cards import JudgeCard, card_names, judge_card
-from judgelm.judges.installed import find_adapter, installed_judge
+from judgelm.judges.cards import JudgeCard, card_names, find_adapter, installed_judge, judge_card
+from judgelm.judges.install import find_source, install_adapter, install_base
 
 if TYPE_CHECKING:  # loads the modes, for which help does not wait
     from judgelm.judges.released import Checkpoint, ReleasedJudge
@@ -160,8 +158,7 @@ def words_command(
     ] = None,
 ) -> None:
     """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files."""
-    from judgelm.judges.released import released_judge
-    from judgelm.judges.words import bring_words, read_words
+    from judgelm.judges.released import bring_words, read_words, released_judge
 
     judge = released_judge(name)
     if source is not None:

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from judgelm.cli import completion
 from judgelm.cli.console import EXIT_FAILURES, console, load_config
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_name
@@ -179,7 +179,7 @@ class ClusterOptions:
         int | None, typer.Option(min=1, help="CPU cores (and threads) of each worker.", rich_help_panel=_CLUSTER)
     ] = None
 
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> RayCluster | None:
         """The workers that are asked for; None where this process judges.
 
         Raises:
@@ -189,7 +189,7 @@ class ClusterOptions:
             if self.workers is not None or self.worker_cores is not None:
                 raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
             return None
-        return Cluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
+        return RayCluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
-from judgelm.engines.images import ImageError, image_bytes
+from judgelm.engines.base import ImageError
+from judgelm.engines.images import image_bytes
 from judgelm.errors import InputError
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Sample, TextHashes

@@ -22,7 +22,7 @@ from judgelm.doctor.devices import Devices
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.parameters import prefill_parameters
+from judgelm.engines.weights import prefill_parameters
 from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling

@@ -14,12 +14,11 @@ from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.data.samples import SampleStream
 from judgelm.engines.base import INT8, EngineOptions
-from judgelm.engines.dtype import stored_dtype
-from judgelm.engines.measured_speed import MeasuredSpeed
+from judgelm.engines.dtype import available_bytes, stored_dtype
+from judgelm.engines.model_cache import MeasuredSpeed
 from judgelm.engines.model_files import load_config, split_adapter
-from judgelm.engines.parameters import all_parameters
-from judgelm.engines.transformers.int8_layers import runs_int8
-from judgelm.engines.transformers.memory import available_bytes
+from judgelm.engines.transformers.layers import runs_int8
+from judgelm.engines.weights import all_parameters
 from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.engines.base import EngineOptions, thinking_policy
-from judgelm.engines.text_candidates import longest_candidate
+from judgelm.engines.candidates import longest_candidate
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.thinking import NOT_ASKED, Thinking

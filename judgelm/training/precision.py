@@ -25,7 +25,7 @@ from judgelm.engines.dtype import (
     stored_dtype,
     this_cpu_flags,
 )
-from judgelm.engines.parameters import all_parameters
+from judgelm.engines.weights import all_parameters
 from judgelm.extras import extra_requirements
 from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.config import base_name

@@ -118,17 +118,6 @@ def judgments_of_torn(out):
     return out.read_bytes().splitlines(keepends=True)[: out.read_bytes().count(b"\n")]
 
 
-def test_a_terminated_run(run, pairs, tiny_judge, expected):
-    process, out, log = run()
-    children = [*manifest(out)["sessions"][-1]["children"], *workers()]
-    process.terminate()
-    assert process.wait(120) == 130, log.read_text()
-    assert manifest(out)["sessions"][-1]["outcome"] == "interrupted"
-    assert not still_alive(children)
-    finish(pairs, out, tiny_judge)
-    assert judgments(out) == expected
-
-
 @pytest.fixture
 def two_nodes():
     """Two nodes of one core each, on this machine."""
@@ -152,17 +141,6 @@ def test_a_killed_node_and_one_that_joins(run, two_nodes, expected):
     assert process.wait(240) == 0, log.read_text()
     assert judgments(out) == expected
     assert manifest(out)["sessions"][-1]["engine"]["lost_workers"] == 1
-
-
-def test_a_run_killed_on_a_cluster_that_stays(run, two_nodes, pairs, tiny_judge, expected):
-    cluster, _ = two_nodes
-    process, out, _ = run(address=cluster.address)
-    before = workers()
-    process.kill()
-    process.wait(60)
-    assert not still_alive(before), "Ray ends what a lost driver had"
-    finish(pairs, out, tiny_judge, address=cluster.address)
-    assert judgments(out) == expected
 
 
 def test_probabilities_and_reasons_are_those_of_one_process(pairs, tiny_judge, tmp_path):

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, ImageError
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.images import ImageError, image_url, read_image
-from judgelm.engines.scripted import ScriptedEngine
+from judgelm.engines.images import image_url, read_image
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Prompt, Request, Sampling, Span
 from tests.support.driving import run
@@ -192,11 +191,6 @@ def test_a_vision_judge_without_processor_says_which_files_are_missing(judge, tm
     (folder / "processor_config.json").unlink()
     with pytest.raises(ModelError, match=r"processor cannot be loaded.*copy processor_config.json"):
         load_engine("transformers", EngineOptions(model=str(folder)))
-
-
-def test_the_scripted_engine_ignores_images(pictures):
-    engine = ScriptedEngine({"what is the capital ": "7 8"})
-    assert run(engine, [request_of("1", pictures[:1])])["1"].texts == ("7 8",)
 
 
 @pytest.mark.parametrize(

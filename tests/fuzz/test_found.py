@@ -19,7 +19,7 @@ from judgelm.data.swap.spans import find_quotes
 from judgelm.data.swap.swap_names import swap_names
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.openai.response import retry_after_s
+from judgelm.engines.openai.endpoint import retry_after_s
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
 from judgelm.parsing.answer_tags import tagged_answer

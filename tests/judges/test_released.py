@@ -11,9 +11,19 @@ import pytest
 
 from judgelm import Judge
 from judgelm.errors import CardError, ConfigError, InputError, ModelError
-from judgelm.judges.recognition import recognise
-from judgelm.judges.released import ReleasedJudge, ReleasedTask, released_judge, released_judges, released_names
-from judgelm.judges.words import Cut, WordsFile, bring_words, cut, read_words
+from judgelm.judges.released import (
+    Cut,
+    ReleasedJudge,
+    ReleasedTask,
+    WordsFile,
+    bring_words,
+    cut,
+    read_words,
+    recognise,
+    released_judge,
+    released_judges,
+    released_names,
+)
 from judgelm.modes.factory import make_mode
 from judgelm.parsing.marked_reply import MarkedReply
 from judgelm.prompts.catalog import get_template

@@ -104,7 +104,7 @@ def _parameters(engine: Engine) -> int | None:
     described = engine.describe()
     if described["engine"] not in {"transformers", "vllm"}:  # the others run no model here
         return None
-    from judgelm.engines.parameters import parameters_of_described  # loads torch
+    from judgelm.engines.weights import parameters_of_described  # loads torch
 
     return parameters_of_described(described)
 

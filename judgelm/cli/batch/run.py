@@ -18,7 +18,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge, judge_of
-from judgelm.judges.recognition import recognise
+from judgelm.judges.released import recognise
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import CARD_FIELDS, make_mode
 from judgelm.records import Judgment

@@ -21,8 +21,7 @@ from judgelm.doctor.packages import Package, declared_packages, findings, with_i
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import check_engine, choose_engine
 from judgelm.errors import ConfigError, JudgelmError, ModelError
-from judgelm.judges.cards import default_card
-from judgelm.judges.installed import installed_judge, named_judge
+from judgelm.judges.cards import default_card, installed_judge, named_judge
 from judgelm.version import VERSION
 
 EPILOG = """

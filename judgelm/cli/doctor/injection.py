@@ -16,7 +16,7 @@ from judgelm.doctor.injection.checks import AttackCheck, check_attacks
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine
 from judgelm.judge import Judge
-from judgelm.judges.judge_format import DEFAULT_TEMPLATE
+from judgelm.judges.released import DEFAULT_TEMPLATE
 from judgelm.metrics.resampling import Estimate
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template

@@ -21,10 +21,10 @@ from judgelm.doctor.speed import (
     variants_of,
 )
 from judgelm.engines.catalog import choose_engine
-from judgelm.engines.measured_speed import write_speeds
+from judgelm.engines.model_cache import write_speeds
 from judgelm.errors import JudgelmError
 from judgelm.everyday_pairs import EVERYDAY_PAIRS
-from judgelm.judges.installed import named_judge
+from judgelm.judges.cards import named_judge
 
 _FILE_OF = 1000
 

@@ -1,5 +1,6 @@
 """Loads a model, its tokenizer and its adapter from a folder or the hub."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from transformers.models.auto.modeling_auto import (
 from judgelm.engines.base import INT8, EngineOptions, thinking_policy
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf import gguf_note
+from judgelm.engines.images import Vision
 from judgelm.engines.model_files import (
     LOAD_ERRORS,
     check_config,
@@ -23,16 +25,14 @@ from judgelm.engines.model_files import (
     identity_of,
     load_config,
     load_tokenizer,
+    nan_in,
     split_adapter,
     window_of,
+    without_progress_bars,
 )
-from judgelm.engines.parameters import first_not_finite
-from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.engines.progress_bars import without_progress_bars
-from judgelm.engines.transformers.int8_calibration import check_int8, quantise
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
-from judgelm.engines.transformers.packed_layers import pack
-from judgelm.engines.transformers.vision import Vision
+from judgelm.engines.transformers.attention import ATTENTION_NAME
+from judgelm.engines.transformers.layers import check_int8, pack, quantise
+from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 
@@ -89,16 +89,22 @@ def load(options: EngineOptions) -> LoadedModel:
     device = device_of(options.device)
     if options.quantization == INT8:
         check_int8(device)
-    vision = _runs_vision(base, options)
-    choice = _dtype(base, options, device)
-    model, choice = in_gpu_dtype(_load_model(base, options, device, dtype=choice.dtype, vision=vision), choice, device)
+    if options.dtype not in _DTYPES:
+        raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
+    config = load_config(base, options)
+    vision = _runs_vision(base, str(config.model_type))
+    choice = resolve_dtype(base, config, options, device=device, engine="transformers")
+    model = _load_model(base, config, options, device, dtype=choice.dtype, vision=vision)
+    model, choice = in_gpu_dtype(model, choice, device)
     if adapter is not None:
-        from judgelm.engines.transformers.adapters import load_adapter
-
-        model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))
+        model = attach_adapter(model, adapter)
+        if options.quantization in (None, INT8):  # a merged one costs no time per token
+            model = model.merge_and_unload()
     check_vocabulary(adapter or base, tokenizer, model)
     model.eval()
-    _check_attention(model, base)
+    if not runs_packed(model):
+        kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
+        raise ModelError(f"{base}: the transformers engine cannot run {kind} models packed; use --engine vllm")
     int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""
     pack(model)
     window = window_of(model.config, tokenizer, options)
@@ -115,21 +121,15 @@ def load(options: EngineOptions) -> LoadedModel:
     )
 
 
-def _runs_vision(source: str, options: EngineOptions) -> bool:
+def _runs_vision(source: str, kind: str) -> bool:
     """True if it is a vision-language model that this engine can run with images.
 
     Raises:
         ModelError: a vision-language model of another kind, which cannot be loaded for text alone either.
     """
-    try:
-        kind = str(load_config(source, options).model_type)
-    except ModelError:
-        return False  # loading the model gives the better error
-    if kind in IMAGE_TOKEN_MODELS:
-        return True
-    if kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
+    if kind not in IMAGE_TOKEN_MODELS and kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
         raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {no_vision_reason(kind)}")
-    return False
+    return kind in IMAGE_TOKEN_MODELS
 
 
 def no_vision_reason(kind: str) -> str:
@@ -139,15 +139,6 @@ def no_vision_reason(kind: str) -> str:
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
         return f"they need {needs}; supported: {known}; use --engine vllm, or a server with --engine openai"
     return f"{kind} models take only text; choose a vision-language model, or judge without images"
-
-
-def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
-    if options.dtype not in _DTYPES:
-        raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
-    try:
-        return resolve_dtype(source, load_config(source, options), options, device=device, engine="transformers")
-    except ModelError:
-        return DtypeChoice(dtype=options.dtype)  # loading the model gives the better error
 
 
 def in_gpu_dtype(
@@ -161,9 +152,15 @@ def in_gpu_dtype(
     return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
 
 
-def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
+def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
     quantization = _quantization(options.quantization)
-    _refuse_quantised(source, options)
+    if (stored := getattr(config, "quantization_config", None)) is not None:  # would be read without its scales
+        method = stored.get("quant_method", "unknown")
+        way_out = "name the whole model with --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
+        raise ModelError(
+            f"{source}: its weights are stored quantised ({method}), which the transformers engine does not read; "
+            f"{way_out}"
+        )
     try:
         kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         with safe_unpickling(source, options.revision):
@@ -179,7 +176,8 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
                 output_loading_info=True,
             )
     except LOAD_ERRORS as error:
-        raise ModelError(f"{source}: cannot load the model: {first_line(error)}{_load_hint(source)}") from error
+        hint = "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
+        raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
     model, info = loaded
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])
@@ -193,25 +191,6 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
             f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
         )
     return model
-
-
-def _refuse_quantised(source: str, options: EngineOptions) -> None:
-    """Refuse a checkpoint whose weights are stored quantised: they would be read without their scales.
-
-    Raises:
-        ModelError: it is one.
-    """
-    try:
-        stored = getattr(load_config(source, options), "quantization_config", None)
-    except ModelError:
-        return  # loading the model gives the better error
-    if stored is None:
-        return
-    method = stored.get("quant_method", "unknown")
-    way_out = "name the whole model with --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
-    raise ModelError(
-        f"{source}: its weights are stored quantised ({method}), which the transformers engine does not read; {way_out}"
-    )
 
 
 def _quantization(name: str | None) -> Any:
@@ -230,21 +209,10 @@ def _quantization(name: str | None) -> Any:
     raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit, int8")
 
 
-def _load_hint(source: str) -> str:
-    return "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
-
-
 def runs_packed(model: Any) -> bool:
     """True if the model's attention can be replaced and its layers have no state but keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
-
-
-def _check_attention(model: Any, source: str) -> None:
-    """Refuse models that cannot run packed."""
-    if not runs_packed(model):
-        kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
-        raise ModelError(f"{source}: the transformers engine cannot run {kind} models packed; use --engine vllm")
 
 
 def device_of(name: str) -> str:
@@ -262,3 +230,50 @@ def device_of(name: str) -> str:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {name!r} not found: torch sees {torch.cuda.device_count()} CUDA devices; try auto")
     return name
+
+
+def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
+    """The model with the adapter beside its weights.
+
+    Raises:
+        ModelError: the folder is no PEFT adapter, or does not fit the model.
+    """
+    from peft import PeftModel  # takes a second
+
+    check_weights(adapter)
+    fit_vocabulary(model, adapter)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Found missing adapter keys")  # PEFT would leave them at random
+            peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
+    except (*LOAD_ERRORS, UserWarning) as error:
+        raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
+    if (place := nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
+        raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter's folder")
+    return peft_model
+
+
+def fit_vocabulary(model: Any, adapter: str) -> None:
+    """Resize a base's embeddings to the vocabulary of an adapter that holds them, as the adapter's training did.
+
+    Raises:
+        ModelError: the adapter was trained with another vocabulary, and does not hold its embeddings.
+    """
+    vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
+    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 keeps a part of it here
+    if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):
+        return
+    rows = max(others.values())
+    heads = {id(layer): name for name, layer in model.named_modules()}
+    own = {
+        heads[id(layer)].rpartition(".")[2] for layer in (model.get_input_embeddings(), model.get_output_embeddings())
+    }
+    missing = own - vocabulary.saved if rows > base else set()
+    if missing or len(set(vocabulary.rows.values())) > 1:
+        sizes = ", ".join(f"{layer} {count:,}" for layer, count in sorted(vocabulary.rows.items()))
+        lacks = f": no {' and no '.join(sorted(missing))}" if missing else ""
+        raise ModelError(
+            f"{adapter}: trained with another vocabulary ({sizes} tokens) than its base has ({base:,}), and lacks some "
+            f"of its embeddings{lacks}; pass the base that was resized for it"
+        )
+    model.resize_token_embeddings(rows, mean_resizing=False)

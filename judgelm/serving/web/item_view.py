@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from judgelm.judges.judge_format import JudgeFormat
+from judgelm.judges.released import JudgeFormat
 from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Sample

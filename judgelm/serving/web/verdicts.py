@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from judgelm.errors import ConfigError
-from judgelm.judges.judge_format import JudgeFormat
+from judgelm.judges.released import JudgeFormat
 from judgelm.parsing.distribution import LEAST_ASSIGNED, score_lines
 from judgelm.records import (
     GradeVerdict,
