@@ -19,7 +19,6 @@ from judgelm.engines.adapter_view import AdapterView
 from judgelm.engines.base import Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.former_names import current_names
 from judgelm.judges.installed import InstalledJudge, named_judge
 from judgelm.judges.judge_format import judge_format
 from judgelm.judges.recognition import Recognition, recognise
@@ -69,7 +68,6 @@ class Judge:
         cluster: Cluster | None = None,
         **options: Any,
     ) -> None:
-        options = current_names(options, EngineOptions.__dataclass_fields__)
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)

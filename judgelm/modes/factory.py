@@ -7,7 +7,6 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from judgelm.errors import ConfigError, not_found
-from judgelm.former_names import current_names
 from judgelm.modes import MODES
 from judgelm.modes.flow import BatchMode
 from judgelm.modes.options import check_finite
@@ -40,7 +39,6 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
     """
     kind = mode_type(name)
     has = {field.name for field in fields(cast(Any, kind))}
-    options = current_names(options, has)
     known = sorted(has - set(CARD_FIELDS))
     if unknown := sorted(options.keys() - set(known)):
         there_are = f"it has: {', '.join(known)}" if known else "it has none"

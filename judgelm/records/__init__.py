@@ -5,7 +5,6 @@ the conclusion of somebody else (a human, a teacher). Their forms in files: `jud
 `judgelm.data.sources.registry` (samples and labels).
 """
 
-from judgelm.former_names import former_attributes
 from judgelm.records.judgments import (
     FailureCode,
     GradeDistribution,
@@ -73,5 +72,3 @@ __all__ = [
     "Winner",
     "failure_name",
 ]
-
-__getattr__ = former_attributes(__name__)

@@ -231,11 +231,6 @@ class Judgment:
         return any(prompt.read_anywhere for prompt in self.shown)
 
     @property
-    def neutralised(self) -> int:
-        """The name of `sanitized` in version 0.1."""
-        return self.sanitized
-
-    @property
     def reason(self) -> str | None:
         """The judge's explanation of the first order it explained, where one was asked for."""
         return next((prompt.reason for prompt in self.shown if prompt.reason is not None), None)

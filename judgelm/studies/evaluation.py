@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from judgelm.former_names import former_attributes
 from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
@@ -363,6 +362,3 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
         orders += f", and a tie within {options.tie_threshold:g} of 0.5"
     scale = "The scale of the scores is not recorded" if options.scale is None else f"Score scale: {options.scale}"
     return f"{orders}. {_FAILURES[options.failures]}. {scale}."
-
-
-__getattr__ = former_attributes(__name__)
