@@ -154,8 +154,8 @@ class Judge:
             ConfigError: an unknown mode or field, or options that do not fit each other, the judge or the engine.
             ModelError: the words of a released judge's prompt cannot be had.
         """
-        if self.released is not None and not self.released.template and name != "baseline":
-            return make_mode("baseline", *self.released.mode_options(name, options))
+        if self.released is not None and not self.released.template:
+            return self.released.mode(name, options)
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         if name == "reasoned" and self.format.source == "default":
             del own["template"]  # the mode's own default, since the judge states none
