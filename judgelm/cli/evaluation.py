@@ -20,8 +20,7 @@ from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_que
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.distribution import LabelRule
-from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
+from judgelm.parsing.scores import LabelRule, parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
 from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment, Label
 from judgelm.studies.pair_labels import TIE_THRESHOLD, label_of, pair_label, pair_winner
 

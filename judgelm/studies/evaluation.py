@@ -15,7 +15,7 @@ import numpy as np
 from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.parsing.distribution import LabelRule, OrderRule
+from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.join import JoinedPair, failed_orders, failure_code, flipped, group_by_value, join, labelled
 from judgelm.studies.pair_labels import (

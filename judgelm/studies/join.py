@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from judgelm.errors import InputError
-from judgelm.parsing.distribution import LabelRule, is_assigned
+from judgelm.parsing.scores import LabelRule, is_assigned
 from judgelm.records import Judgment, Label
 from judgelm.studies.pair_labels import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
-from judgelm.parsing.distribution import LabelRule, antisymmetrised, winner_by
+from judgelm.parsing.scores import LabelRule, antisymmetrised, winner_by
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
 
 RULE_NAMES: Mapping[LabelRule, str] = {

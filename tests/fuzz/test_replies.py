@@ -7,17 +7,26 @@ from hypothesis import strategies as st
 
 from judgelm.data.sources.layouts import split_review
 from judgelm.judges.released import released_judges
-from judgelm.parsing.answer_tags import TagRule, read_label, read_label_original, tagged_answer
-from judgelm.parsing.final_answers import Task, canonical, canonical_number, final_answer
-from judgelm.parsing.rubric_levels import parse_level
 from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
 from judgelm.parsing.short_answers import (
+    Task,
+    canonical,
+    canonical_number,
     drop_normalised,
     exact_match,
+    final_answer,
     hotpot_normalised,
     strictly_normalised,
 )
-from judgelm.parsing.verdicts import Verdict, read_verdict
+from judgelm.parsing.verdicts import (
+    TagRule,
+    Verdict,
+    parse_level,
+    read_label,
+    read_label_original,
+    read_verdict,
+    tagged_answer,
+)
 from judgelm.prompts.multimodal import read_gold
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Scores, Unparsed

@@ -9,7 +9,7 @@ import typer
 from judgelm.cli import completion
 from judgelm.cli.options import JUDGING, parse_pairs
 from judgelm.errors import ConfigError
-from judgelm.parsing.distribution import OrderRule
+from judgelm.parsing.scores import OrderRule
 
 _TRUST, _MODEL = "Probabilities, reasons and retries", "Model and engine"
 

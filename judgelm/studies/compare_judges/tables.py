@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 from judgelm.records import Sample
 from judgelm.studies.compare_judges.comparison import AlignedVotes, JudgeResult, PairedComparison
 from judgelm.studies.join import group_by_value

@@ -7,7 +7,7 @@ from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Match
 from judgelm.modes.conversation import per_order
-from judgelm.parsing.distribution import is_assigned
+from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.studies.pair_labels import label_of, orders_of
 

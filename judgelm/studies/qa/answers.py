@@ -12,8 +12,8 @@ from typing import Literal
 from judgelm.errors import InputError
 from judgelm.metrics.qa.answer_types import answer_type
 from judgelm.metrics.qa.match import Match, match
-from judgelm.parsing.answer_tags import read_label_original
 from judgelm.parsing.short_answers import QaRules, golds_of
+from judgelm.parsing.verdicts import read_label_original
 from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed
 
 FailureHandling = Literal["excluded", "as_incorrect"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from judgelm.errors import InputError
-from judgelm.parsing.final_answers import canonical
+from judgelm.parsing.short_answers import canonical
 from judgelm.records import Judgment, LabelVerdict
 from judgelm.studies.truth_file import check_texts
 
