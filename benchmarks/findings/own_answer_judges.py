@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.findings.steps import enough
 from judgelm.metrics.resampling import Resampling, share
-from judgelm.parsing.final_answers import final_answer
+from judgelm.parsing.short_answers import final_answer
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
 from judgelm.studies.result import StudyResult
 from judgelm.studies.self_reference import self_reference_study

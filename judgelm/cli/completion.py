@@ -6,7 +6,7 @@ from typing import Any, cast
 import typer
 
 MODE_NAMES = (
-    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr", "baseline",
+    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr",
     "conversation", "chat",
 )  # fmt: skip
 """The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""

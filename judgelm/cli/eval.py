@@ -9,7 +9,7 @@ import typer
 from judgelm.cli.console import console
 from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 
 EPILOG = """
 Examples:

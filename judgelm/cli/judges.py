@@ -165,10 +165,10 @@ def words_command(
         bring_words(judge.files, source)
     for file in judge.files:
         read_words(file)
-    tasks = [judge.task(task) for task in judge.tasks]  # checks that they make the prompt of the card
-    count = f"{len(tasks)} prompts" if len(tasks) > 1 else "its prompt"
+    prompts = [judge.prompt(task) for task in judge.tasks]  # checks that they make the prompt of the card
+    count = f"{len(prompts)} prompts" if len(prompts) > 1 else "its prompt"
     files = "a file of its authors" if len(judge.files) == 1 else f"{len(judge.files)} files of its authors"
-    made = f"{count} made of {files}" if tasks else "its words are part of judgelm"
+    made = f"{count} made of {files}" if judge.files else "its words are part of judgelm"
     console.print(f"{name}: {made}", markup=False, highlight=False)
 
 

@@ -12,8 +12,7 @@ from judgelm.cli.output import Quiet
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.recipes.recipe import Recipe
-    from judgelm.recipes.runner import PlannedStep
+    from judgelm.recipes import PlannedStep, Recipe
 
 RUN_EPILOG = """
 Examples:
@@ -66,8 +65,7 @@ def run_command(
 
 def run_recipe(file: Path, changes: Sequence[str], *, dry_run: bool, restart: str | None, quiet: bool) -> None:
     """Run a recipe, and say on standard error which step runs and why."""
-    from judgelm.recipes.recipe import read_recipe
-    from judgelm.recipes.runner import StepError, check_inputs, plan_steps, run_steps
+    from judgelm.recipes import StepError, check_inputs, plan_steps, read_recipe, run_steps
 
     plan = read_recipe(file, _parse_changes(changes))
     if dry_run:
@@ -109,7 +107,7 @@ def _parse_changes(changes: Sequence[str]) -> dict[str, str]:
 
 def _print_planned(planned: "PlannedStep") -> None:
     """The step as a shell script's comment and command; a skipped command stands in a comment too."""
-    from judgelm.recipes.runner import command_text
+    from judgelm.recipes import command_text
 
     done = planned.decision.action == "skip"
     echo(f"# {planned.step.name}: {'skipped' if done else planned.decision.action}, {planned.decision.reason}")
@@ -117,7 +115,7 @@ def _print_planned(planned: "PlannedStep") -> None:
 
 
 def _announce(plan: "Recipe", planned: "PlannedStep", index: int) -> None:
-    from judgelm.recipes.runner import command_text
+    from judgelm.recipes import command_text
 
     head = f"step {index} of {len(plan.steps)}, {planned.step.name}: "
     if planned.decision.action == "skip":

@@ -15,7 +15,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.agreement import confusion
 from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment, Sample, failure_name
 from judgelm.studies.evaluation import FailureHandling
 from judgelm.studies.pair_labels import (

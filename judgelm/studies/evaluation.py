@@ -12,11 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from judgelm.former_names import former_attributes
 from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
-from judgelm.parsing.distribution import LabelRule, OrderRule
+from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.pair_labels import (
     RULE_NAMES,
@@ -365,9 +364,6 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
         orders += f", and a tie within {options.tie_threshold:g} of 0.5"
     scale = "The scale of the scores is not recorded" if options.scale is None else f"Score scale: {options.scale}"
     return f"{orders}. {_FAILURES[options.failures]}. {scale}."
-
-
-__getattr__ = former_attributes(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

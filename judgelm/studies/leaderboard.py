@@ -12,7 +12,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Match, Ratings, bradley_terry
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes.conversation import per_order
-from judgelm.parsing.distribution import is_assigned
+from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.studies.pair_labels import label_of, orders_of
 from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, file_slug, format_number, table

@@ -7,7 +7,7 @@ from typing import TypeVar
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
-from judgelm.parsing.distribution import LabelRule, antisymmetrised, is_assigned, winner_by
+from judgelm.parsing.scores import LabelRule, antisymmetrised, is_assigned, winner_by
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
 
 RULE_NAMES: Mapping[LabelRule, str] = {

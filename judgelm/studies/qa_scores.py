@@ -17,8 +17,8 @@ from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
 from judgelm.metrics.qa.match import Match, match
 from judgelm.metrics.qa.self_preference import PREFERENCE_THRESHOLDS, Preference, preferences
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
-from judgelm.parsing.answer_tags import read_label_original
 from judgelm.parsing.short_answers import QaRules, golds_of
+from judgelm.parsing.verdicts import read_label_original
 from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed, failure_name
 from judgelm.studies.result import Bars, Row, Table, bars, columns, table
 

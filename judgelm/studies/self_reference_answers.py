@@ -32,7 +32,7 @@ from judgelm.metrics.correctness import (
     split_quality,
 )
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.parsing.final_answers import canonical
+from judgelm.parsing.short_answers import canonical
 from judgelm.records import Judgment, LabelVerdict
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.truth_file import check_texts

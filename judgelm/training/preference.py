@@ -1,6 +1,6 @@
 """The trainer of `train/preference.py`: the score distribution is the model.
 
-A judge's distribution over score lines says P(first better), as `judgelm.parsing.distribution` reads it at test time:
+A judge's distribution over score lines says P(first better), as `judgelm.parsing.scores` reads it at test time:
 the probability of all lines whose first score is higher, and half of that of equal scores. That number is
 differentiable, so it is trained itself. The loss of a pair with the preference p is
 

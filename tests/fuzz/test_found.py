@@ -22,10 +22,9 @@ from judgelm.engines.model_files import split_adapter
 from judgelm.engines.openai.endpoint import retry_after_s
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
-from judgelm.parsing.answer_tags import tagged_answer
-from judgelm.parsing.final_answers import final_answer
-from judgelm.parsing.rubric_levels import parse_level
 from judgelm.parsing.scores import parse_pair, parse_scores
+from judgelm.parsing.short_answers import final_answer
+from judgelm.parsing.verdicts import parse_level, tagged_answer
 from judgelm.records import Judgment, PairVerdict, Unparsed
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.studies.pair_labels import failure_code, pair_label
 

@@ -8,7 +8,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
-from judgelm.parsing.answer_tags import read_label
+from judgelm.parsing.verdicts import read_label
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.qa import QaOptions, prompt_spread, qa_study

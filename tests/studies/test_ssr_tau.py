@@ -1,7 +1,7 @@
 import pytest
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.majority import majority
+from judgelm.parsing.short_answers import majority
 from judgelm.studies.ssr import NEVER, choose_tau, choose_taus, chosen_table, held_out_table, split_items
 from judgelm.studies.ssr_items import SsrItem, SsrItems
 

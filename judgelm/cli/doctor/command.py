@@ -142,7 +142,6 @@ def doctor(
     gpu_flops: Annotated[
         float, typer.Option(min=1.0, help="Peak of one GPU, FLOP/s; an A100 in bf16.", rich_help_panel=_PLAN)
     ] = 312e12,
-    spoofs: Annotated[bool, typer.Option("--spoofs", hidden=True)] = False,  # former name of --injection
 ) -> None:
     """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
 
@@ -179,7 +178,7 @@ def doctor(
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
     if model and (named := named_judge(model)) is not None:
         model = str(named.adapter)
-    if injection or spoofs:
+    if injection:
         from judgelm.cli.doctor.injection import check_injection  # loads pandas
 
         check_injection(

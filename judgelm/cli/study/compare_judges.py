@@ -8,7 +8,7 @@ import typer
 from judgelm.cli.eval import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
 from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.study.options import StudyOutput
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 
 
 @expand_options

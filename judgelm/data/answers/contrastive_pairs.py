@@ -23,7 +23,7 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import convert_rows
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
-from judgelm.parsing.final_answers import Task, canonical, final_answer
+from judgelm.parsing.short_answers import Task, canonical, final_answer
 from judgelm.prompts.correctness import question_of
 from judgelm.records import Sample
 

@@ -19,7 +19,7 @@ from judgelm.data.readers.rows import Row
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import InputError
 from judgelm.modes.answer import QuestionTask
-from judgelm.parsing.final_answers import canonical, final_answer
+from judgelm.parsing.short_answers import canonical, final_answer
 from judgelm.prompts.correctness import question_of
 from judgelm.records import Sample
 

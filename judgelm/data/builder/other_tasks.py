@@ -17,7 +17,7 @@ from judgelm.data.readers.fields import content_id
 from judgelm.data.soft_preference import training_scores
 from judgelm.data.sources.source import json_scores
 from judgelm.errors import ConfigError
-from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import score_lines
 from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import chat_messages
 

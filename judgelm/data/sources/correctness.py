@@ -15,7 +15,7 @@ from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
-from judgelm.parsing.final_answers import canonical, final_answer
+from judgelm.parsing.short_answers import canonical, final_answer
 from judgelm.records import Label, Sample, Winner
 
 _GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"

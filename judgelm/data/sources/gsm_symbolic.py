@@ -15,7 +15,7 @@ from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
-from judgelm.parsing.final_answers import canonical
+from judgelm.parsing.short_answers import canonical
 from judgelm.records import Sample
 
 _NAME = "GSM-Symbolic"

@@ -729,7 +729,7 @@ TABLE: tuple[Source, ...] = (
             metric="Each answer is graded from 1 to 5 by its own rubric; Pearson, Kendall (tau-b) and Spearman "
             "between the grades and the means of GPT-4's three scores, Cohen's kappa with their medians; failures "
             "are left out.",
-            judge_with="--mode baseline --mode-arg judge=prometheus-absolute",
+            judge_with="--card prometheus-2 --mode single",
             paper="Prometheus 2 (Kim et al. 2024), prometheus-eval/prometheus-eval, eval/benchmark/data/ and "
             "eval/utils.py",
         ),

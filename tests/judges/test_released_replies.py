@@ -1,19 +1,24 @@
-"""Replies of other open judges, read as their own parsers do, and where ours differ."""
+"""Replies of released judges, parsed as their own parsers do, and where ours differ."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.jsonl import read_jsonl
-from judgelm.parsing.other_judges import (
-    read_auto_j,
-    read_auto_j_rating,
-    read_pandalm,
-    read_prometheus_letter,
-    read_prometheus_score,
-)
+from judgelm.judges.released import released_judge
 from judgelm.records import Scores, Unparsed
 
+
+def reader(card, task):
+    return released_judge(card).tasks[task].reply
+
+
+read_pandalm, read_auto_j, read_auto_j_rating = (
+    reader("pandalm", "pair"),
+    reader("auto-j", "pair"),
+    reader("auto-j", "single"),
+)
+read_prometheus_score, read_prometheus_letter = reader("prometheus-2", "single"), reader("prometheus-2", "pair")
 READERS = [read_pandalm, read_auto_j, read_auto_j_rating, read_prometheus_score, read_prometheus_letter]
 
 
@@ -90,41 +95,30 @@ def test_auto_js_last_rating_counts_whatever_stands_in_brackets_around_it():
     assert code(read_auto_j_rating("3]]")) == "off_grammar"
 
 
-LETTERS = "no [RESULT] with A or B at the end of its line"
-WHOLE = "no [RESULT] with a whole number at the end of its line"
-
-
 @pytest.mark.parametrize(
-    ("read", "text", "why"),
+    ("read", "text", "code", "why"),
     [
-        (read_pandalm, "Both\n1", "the first line is not 1, 2 or Tie"),
-        (read_auto_j, "Response 1", "no final decision for Response 1, Response 2 or Tie"),
+        (read_pandalm, "Both\n1", "off_grammar", "no verdict marked by the format of the judge's card"),
         (
             read_auto_j,
-            "So, the final decision is Tie or Response 2",
-            "the final decision names more than one of Response 1, Response 2 and Tie",
+            "final decision is Tie or Response 2",
+            "off_grammar",
+            "'' is none of Response 1, Response 2, Tie",
         ),
-        (read_auto_j_rating, "Rating: 7", "no number in `Rating: [[...]]`"),
-        (read_auto_j_rating, "Rating: [[7.", "no number in `Rating: [[...]]`"),
-        (read_prometheus_score, "four", WHOLE),
-        (read_prometheus_score, "[RESULT] 4\n[RESULT] 3", "verdicts that differ: 4 on line 1 and 3 on line 2"),
-        (read_prometheus_letter, "[RESULT] 4", LETTERS),
-        (read_prometheus_letter, "[RESULT] A\n[RESULT] B", "verdicts that differ: A on line 1 and B on line 2"),
+        (read_auto_j_rating, "Rating: [[7.", "off_grammar", "0 numbers, expected 1"),
+        (read_auto_j_rating, "Rating: [[10.5]]", "out_of_range", "10.5 is outside 1 to 10"),
+        (read_prometheus_score, "four", "off_grammar", "no verdict marked by the format of the judge's card"),
+        (
+            read_prometheus_score,
+            "[RESULT] 4\n[RESULT] 3",
+            "off_grammar",
+            "verdicts that differ: 4 on line 1 and 3 on line 2",
+        ),
+        (read_prometheus_score, "[RESULT] 6", "out_of_range", "6 is outside 1 to 5"),
     ],
 )
-def test_a_reply_without_a_judgment_is_off_grammar_with_its_reason(read, text, why):
-    assert read(text) == Unparsed("off_grammar", text, why)
-
-
-@pytest.mark.parametrize(
-    ("read", "text", "why"),
-    [
-        (read_auto_j_rating, "Rating: [[10.5]]", "10.5 is outside 1 to 10"),
-        (read_prometheus_score, "[RESULT] 6", "6 is outside 1 to 5"),
-    ],
-)
-def test_a_grade_outside_its_scale_is_out_of_range_with_its_reason(read, text, why):
-    assert read(text) == Unparsed("out_of_range", text, why)
+def test_a_reply_without_a_judgment_keeps_its_text_and_the_reason(read, text, code, why):
+    assert read(text) == Unparsed(code, text, why)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Other open judges, run as ours are."""
+"""Judges that others released, run as ours are."""
 
 import pytest
 
@@ -6,15 +6,25 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.baseline import Baseline
+from judgelm.judges.released import released_judge
+from judgelm.modes.released import ReleasedMode, ReleasedPrompt
 from judgelm.records import GradeVerdict, Sample
 from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply
 
 ONE = Sample(id="1", question="q", answers=("a",))
-WORDS = {
-    "auto-j": "Compare.\n[Query]: {question}\n[Response 1]: {answer_1}\n[Response 2]: {answer_2}",
-    "auto-j-single": "Grade.\n[Query]: {question}\n[Response]: {answer_1}",
+AUTO_J = released_judge("auto-j").tasks["pair"]
+PROMPTS = {
+    "pandalm": released_judge("pandalm").prompt("pair"),
+    "prometheus-relative": released_judge("prometheus-2").prompt("pair"),
+    "prometheus-absolute": released_judge("prometheus-2").prompt("single"),
+    "prometheus-1": released_judge("prometheus-1").prompt("single"),
+    "auto-j": ReleasedPrompt(
+        id="auto-j",
+        texts={"": "Compare.\n[Query]: {question}\n[Response 1]: {answer_1}\n[Response 2]: {answer_2}"},
+        delimiters=AUTO_J.delimiters,
+        reply=AUTO_J.reply,
+    ),
 }
 
 
@@ -22,9 +32,12 @@ def text_of(request):
     return "".join(span.text for span in request.prompt.spans)
 
 
+def mode_of(judge_name, **options):
+    return ReleasedMode(prompt=PROMPTS[judge_name], **options)
+
+
 def judged(judge_name, *texts, sample=None, finish="stop", **options):
-    options = {"words": WORDS.get(judge_name, "")} | options
-    mode = Baseline(judge=judge_name, both_orders=len(texts) == 2, **options)
+    mode = mode_of(judge_name, both_orders=len(texts) == 2, **options)
     sample = {} if sample is None else {"sample": sample}
     [asked], judgment = drive(mode, [reply(text, finish=finish) for text in texts], **sample)
     return asked, judgment
@@ -66,13 +79,9 @@ def test_an_unreadable_order_is_a_failure_unless_one_order_is_enough():
     assert (judgment.winner, judgment.failure) == (1, None)
 
 
-@pytest.mark.parametrize(
-    ("judge_name", "text", "score"),
-    [("auto-j-single", "Clear.\n\nRating: [[7.5]]", 7.5), ("prometheus-absolute", "Clear. [RESULT] 4", 4)],
-)
-def test_grades(judge_name, text, score):
-    _, judgment = judged(judge_name, text, sample=ONE)
-    assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=score), (score,))
+def test_a_grade():
+    _, judgment = judged("prometheus-absolute", "Clear. [RESULT] 4", sample=ONE)
+    assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=4), (4,))
 
 
 def test_a_grade_out_of_range_is_a_failure():
@@ -101,7 +110,7 @@ def test_pandalm_stops_behind_its_label_unless_it_is_to_explain():
 
 def test_a_broken_engine_and_a_prompt_that_is_too_long_are_failures():
     for failed, code in ((broken(), "engine"), (broken("too_long", "9 tokens too many"), "too_long")):
-        _, judgment = drive(Baseline(), [failed])
+        _, judgment = drive(mode_of("pandalm"), [failed])
         assert (judgment.verdict, judgment.failure.code) == (None, code)
 
 
@@ -125,7 +134,7 @@ def test_a_reference_is_shown_where_there_is_a_place_for_it():
 
 
 def test_prometheus_1_always_expects_a_reference():
-    assert Baseline(judge="prometheus-1").reference == "use"
+    assert mode_of("prometheus-1").reference == "use"
     with pytest.raises(InputError, match="no reference"):
         judged("prometheus-1", "x", sample=ONE)
 
@@ -140,33 +149,30 @@ def test_the_samples_rubric_goes_before_the_modes_and_ours():
 
 
 @pytest.mark.parametrize(
-    ("options", "finding"),
+    ("judge_name", "options", "finding"),
     [
-        ({"judge": "judge-9"}, "available: pandalm, auto-j"),
-        ({"judge": "auto-j"}, "needs the words of its own prompt"),
-        ({"judge": "pandalm", "words": "{question}"}, "has words of its own"),
-        ({"judge": "auto-j-single", "words": WORDS["auto-j-single"], "both_orders": True}, "has no order"),
-        ({"judge": "pandalm", "reference": "use"}, "no place for a reference"),
-        ({"judge": "prometheus-1", "reference": "ignore"}, "always grades beside a reference"),
-        ({"judge": "auto-j", "words": WORDS["auto-j"], "rubric": "[Is it kind?]"}, "knows no rubric"),
-        ({"judge": "auto-j", "words": WORDS["auto-j"], "explain": True}, "reasons before its verdict anyway"),
-        ({"max_tokens": 0}, "must be above 0"),
+        ("prometheus-absolute", {"both_orders": True}, "has no order"),
+        ("pandalm", {"reference": "use"}, "no place for a reference"),
+        ("prometheus-1", {"reference": "ignore"}, "always grades beside a reference"),
+        ("auto-j", {"rubric": "[Is it kind?]"}, "knows no rubric"),
+        ("auto-j", {"explain": True}, "reasons before its verdict anyway"),
+        ("pandalm", {"max_tokens": 0}, "must be above 0"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options, finding):
+def test_options_that_do_not_fit_are_refused(judge_name, options, finding):
     with pytest.raises(ConfigError, match=finding):
-        Baseline(**options)
+        mode_of(judge_name, **options)
 
 
 def test_another_number_of_answers_is_refused():
     with pytest.raises(InputError, match="judges one answer, got 2"):
-        judged("auto-j-single", "x")
+        judged("prometheus-absolute", "x")
 
 
 def test_many_samples_on_the_scripted_engine():
     samples = [Sample(id=str(number), question="q", answers=(f"a{number}", "b")) for number in range(20)]
     engine = ScriptedEngine({"*": "Feedback: B is right. [RESULT] B"}, max_in_flight=3)
-    judgments = list(judge(samples, Baseline(judge="prometheus-relative", both_orders=True), engine))
+    judgments = list(judge(samples, mode_of("prometheus-relative", both_orders=True), engine))
     # B each time is the second answer as given and the first one swapped: position alone.
     assert {(one.winner, one.consistent) for one in judgments} == {("tie", False)}
     assert len(judgments) == 20
@@ -187,12 +193,12 @@ def test_a_model_that_writes_nonsense_fails_and_does_not_tie(roomy_model):
     sample = Sample(id="1", question="what", answers=("paris", "london"), reference="paris")
     try:
         for name in ("pandalm", "prometheus-relative"):
-            [judgment] = judge([sample], Baseline(judge=name, both_orders=True, max_tokens=8), engine)
+            [judgment] = judge([sample], mode_of(name, both_orders=True, max_tokens=8), engine)
             assert (judgment.verdict, len(judgment.shown)) == (None, 2)
             assert judgment.failure.code in ("off_grammar", "truncated")
             assert judgment.prompt_tokens > 100
         one = Sample(id="2", question="what", answers=("paris",), reference="paris")
-        [judgment] = judge([one], Baseline(judge="prometheus-1", max_tokens=8), engine)
+        [judgment] = judge([one], mode_of("prometheus-1", max_tokens=8), engine)
         assert judgment.failure.code in ("off_grammar", "truncated")
     finally:
         engine.close()
