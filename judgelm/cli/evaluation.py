@@ -25,7 +25,6 @@ from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_o
 from judgelm.records import Judgment
 from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
-from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
@@ -200,10 +199,9 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        manifest = dict(parse_json(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: cannot read the manifest: {error}") from error
-    return {**manifest, "fingerprint": with_current_names(manifest.get("fingerprint", {}))}
 
 
 def is_run_file(path: Path) -> bool:

@@ -16,7 +16,6 @@ from judgelm.cli.console import EXIT_FAILURES, console, load_config
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
-from judgelm.former_names import current_name
 from judgelm.jsonl import check_no_input
 from judgelm.yaml_files import parse_yaml
 
@@ -306,10 +305,7 @@ _OUTPUTS = ("out", "json_out", "json", "request_log")
 
 
 class Command(TyperCommand):
-    """A command that never writes over what it reads, and takes its options under their former names as well.
-
-    Help and completion do not show the former names.
-    """
+    """A command that never writes over what it reads."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless a file to write is one to read or another one to write.
@@ -336,9 +332,7 @@ class Command(TyperCommand):
         Raises:
             typer.BadParameter: a number is NaN, infinite or beyond 64 bits.
         """
-        known = {str(parameter.name) for parameter in self.params}
-        end = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, [*(_current_flag(word, known) for word in args[:end]), *args[end:]])
+        rest = super().parse_args(ctx, args)
         for name, value in ctx.params.items():
             if isinstance(value, int | float) and not -_MOST_NUMBER < value < _MOST_NUMBER:
                 flag = f"--{name.replace('_', '-')}"
@@ -355,15 +349,6 @@ def _texts(value: object) -> Iterator[str]:
         yield str(value)
         if (file := str(value).partition("=")[2]) and os.path.exists(file):  # False for names that no file can have
             yield file
-
-
-def _current_flag(word: str, known: set[str]) -> str:
-    flag, equals, value = word.partition("=")
-    if not flag.startswith("--"):
-        return word
-    name = flag[2:].replace("-", "_")
-    current = current_name(name, known)
-    return word if current == name else f"--{current.replace('_', '-')}{equals}{value}"
 
 
 def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:

@@ -11,12 +11,10 @@ from typing import Any
 
 from judgelm.data.readers.streams import is_stream
 from judgelm.errors import RunError
-from judgelm.former_names import current_names
 from judgelm.modes import BatchMode
 from judgelm.version import VERSION
 
 _SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
-_RENAMED = frozenset({"max_model_len", "tie_threshold", "close_threshold", "retry_unparseable"})
 _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
 
 
@@ -54,15 +52,6 @@ def content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
     """The description of a model without its location, where a hash identifies the files."""
     locations = {location for location, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
     return {key: value for key, value in model.items() if key not in locations}
-
-
-def with_current_names(fingerprint: Any) -> Any:
-    """A fingerprint that an earlier version wrote, with its options under their names of today."""
-    if isinstance(fingerprint, list):
-        return [with_current_names(value) for value in fingerprint]
-    if not isinstance(fingerprint, dict):
-        return fingerprint
-    return {name: with_current_names(value) for name, value in current_names(fingerprint, _RENAMED).items()}
 
 
 def short_sha(value: object) -> str:

@@ -64,7 +64,7 @@ def _end(processes: Sequence[psutil.Process], grace_s: float) -> None:
 
 def _is_orphan(pid: int, mark: str, run: str) -> bool:
     """True if a process was started for this run by a process that no longer lives."""
-    name, parent = (*mark.split(":"), "")[:2]  # version 0.1 wrote a third part
+    name, _, parent = mark.partition(":")
     if name != run or not parent.isdigit():
         return False
     try:

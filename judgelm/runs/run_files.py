@@ -25,7 +25,7 @@ from judgelm.data.text_hashes import difference, digest_of, text_hashes
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
 from judgelm.records import Judgment, Sample, TextHashes
-from judgelm.runs.fingerprint import check_same_run, short_sha, with_current_names
+from judgelm.runs.fingerprint import check_same_run, short_sha
 from judgelm.runs.serialization import hashes_of_row, judgment_from_row, judgment_row
 
 Retry = Literal["engine", "failed"]
@@ -138,14 +138,14 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
             )
         return None
     try:
-        manifest = parse_json(path.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         _Manifest.model_validate(manifest)
     except (OSError, ValueError) as error:
         finding = " ".join(str(error).split())
         raise RunError(
             f"{path}: not a manifest of judgelm ({finding}); restore it, or pass --overwrite to start over"
         ) from error
-    return {**manifest, "fingerprint": with_current_names(manifest["fingerprint"])}
+    return manifest
 
 
 def recorded_engine(out: Path) -> str | None:

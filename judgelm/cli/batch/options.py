@@ -9,7 +9,6 @@ import typer
 from judgelm.cli import completion
 from judgelm.cli.options import JUDGING, parse_pairs
 from judgelm.errors import ConfigError
-from judgelm.former_names import current_names
 from judgelm.parsing.distribution import OrderRule
 
 _TRUST, _MODEL = "Probabilities, reasons and retries", "Model and engine"
@@ -175,7 +174,7 @@ def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, 
         ConfigError: an argument of the mode that is no KEY=VALUE, or that a flag gives as well.
     """
     flags = {flag.name: context.params[flag.name] for flag in fields(ModeFlags) if not is_default(context, flag.name)}
-    arguments = current_names(parse_pairs(mode_args, "--mode-arg"), ModeFlags.__dataclass_fields__)
+    arguments = parse_pairs(mode_args, "--mode-arg")
     if twice := sorted(flags.keys() & arguments.keys()):
         name = twice[0]
         raise ConfigError(f"--mode-arg {name}=... and --{name.replace('_', '-')} set the same option; keep one of them")

@@ -110,7 +110,6 @@ def collect_command(
     generator: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="A further model; may be repeated.")
     ] = None,
-    answerer: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     task: Annotated[
         QuestionTask | None, typer.Option(help="Ask and read answers as this task does, in place of each model's own.")
     ] = None,
@@ -129,9 +128,7 @@ def collect_command(
     Writes FOLDER/NAME.jsonl for each model, with its manifest beside it. The same command again continues an
     interrupted run and does not load models that have finished. A model that cannot be loaded does not stop the others.
     """
-    generators = merge_generators(
-        [*read_generators(config), *map(parse_generator, [*(generator or ()), *(answerer or ())])]
-    )
+    generators = merge_generators([*read_generators(config), *map(parse_generator, generator or ())])
     if not generators:
         raise ConfigError("no generator; name one with --generator name=...,model=... or in a --config file")
     if task is not None:
