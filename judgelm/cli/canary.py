@@ -204,7 +204,7 @@ def _summary(canary: "Canary") -> str:
 
 def _lines(check: "CanaryCheck") -> list[str]:
     """The check as lines of text."""
-    from judgelm.runs.fingerprint import brief
+    from judgelm.runs.run_files import brief
 
     lines = [check.conclusion]
     drift, verdicts = check.probabilities, check.verdicts

@@ -12,7 +12,7 @@ from judgelm.engines.engine_view import LoneFailures
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request
-from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.session import end_orphans, mark_children
 from judgelm.version import VERSION
 
 _MARK = "/judgelm-worker"

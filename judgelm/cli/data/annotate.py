@@ -18,18 +18,19 @@ from judgelm.modes.teacher import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
-from judgelm.runs.cost_estimate import (
+from judgelm.runs.session import end_orphans, mark_children
+from judgelm.runs.stats import RunStats
+from judgelm.runs.teacher import (
     GPT4_REVIEW_TOKENS,
-    Estimate,
+    CostEstimate,
     Prices,
+    TeacherPrompts,
     estimate,
     prices_of,
     spent_usd,
     token_counter,
+    write_rows,
 )
-from judgelm.runs.process_cleanup import end_orphans, mark_children
-from judgelm.runs.stats import RunStats
-from judgelm.runs.teacher import TeacherPrompts, write_rows
 
 EPILOG = """
 Examples:
@@ -193,7 +194,7 @@ def _ask(job: BatchJob, mode: TeacherMode, judge: Judge, total: int, *, quiet: b
 
 
 def _show_estimate(
-    expected: Estimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None
+    expected: CostEstimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None
 ) -> None:
     """Print the number of prompts and their cost."""
     lines = [f"to ask: {expected.requests:,} prompts, about {expected.prompt_tokens:,} tokens by {measure}"]

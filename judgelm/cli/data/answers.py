@@ -24,9 +24,9 @@ from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import check_no_input, whole_file
 from judgelm.modes.answer import QuestionTask
 from judgelm.records import Sample
-from judgelm.runs.answer_generation import collect
-from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.answers import collect
 from judgelm.runs.run_files import check_output_is_no_input
+from judgelm.runs.session import end_orphans, mark_children
 from judgelm.runs.stats import AnswerStats
 
 LOG_EVERY_S = 30.0

@@ -13,8 +13,7 @@ from judgelm.data.readers.streams import input_files
 from judgelm.data.subsets import Subset, draw_subset
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import parse_json, whole_file
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import check_output_is_no_input
+from judgelm.runs.run_files import check_output_is_no_input, input_identities
 
 EPILOG = """
 Examples:

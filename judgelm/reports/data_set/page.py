@@ -30,7 +30,7 @@ from judgelm.reports.data_set.tables import Stage, share
 from judgelm.reports.html import render_page
 from judgelm.reports.pairs import clipped
 from judgelm.reports.plots import LABEL_NAMES
-from judgelm.runs.fingerprint import input_identities
+from judgelm.runs.run_files import input_identities
 
 EXAMPLE_CAP = 3000
 _DESCRIPTIONS = ("README.md", "build.json", "report.html")
