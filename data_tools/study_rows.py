@@ -35,7 +35,7 @@ from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import check_no_input, whole_file
 from judgelm.parsing.short_answers import majority
-from judgelm.runs.self_answers import read_self_answers
+from judgelm.runs.answers import read_self_answers
 
 
 def main() -> int:

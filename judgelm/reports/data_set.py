@@ -31,7 +31,7 @@ from judgelm.reports.html import render_page
 from judgelm.reports.pairs import clipped
 from judgelm.reports.plots import LABEL_NAMES
 from judgelm.reports.wording import bounds, percent
-from judgelm.runs.fingerprint import input_identities
+from judgelm.runs.run_files import input_identities
 
 EXAMPLE_CAP = 3000
 _DESCRIPTIONS = ("README.md", "build.json", "report.html")

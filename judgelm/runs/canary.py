@@ -23,7 +23,7 @@ from judgelm.modes import BatchMode
 from judgelm.modes.pairwise import winner_of
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, Label, Sample, Shown, Winner
-from judgelm.runs.fingerprint import content_of_model, provenance
+from judgelm.runs.run_files import content_of_model, provenance
 from judgelm.runs.runner import judge
 
 

@@ -16,8 +16,7 @@ from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Source
 from judgelm.data.text_hashes import text_hashes
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, Sample
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import RunFiles, check_output_is_no_input
+from judgelm.runs.run_files import RunFiles, check_output_is_no_input, input_identities
 from judgelm.runs.session import write_joined
 from judgelm.runs.stats import RunStats
 from judgelm.version import VERSION

@@ -13,7 +13,7 @@ from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.data.sources.reviews import join_reviews, match_orders, read_results, read_reviews
 from judgelm.parsing.scores import parse_pair
-from judgelm.runs.self_answers import read_self_answers
+from judgelm.runs.answers import read_self_answers
 from judgelm.studies.self_reference_answers import truth_from_row
 from judgelm.studies.ssr_items import pair_truth_from_row
 from tests.support import fuzzing

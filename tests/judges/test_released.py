@@ -29,7 +29,7 @@ from judgelm.modes.released import ReleasedMode
 from judgelm.parsing.marked_reply import MarkedReply
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
-from judgelm.runs.fingerprint import mode_identity
+from judgelm.runs.run_files import mode_identity
 from judgelm.runs.runner import judge as run
 
 CODE = '''

@@ -79,12 +79,6 @@ def test_what_was_not_asked_for_takes_no_room():
     assert there_and_back(PLAIN) == PLAIN
 
 
-def test_rows_from_before_there_were_reasons_are_read():
-    old = judgment_row(PLAIN) | {"reason": None, "repaired": False}
-    assert judgment_from_row(old) == PLAIN
-    assert judgment_from_row(old | {"reason": "why"}).reason == "why"
-
-
 @pytest.mark.parametrize(
     "verdict",
     [

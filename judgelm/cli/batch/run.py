@@ -23,7 +23,7 @@ from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import CARD_FIELDS, make_mode
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
-from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.session import end_orphans, mark_children
 from judgelm.runs.stats import RunStats
 
 _SHOWN_REJECTS = 5

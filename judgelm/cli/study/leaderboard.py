@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.options import ColumnOptions, expand_options
+from judgelm.cli.options import ColumnOptions
 from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import ConfigError
 
@@ -15,16 +15,9 @@ if TYPE_CHECKING:
     from judgelm.studies.leaderboard import JudgeMatches
 
 
-@expand_options
 def leaderboard_command(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN...", help="Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json."),
-    ],
-    rows: Annotated[
-        list[Path] | None,
-        typer.Option("--rows", "-r", metavar="FILE", help="The pairs that runs judged, with the models' names."),
-    ] = None,
+    files: Annotated[list[str], typer.Argument(metavar="RUN...")],
+    rows: Annotated[list[Path] | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
     *,
     rows_as: ColumnOptions,
     output: StudyOutput,
@@ -32,6 +25,10 @@ def leaderboard_command(
     """Elo ratings of many models by Bradley-Terry: soft verdicts, ties, order effects, intervals, ranks.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
+
+    Options:
+        files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
+        rows: The pairs that runs judged, with the models' names.
     """
     from judgelm.data.readers.rejects import RejectCounts
     from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load

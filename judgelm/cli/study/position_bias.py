@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.options import expand_options
 from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import InputError
 
@@ -13,22 +12,18 @@ if TYPE_CHECKING:
     from judgelm.studies.position_bias import PairGroup
 
 
-@expand_options
 def position_bias_command(
-    judgments: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[NAME=]RUN",
-            help="Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of "
-            "one NAME. NAME is the file's without one; a pair has the name of the first file that holds it.",
-        ),
-    ],
+    judgments: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN")],
     *,
     output: StudyOutput,
 ) -> None:
     """Effect of the order of answers on a judge's verdicts, for each file or pair of files; no labels.
 
     Example: judgelm study position-bias bard=bard-vs-gpt.jsonl gpt-vs-bard.jsonl -o order
+
+    Options:
+        judgments: Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of one
+            NAME. NAME is the file's without one; a pair has the name of the first file that holds it.
     """
     from judgelm.studies.position_bias import position_bias_study  # statsmodels takes seconds to load
 

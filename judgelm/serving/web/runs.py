@@ -12,9 +12,8 @@ from judgelm.errors import InputError, RunError
 from judgelm.modes.conversation import per_order
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.runs.aggregation import verdict_text
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import read_judgments, read_manifest
+from judgelm.runs.panel import verdict_text
+from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
 from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
 from judgelm.studies.pair_labels import by_id, orders_of
 

@@ -20,7 +20,7 @@ from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.data.sources.reviews import join_reviews, read_results, read_reviews
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
-from judgelm.runs.self_answers import read_self_answers
+from judgelm.runs.answers import read_self_answers
 
 
 def ignore(reject):
