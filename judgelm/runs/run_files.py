@@ -59,11 +59,11 @@ def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
-    """Template and mode with its options, as JSON values; of a released judge's task the template's sha is enough."""
+    """Template and mode with its options, as JSON values; of a released judge's prompt the template's sha is enough."""
     options = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(mode).items()
-        if name != "released_task"
+        if name != "prompt"
     }
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 
