@@ -83,7 +83,7 @@ def read_samples(path: Path, reading: "Reading") -> "dict[str, Sample]":
     Raises:
         InputError: the file cannot be read.
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import SampleStream
 
     rejects = RejectCounts()

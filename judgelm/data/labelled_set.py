@@ -11,8 +11,7 @@ from statistics import fmean
 
 from judgelm.data.augmentation import swap_answers
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject, reject_row
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
 from judgelm.data.soft_preference import rounded_preference, winner_by_preference
 from judgelm.data.text_hashes import EXCHANGED, difference, text_hashes

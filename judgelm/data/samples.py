@@ -7,10 +7,20 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, field_error, reference_field, refuse_left_over, row_error, row_id
+from judgelm.data.readers.fields import describe, reference_field, refuse_left_over, row_id
 from judgelm.data.readers.files import first_row, read_rows
-from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, no_usable_row, raise_reject, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import (
+    FileUse,
+    OnReject,
+    Reject,
+    Row,
+    convert_rows,
+    field_error,
+    no_usable_row,
+    raise_reject,
+    reject_row,
+    row_error,
+)
 from judgelm.data.readers.streams import all_input_files
 from judgelm.data.sources.codes import LabelCodeError, Values
 from judgelm.data.sources.registry import recognise

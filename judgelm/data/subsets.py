@@ -12,10 +12,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from judgelm.data.readers.fields import row_error, row_id
+from judgelm.data.readers.fields import row_id
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, row_error, unique
 from judgelm.data.readers.values import bytes_in
 from judgelm.errors import ConfigError, InputError
 

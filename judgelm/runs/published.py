@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.readers.rejects import no_usable_row
-from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.rows import Reject, no_usable_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.importer import published_files
 from judgelm.data.sources.registry import get_published, recognise_published

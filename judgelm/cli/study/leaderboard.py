@@ -10,7 +10,7 @@ from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Reading
     from judgelm.studies.leaderboard.matches import JudgeMatches
 
@@ -33,7 +33,7 @@ def leaderboard_command(
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.studies.leaderboard.study import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()

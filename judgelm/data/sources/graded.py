@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from judgelm.data.readers.fields import field_error, optional_text, row_error, text_field
-from judgelm.data.readers.rejects import OnReject, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.fields import optional_text, text_field
+from judgelm.data.readers.rows import OnReject, Row, field_error, reject_row, row_error
 from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample

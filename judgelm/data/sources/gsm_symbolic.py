@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, field_error, text_field
+from judgelm.data.readers.fields import describe, text_field
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, field_error
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
 from judgelm.parsing.final_answers import canonical

@@ -17,10 +17,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, row_error
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import OnReject, Reject, Row, reject_row, row_error
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 

@@ -6,10 +6,9 @@ from itertools import chain
 from pathlib import Path
 from re import compile as pattern
 
-from judgelm.data.readers.fields import describe, field_error, required_id, row_error, scores_field, text_field
+from judgelm.data.readers.fields import describe, required_id, scores_field, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, row_error
 from judgelm.data.sources.judgments import (
     GIVEN,
     SWAPPED,

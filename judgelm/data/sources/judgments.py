@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows
 from judgelm.data.sources.source import PublishedJudgment
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import FailureCode, Judgment, PairVerdict, Shown, Unparsed, Winner

@@ -14,7 +14,6 @@ from judgelm.data.readers.fields import (
     content_id,
     describe,
     extra_fields,
-    field_error,
     images_field,
     number_field,
     numbered_fields,
@@ -22,14 +21,12 @@ from judgelm.data.readers.fields import (
     optional_text,
     reference_field,
     required_id,
-    row_error,
     row_id,
     scores_field,
     text_field,
     texts_field,
 )
-from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
 from judgelm.data.soft_preference import rounded_preference, winner_by_preference
 from judgelm.data.sources.codes import is_missing, majority, winner_field
 from judgelm.data.sources.source import Entry, Shape, convert_file

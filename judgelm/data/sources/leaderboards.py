@@ -4,17 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from judgelm.data.readers.fields import (
-    content_id,
-    describe,
-    field_error,
-    number_field,
-    required_id,
-    scores_field,
-    text_field,
-)
-from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.fields import content_id, describe, number_field, required_id, scores_field, text_field
+from judgelm.data.readers.rows import OnReject, Row, field_error
 from judgelm.data.sources.alpaca_eval import converted_annotations
 from judgelm.data.sources.judgments import (
     GIVEN,

@@ -17,11 +17,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field
+from judgelm.data.readers.fields import describe, row_id, text_field
 from judgelm.data.readers.files import read_json, read_rows
-from judgelm.data.readers.json_list import WRAPPERS
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.formats import WRAPPERS
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, field_error, raise_reject, row_error, unique
 from judgelm.data.sources.source import Entry, model_from_filename
 from judgelm.errors import InputError
 from judgelm.prompts.multimodal import read_gold

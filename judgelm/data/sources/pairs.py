@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from judgelm.data.readers.fields import optional_text, required_id, row_error, row_id, text_field
-from judgelm.data.readers.rejects import OnReject, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.fields import optional_text, required_id, row_id, text_field
+from judgelm.data.readers.rows import OnReject, Row, reject_row, row_error
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, pandalm_label, pandalm_sample
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, plain_row
 from judgelm.errors import InputError

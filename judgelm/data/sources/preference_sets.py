@@ -6,17 +6,8 @@ Each function makes a layout's fields of a published row; `sample_by` and `label
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from judgelm.data.readers.fields import (
-    content_id,
-    describe,
-    field_error,
-    number_field,
-    required_id,
-    row_error,
-    text_field,
-)
-from judgelm.data.readers.rejects import OnReject, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.fields import content_id, describe, number_field, required_id, text_field
+from judgelm.data.readers.rows import OnReject, Row, field_error, reject_row, row_error
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner

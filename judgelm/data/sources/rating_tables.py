@@ -13,8 +13,7 @@ import pandas as pd
 
 from judgelm.data.readers.fields import encodable
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import FileUse, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import FileUse, Reject, Row, reject_row
 from judgelm.errors import InputError, RunError
 from judgelm.records import GradeVerdict, Judgment, Sample
 

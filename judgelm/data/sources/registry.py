@@ -3,9 +3,9 @@
 import difflib
 from collections.abc import Mapping, Sequence
 
-from judgelm.data.readers.fields import ID_FIELDS, row_error
+from judgelm.data.readers.fields import ID_FIELDS
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, row_error
 from judgelm.data.sources.alpaca_eval import are_tables
 from judgelm.data.sources.source import Source
 from judgelm.data.sources.table import LABELS, PAIR_LABELS, TABLE

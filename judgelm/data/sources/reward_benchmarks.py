@@ -12,15 +12,12 @@ from judgelm.data.readers.fields import (
     content_id,
     describe,
     extra_fields,
-    field_error,
     required_id,
-    row_error,
     row_id,
     text_field,
     texts_field,
 )
-from judgelm.data.readers.rejects import OnReject, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, field_error, reject_row, row_error
 from judgelm.data.sources.preferences import preference_label, preference_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from judgelm.data.readers.fields import text_field
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rejects import OnReject, convert_rows
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows
 from judgelm.data.sources.source import Entry, choice_field, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.sources.rating_tables import RatingTable
 from judgelm.errors import InputError
 from judgelm.metrics.self_bias.regression import BiasFit, debiased

@@ -8,8 +8,7 @@ from judgelm.data.answers.contrastive_pairs import read_answers, read_solved_que
 from judgelm.data.answers.files import AnswerSet, read_questions
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import RejectCounts, convert_rows
-from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.rows import Reject, RejectCounts, convert_rows
 from judgelm.data.samples import SampleStream, join_outputs, read_references
 from judgelm.data.seeds.files import read_seeds
 from judgelm.data.seeds.sampling import SeedSource, sample_seeds

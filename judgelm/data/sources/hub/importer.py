@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from judgelm.data.builder.dataset_files import DatasetFiles, write_text
-from judgelm.data.readers.rejects import RejectCounts, no_usable_row
-from judgelm.data.readers.rows import Reject, truncate_raw
+from judgelm.data.readers.rows import Reject, RejectCounts, no_usable_row, truncate_raw
 from judgelm.data.sources.hub.cards import DatasetCard
 from judgelm.data.sources.hub.download import (
     HubState,
