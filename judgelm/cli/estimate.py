@@ -58,7 +58,8 @@ def estimate_command(
     """
     from judgelm.cli.claim_tables import print_claim  # statsmodels takes seconds to load
     from judgelm.cli.evaluation import load_labels, load_manifest
-    from judgelm.data.judged_texts import match_labels, match_samples
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.labelled_set import match_labels
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from judgelm.cli.console import console
 from judgelm.cli.eval import LabelChoice, ScoringOptions
-from judgelm.data.judged_texts import check_reversed, hashes_in_row, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labels
+from judgelm.data.judged_texts import check_reversed
+from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import RejectCounts, Row
 from judgelm.data.readers.streams import is_stream

@@ -12,8 +12,8 @@ from rich.text import Text
 from judgelm.cli.console import PlainConsole, console, printable
 from judgelm.cli.options import LabelOptions, expand_options
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
-from judgelm.data.judged_texts import TextComparison, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labelled_set
+from judgelm.data.judged_texts import TextComparison
+from judgelm.data.labelled_set import LabelledSet, match_labels, read_labelled_set
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.samples import Reading
 from judgelm.errors import InputError

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from judgelm.data.judged_texts import text_hashes
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row, convert_rows, row_error
-from judgelm.data.text_hashes import text_hashes
 from judgelm.errors import InputError
 from judgelm.records import Sample
 

@@ -10,7 +10,7 @@ from judgelm.cli.console import echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.readers.streams import input_files
-from judgelm.data.subsets import Subset, draw_subset
+from judgelm.data.samples import Subset, draw_subset
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import parse_json, whole_file
 from judgelm.runs.fingerprint import input_identities

@@ -106,9 +106,10 @@ def self_bias_command(
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
     """
     from judgelm.data.readers.rows import RejectCounts
-    from judgelm.data.sources.helm_instruct import helm_instruct_ratings, is_helm_output
     from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
+        helm_instruct_ratings,
+        is_helm_output,
         read_ratings,
         write_ratings,
     )

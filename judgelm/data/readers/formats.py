@@ -1,7 +1,7 @@
 """The formats of files of rows besides JSON lines: CSV and TSV tables, Parquet, and one big JSON list.
 
-A JSON list is streamed: the buffer holds a chunk or one row, whichever is longer. It may stand in an object, under a name
-that says so: `{"version": 1, "data": [...]}`.
+A JSON list is streamed: the buffer holds a chunk or one row, whichever is longer. It may be a field of an object, under
+one of the names in `WRAPPERS`: `{"version": 1, "data": [...]}`.
 """
 
 import codecs

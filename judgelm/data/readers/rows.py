@@ -1,7 +1,7 @@
 """Rows of files before their fields are interpreted, and rejects: rows that a reader cannot use, with their reasons.
 
-Every reader of foreign files uses `convert_rows` or, where its rows come from a `SampleStream`, `FileUse`. A file without
-usable rows is an error.
+Every reader of foreign files uses `convert_rows` or, where its rows come from a `SampleStream`, `FileUse`. A file
+without usable rows is an error.
 """
 
 import json

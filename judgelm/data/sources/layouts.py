@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.fields import (
     ID_FIELDS,
     content_id,
@@ -27,7 +27,6 @@ from judgelm.data.readers.fields import (
     texts_field,
 )
 from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
-from judgelm.data.soft_preference import rounded_preference, winner_by_preference
 from judgelm.data.sources.codes import is_missing, majority, winner_field
 from judgelm.data.sources.source import Entry, Shape, convert_file
 from judgelm.modes.pairwise import winner_of

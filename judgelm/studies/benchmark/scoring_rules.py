@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.data.sources.reward_benchmarks import (
+from judgelm.data.sources.pairs import LANGUAGES
+from judgelm.data.sources.preference_sets import (
     RM_BENCH_SECTIONS,
     RMB_SECTIONS,
     SECOND_SUBSETS,
     SECTIONS,
     best_of_n_key,
 )
-from judgelm.data.sources.translation import LANGUAGES
 from judgelm.errors import InputError
 from judgelm.metrics.benchmark_scores import TiesPrompt, first_place_share, right_by_vote
 from judgelm.metrics.resampling import Resampling

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from judgelm.data.sources.reward_benchmarks import DIFFICULTIES, RM_BENCH_SECTIONS
+from judgelm.data.sources.preference_sets import DIFFICULTIES, RM_BENCH_SECTIONS
 from judgelm.metrics.benchmark_scores import Scored, section_scores
 from judgelm.metrics.resampling import Resampling
 from judgelm.studies.benchmark.joined import JoinedJudgment, truth_of

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
-from judgelm.data.judged_texts import match_labels
-from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.errors import InputError
 from judgelm.metrics.calibration import Scaling, fit_platt, fit_temperature
 from judgelm.records import Judgment

@@ -7,8 +7,7 @@ difference.
 
 from collections.abc import Mapping, Sequence
 
-from judgelm.data.judged_texts import match_labels_of_runs
-from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.labelled_set import LabelledSet, match_labels_of_runs
 from judgelm.records import Judgment
 from judgelm.studies.compare_judges import tables
 from judgelm.studies.compare_judges.comparison import (

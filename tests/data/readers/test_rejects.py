@@ -12,8 +12,8 @@ from judgelm.data.readers.rows import Reject, RejectCounts, convert_rows
 from judgelm.data.samples import SampleStream, join_outputs, read_references
 from judgelm.data.seeds.files import read_seeds
 from judgelm.data.seeds.sampling import SeedSource, sample_seeds
+from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import read_capabilities
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.data.sources.reviews import join_reviews, read_results, read_reviews
