@@ -57,6 +57,6 @@ def card_names() -> list[str]:
 
 def datasets() -> list[str]:
     """Public data sets that are known by name."""
-    from judgelm.data.sources.hub.cards import dataset_names
+    from judgelm.data.sources.public_datasets import dataset_names
 
     return dataset_names()

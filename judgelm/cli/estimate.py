@@ -49,7 +49,8 @@ def estimate_command(
     """
     from judgelm.cli.claim_tables import print_claim  # statsmodels takes seconds to load
     from judgelm.cli.evaluation import load_labels, load_manifest
-    from judgelm.data.judged_texts import match_labels, match_samples
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.labelled_set import match_labels
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.claim import ClaimOptions, claim_win_rate
 
@@ -74,7 +75,7 @@ def read_samples(path: Path, reading: "Reading") -> "dict[str, Sample]":
     Raises:
         InputError: the file cannot be read.
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import SampleStream
 
     rejects = RejectCounts()

@@ -8,11 +8,10 @@ from typing import Any
 
 from judgelm.cli.console import console
 from judgelm.cli.eval import LabelChoice, ScoringOptions
-from judgelm.data.judged_texts import check_reversed, hashes_in_row, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labels
+from judgelm.data.judged_texts import check_reversed
+from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import RejectCounts
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import RejectCounts, Row
 from judgelm.data.readers.streams import is_stream
 from judgelm.data.samples import AS_WRITTEN, Reading
 from judgelm.data.sources.reviews import read_results

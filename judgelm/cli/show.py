@@ -12,9 +12,9 @@ from rich.text import Text
 from judgelm.cli.console import PlainConsole, console, printable
 from judgelm.cli.options import LabelOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
-from judgelm.data.judged_texts import TextComparison, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labelled_set
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.judged_texts import TextComparison
+from judgelm.data.labelled_set import LabelledSet, match_labels, read_labelled_set
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.samples import Reading
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupShuffleSplit
 
-from judgelm.data.judged_texts import match_labels
-from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.calibration import (
     TEMPERATURES,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from judgelm.data.sources.mm_vet import VisualQuestion
+from judgelm.data.sources.graded import VisualQuestion
 from judgelm.errors import InputError
 from judgelm.metrics.capabilities import (
     Graded,

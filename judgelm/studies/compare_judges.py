@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from statsmodels.stats.multitest import multipletests
 
-from judgelm.data.judged_texts import match_labels_of_runs
-from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.labelled_set import LabelledSet, match_labels_of_runs
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import confusion
 from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference

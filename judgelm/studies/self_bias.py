@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.sources.rating_tables import GOLD, HUMAN, RatingTable
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling, share

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
-from judgelm.data.soft_preference import scores_by_preference, swapped_preference
+from judgelm.data.labelled_pair import scores_by_preference, swapped_preference
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import row_options
 from judgelm.training.attention import Attention, requested_attention

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from judgelm.data.augmentation import swap_answers
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
-from judgelm.data.readers.rejects import reject_row
-from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.rows import Reject, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.swap.swap_names import Ambiguous
 from judgelm.data.word_diff import DiffPiece, diff_words

@@ -10,8 +10,8 @@ import pytest
 from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.readers.files import read_rows
+from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import read_capabilities
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.data.swap.patterns import JOIN

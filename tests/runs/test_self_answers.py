@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import InputError
 from judgelm.records import Sample
 from judgelm.runs.answers import read_self_answers, with_self_answers

@@ -11,8 +11,8 @@ from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.sources.hub.cards import DatasetCard
-    from judgelm.data.sources.hub.importer import DatasetResult, Revision
+    from judgelm.data.sources.hub import DatasetResult, Revision
+    from judgelm.data.sources.public_datasets import DatasetCard
 
 
 _UNVERIFIED = "unverified: read as its publisher describes it, never yet seen in files from the hub"
@@ -50,7 +50,7 @@ def get_command(
 
     The first lists all data sets. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.hub.cards import dataset_card
+    from judgelm.data.sources.public_datasets import dataset_card
 
     if name is None:
         if out is not None or split or update or dry_run:
@@ -66,7 +66,7 @@ def get_command(
             _print(f"  source of {fact}: {source}")
         write_json(json_out, _card_row(card))
         return
-    from judgelm.data.sources.hub.importer import import_dataset  # loads huggingface_hub, for which no list waits
+    from judgelm.data.sources.hub import import_dataset  # loads huggingface_hub, for which no list waits
 
     if quiet:
         _disable_progress_bars()
@@ -91,7 +91,7 @@ def _disable_progress_bars() -> None:
 
 
 def _list(json_out: Path | None) -> None:
-    from judgelm.data.sources.hub.cards import dataset_card, dataset_names
+    from judgelm.data.sources.public_datasets import dataset_card, dataset_names
 
     cards = [dataset_card(known) for known in dataset_names()]
     write_json(json_out, [_card_row(card) for card in cards])
@@ -124,7 +124,7 @@ def _announce(card: "DatasetCard") -> None:
     if card.purpose == "evaluation":
         lines.append("  purpose: evaluation of judges; do not train a judge on it that is to be measured by it")
     if card.gated:
-        from judgelm.data.sources.hub.download import token_advice
+        from judgelm.data.sources.hub import token_advice
 
         lines.append(f"  access: gated; {token_advice(card)}")
     for line in lines:

@@ -9,7 +9,7 @@ from judgelm.cli import completion
 from judgelm.cli.console import console, echo
 from judgelm.cli.options import LabelOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import typer
 
 from judgelm.cli.console import console, echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:

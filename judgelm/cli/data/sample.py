@@ -8,9 +8,9 @@ import typer
 
 from judgelm.cli.console import echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.readers.streams import input_files
-from judgelm.data.subsets import Subset, draw_subset
+from judgelm.data.samples import Subset, draw_subset
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import parse_json, whole_file
 from judgelm.runs.run_files import check_output_is_no_input, input_identities

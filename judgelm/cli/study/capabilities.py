@@ -26,7 +26,7 @@ def capabilities_command(
     """
     from judgelm.cli.evaluation import load_manifest  # scikit-learn takes seconds to load
     from judgelm.cli.study.inputs import read_judges
-    from judgelm.data.sources.mm_vet import read_capabilities
+    from judgelm.data.sources.graded import read_capabilities
     from judgelm.studies.capabilities import CapabilityOptions, capability_study
 
     runs = read_judges(judgments, name or [], parser="judgelm", scale="any")

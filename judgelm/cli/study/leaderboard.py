@@ -10,7 +10,7 @@ from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Reading
     from judgelm.studies.leaderboard import JudgeMatches
 
@@ -30,7 +30,7 @@ def leaderboard_command(
         files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
         rows: The pairs that runs judged, with the models' names.
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()

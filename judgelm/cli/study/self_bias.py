@@ -85,10 +85,11 @@ def self_bias_command(
         draws: How often these labels are drawn.
         debiased: Also write all scores without the bias, as JSON lines.
     """
-    from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.data.sources.helm_instruct import helm_instruct_ratings, is_helm_output
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
+        helm_instruct_ratings,
+        is_helm_output,
         read_ratings,
         write_ratings,
     )

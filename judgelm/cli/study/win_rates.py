@@ -11,7 +11,7 @@ from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Reading
     from judgelm.data.sources.alpaca_eval import Comparison
 
@@ -33,7 +33,7 @@ def win_rates_command(
         rows: The pairs that runs judged; answer 1 is the baseline's.
         difficulty: Rows: instruction (or index) and instruction_difficulty, for the length control.
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.alpaca_eval import read_difficulties
     from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from judgelm.data.readers.fields import optional_text, required_id, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import convert_rows
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, convert_rows
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import InputError
 from judgelm.modes.answer import QuestionTask

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from judgelm.data.labelled_set import LabelledSet
-from judgelm.data.sources.pairs import AUTO_J_GROUPS
-from judgelm.data.sources.reward_benchmarks import (
+from judgelm.data.sources.pairs import AUTO_J_GROUPS, LANGUAGES
+from judgelm.data.sources.preference_sets import (
     DIFFICULTIES,
     RM_BENCH_SECTIONS,
     RMB_SECTIONS,
@@ -16,7 +16,6 @@ from judgelm.data.sources.reward_benchmarks import (
     SECTIONS,
     best_of_n_key,
 )
-from judgelm.data.sources.translation import LANGUAGES
 from judgelm.errors import InputError
 from judgelm.metrics.annotators import human_agreement
 from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores

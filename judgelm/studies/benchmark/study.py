@@ -1,6 +1,6 @@
 """The study of one benchmark: scores of its subsets and sections, and its authors' further counts.
 
-`judgelm.data.sources.table` states each protocol in words; here are those that `judgelm eval` does not take:
+`judgelm.data.sources.registry` states each protocol in words; here are those that `judgelm eval` does not take:
 RewardBench's sections, RewardBench 2's best of four and ties, RMB's best of n, RM-Bench's styles, JudgeBench's vote,
 LLMBar's and Auto-J's two orders, FairEval's means, WMT's translators, EVOUNA's verdicts on answers, and the
 correlations of grades of Prometheus and JUDGE-BENCH. Each result ends with published scores of other judges, where any
@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from judgelm.data.judged_texts import match_labels
-from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import ConfigError, InputError

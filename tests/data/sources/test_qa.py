@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.graded import VisualQuestion, read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import VisualQuestion, read_capabilities
 from judgelm.data.sources.qa import sample_by_type, type_counts
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample

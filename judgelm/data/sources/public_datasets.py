@@ -1,12 +1,19 @@
-"""The cards of public data sets by name: YAML files in `cards/`, with a source for every fact."""
+"""Public data sets by name: a YAML card each in `cards/`, with a source for every fact, and the lockfile of revisions.
+
+The lockfile records the revision that was downloaded first, and the sha256 of each of its files. It is kept in the
+working directory and is meant to be committed: data folders are deleted and made again, and the next download must be
+the same one. A revision is always one that the hub answered.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import yaml
 from pydantic import ConfigDict, TypeAdapter
 
+from judgelm.data.builder.dataset_files import write_text
 from judgelm.errors import ConfigError, not_found
 from judgelm.yaml_files import read_yaml
 
@@ -122,3 +129,58 @@ def read_card(path: Path) -> DatasetCard:
         return _CARD.validate_python(read_yaml(path))
     except ValueError as error:  # pydantic's
         raise ConfigError(f"{path}: no card of a data set: {error}") from error
+
+
+LOCKFILE = "judgelm-data.lock.yaml"
+
+_HEADER = "# Revisions of public data that `judgelm data get` downloaded. Commit this file; --update changes it.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedDataset:
+    """A data set as it was first downloaded.
+
+    Attributes:
+        repo: id on the hub.
+        revision: commit sha that the hub answered with.
+        splits: split -> path of each of its files in the repository -> sha256 of the bytes.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    repo: str
+    revision: str
+    splits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+_LOCK = TypeAdapter(dict[str, LockedDataset])
+
+
+def read_lock(path: Path) -> dict[str, LockedDataset]:
+    """All locked data sets by name; none where there is no file yet.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no lockfile.
+    """
+    if not path.exists():
+        return {}
+    try:
+        return _LOCK.validate_python(read_yaml(path) or {})
+    except ValueError as error:  # pydantic's
+        raise ConfigError(f"{path}: no lockfile of data sets: {error}; restore it, or delete it") from error
+
+
+def lock_dataset(path: Path, name: str, locked: LockedDataset) -> None:
+    """Write a data set's lock and leave the others; splits that were locked before stay where the revision does.
+
+    Raises:
+        ConfigError: the file that is there is no lockfile.
+        RunError: the file cannot be written.
+    """
+    locks = read_lock(path)
+    before = locks.get(name)
+    if before is not None and before.revision == locked.revision:
+        locked = replace(locked, splits={**before.splits, **locked.splits})
+    locks[name] = locked
+    content = yaml.safe_dump({key: asdict(locks[key]) for key in sorted(locks)}, sort_keys=False)
+    write_text(path, _HEADER + content)
