@@ -41,6 +41,7 @@ _TOP_SCORE = 10
 _AROUND = 30
 _REACH = 64
 _LONGEST_JOIN = 12
+_LONGEST_SENTENCE = 500
 _LONGEST_NAME = 3  # words of a quotation that may be a name alone
 
 
@@ -249,7 +250,7 @@ _NOUN_AFTER = re.compile(
     rf"[*_]*(?:(?:\s*[,/&]|(?:\s*,)?\s++(?:and|or|nor|vs\.?|versus))\s*(?:the\s+)?[*_]*{_ORDINAL}[*_]*)*"
     r"\s++(?:of\s+(?:the|these)\s+(?:(?:two|three|four)\s+)?|(?P<several>(?:two|three|four)\s+))?"
     r"(?:(?:ai|given|provided|presented|displayed|shown|chat|candidate|language)\s+)*"
-    rf"(?:(?P<assistant>{_nouns(_ASSISTANTS)})|(?P<answer>{_nouns(_ANSWERS)})|one|{_nouns(_UNSURE_ORDINAL)})(?:e?s)?\b",
+    rf"(?:(?P<assistant>{_nouns(_ASSISTANTS)})|(?P<answer>{_nouns(_ANSWERS)})|(?P<one>one)|{_nouns(_UNSURE_ORDINAL)})(?:e?s)?\b",
     re.IGNORECASE,
 )
 # "the first answer given by Assistant 2": the noun has an owner behind it.
@@ -265,7 +266,7 @@ _OWNED_BEFORE = re.compile(
 # A word that stands where a name would: as a subject, as what is preferred, or beside another one.
 _SUBJECT_BEFORE = re.compile(
     r"(?:^|[.!?;:\n]\s*|(?:\b(?:while|but|whereas|because|since|although|though|that|with|both|either|neither|however,?"
-    r"|therefore,?|overall,?|hence,?|so)|[^\d\s)(]\s+(?:and|or|nor))\s+|\b[A-IR])(?:[-*][ \t]+)?[*_\#(\[]*$",
+    r"|therefore,?|overall,?|hence,?|so)|[^\d\s)(]\s+(?:and|or|nor))\s+)(?:[-*][ \t]+)?[*_\#(\[]*$|(?-i:\b[A-IR])$",
     re.IGNORECASE,
 )
 _PREFERRED_BEFORE = re.compile(
@@ -274,7 +275,7 @@ _PREFERRED_BEFORE = re.compile(
     r"|(?:winner|verdict|preference|(?:better|best)(?:\s+(?:one|answer|response|assistant))?)(?:\s+is)?\s*[:=]?)\s*[*_(\[]*$",
     re.IGNORECASE,
 )
-# Of two that are compared in one text, what may stand before the second: "Assistant 1's is clearer than 2's".
+# Of two that are compared in one sentence, what may stand before the second: "Assistant 1's is clearer than 2's".
 _COMPARED_BEFORE = re.compile(
     r"(?:\b(?:than|not|against|rather\s+than|instead\s+of|unlike|then|versus|vs\.?)|[,;+])\s*[*_(\[]*$", re.IGNORECASE
 )
@@ -336,11 +337,17 @@ class _NameReader:
             return "name"
         after = _SUBJECT_AFTER.match(self.text, end)
         subject = after and self._before(_LABELLED_BEFORE if after["label"] else _SUBJECT_BEFORE, match)
-        preferred = _NOTHING_AFTER.match(self.text, end) and (
-            self._before(_PREFERRED_BEFORE, match)
-            or (self.names and self.names[-1].lastgroup == match.lastgroup and self._before(_COMPARED_BEFORE, match))
-        )
+        preferred = self._before(_PREFERRED_BEFORE, match) or self._compared(match)
+        preferred = preferred and _NOTHING_AFTER.match(self.text, end)
         return "bare_name" if subject or preferred else "plain"
+
+    def _compared(self, match: re.Match[str]) -> bool:
+        """True if the word may be compared with the name before it in the sentence: "Assistant 1's is clearer than 2's"."""
+        last = self.names[-1] if self.names else None
+        if last is None or last.lastgroup != match.lastgroup or match.start() - last.end() > _LONGEST_SENTENCE:
+            return False
+        ended = _SENTENCE_END.search(self.text, last.end(), match.start())
+        return ended is None and self._before(_COMPARED_BEFORE, match) is not None
 
     def _after_noun(self, match: re.Match[str], before: _NounBefore) -> _Reading:
         """A number, letter or numeral with a noun before it."""
@@ -389,7 +396,8 @@ class _NameReader:
                 return "position_word"
             return "unnamed_ordinal" if the and _NOTHING_AFTER.match(self.text, match.end()) else "plain"
         if noun["several"] or not (noun["assistant"] or noun["answer"]):
-            return "unnamed_ordinal" if the else "plain"
+            known = not noun["one"] or _position_of(match) in range(self.count)
+            return "unnamed_ordinal" if the and known else "plain"
         if noun["assistant"] or (the and not _OWNED_AFTER.match(self.text, noun.end())):
             return "name" if _position_of(match) in range(self.count) else "no_such_answer"
         return "plain" if self._before(_OWNED_BEFORE, match) else "unnamed_ordinal"
