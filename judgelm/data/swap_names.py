@@ -342,7 +342,7 @@ class _NameReader:
         return "bare_name" if subject or preferred else "plain"
 
     def _compared(self, match: re.Match[str]) -> bool:
-        """True if the word may be compared with the name before it in the sentence: "Assistant 1's is clearer than 2's"."""
+        """True if the word may be compared with the name before it in its sentence: "Assistant 1 is clearer than 2"."""
         last = self.names[-1] if self.names else None
         if last is None or last.lastgroup != match.lastgroup or match.start() - last.end() > _LONGEST_SENTENCE:
             return False
