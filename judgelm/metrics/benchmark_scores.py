@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.metrics.nan_estimates import Basis, defined_estimates, ratio
-from judgelm.metrics.resampling import Estimate, Resampling, bootstrap_sums, interval
+from judgelm.metrics.resampling import Basis, Estimate, Resampling, bootstrap_sums, defined_estimates, interval, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 """Of tied prompts right, reference prompts right, margins kept, margins kept beside the reference, margin size."""

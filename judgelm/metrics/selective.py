@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.metrics.nan_estimates import Basis, defined_estimates, ratio
-from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.resampling import Basis, Estimate, Resampling, defined_estimates, ratio
 
 Flags = NDArray[np.bool_]
 Clusters = Sequence[Hashable] | None
