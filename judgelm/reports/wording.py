@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from judgelm.metrics.annotators import HumanAgreement
+from judgelm.metrics.agreement import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
 from judgelm.studies.evaluation import Evaluation

@@ -14,7 +14,7 @@ import numpy as np
 
 from judgelm.former_names import former_attributes
 from judgelm.jsonl import json_ready
-from judgelm.metrics.annotators import HumanAgreement, human_agreement
+from judgelm.metrics.agreement import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner

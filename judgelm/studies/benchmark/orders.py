@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from judgelm.data.sources.pairs import AUTO_J_GROUPS
-from judgelm.metrics.paired import cohens_kappa
+from judgelm.metrics.agreement import cohens_kappa, two_orders
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.two_orders import two_orders
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
 from judgelm.studies.pair_labels import pair_label
 from judgelm.studies.result import Row, Table, columns, table

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from judgelm.metrics.annotators import human_agreement
+from judgelm.metrics.agreement import human_agreement
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Label
 from judgelm.studies.benchmark.joined import JoinedJudgment

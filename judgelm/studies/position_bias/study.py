@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from judgelm.errors import InputError
-from judgelm.metrics.position import first_place_leads
+from judgelm.metrics.agreement import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
 from judgelm.studies.result import Bars, Cell, Forest, ForestRow, StudyResult, Table, bars, columns, table
