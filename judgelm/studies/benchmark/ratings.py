@@ -6,7 +6,7 @@ import numpy as np
 
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
-from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
+from judgelm.metrics.correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict
 from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from judgelm.metrics.qa.agreement import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
+from judgelm.metrics.correlation import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.qa.answers import AuthorsRule, QaAnswer, QaRun
 from judgelm.studies.qa.scores import Counting, Labelling, slug

@@ -3,13 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from judgelm.metrics.partial_correlation import (
-    Correlation,
-    GenerationJudgment,
-    band,
-    generation_judgment,
-    partial_change,
-)
+from judgelm.metrics.correlation import Correlation, GenerationJudgment, band, generation_judgment, partial_change
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from judgelm.metrics.correctness import quality, split_change
-from judgelm.metrics.partial_correlation import fisher_interval
+from judgelm.metrics.correlation import fisher_interval
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays, judged_arrays
