@@ -9,7 +9,7 @@ import numpy as np
 
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
-from judgelm.metrics.correctness import Quality, quality
+from judgelm.metrics.correctness import CorrectnessScores, quality
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import LabelVerdict
 from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
@@ -61,8 +61,8 @@ class _Group(NamedTuple):
 
     name: str
     n: int
-    judged: Quality
-    lexical: Quality | None
+    judged: CorrectnessScores
+    lexical: CorrectnessScores | None
 
 
 def _table(groups: Sequence[_Group]) -> Table:
@@ -114,12 +114,12 @@ def _verdict(joined: JoinedJudgment) -> bool:
     return verdict.label == "correct"
 
 
-def _quality(members: Sequence[JoinedJudgment], resampling: Resampling) -> Quality:
+def _quality(members: Sequence[JoinedJudgment], resampling: Resampling) -> CorrectnessScores:
     truth, judged = (np.array([flag(member) for member in members]) for flag in (_truth, _verdict))
     return quality(truth, judged, [member.cluster for member in members], resampling)
 
 
-def _lexical_quality(members: Sequence[JoinedJudgment], resampling: Resampling) -> Quality | None:
+def _lexical_quality(members: Sequence[JoinedJudgment], resampling: Resampling) -> CorrectnessScores | None:
     if any(member.sample is None for member in members):
         return None
     truth, matched = (np.array([flag(member) for member in members]) for flag in (_truth, _lexical_match))

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.errors import InputError
+from judgelm.metrics.correctness import GateScores, accuracies, gate_scores
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.selective import GateScores, accuracies, gate_scores
 from judgelm.parsing.majority import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.self_reference.truth import same_answer

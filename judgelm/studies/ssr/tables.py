@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from judgelm.metrics.correctness import calibration_curve, thresholds
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.selective import calibration_curve, thresholds
 from judgelm.records import Judgment
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.ssr.items import SPLIT_RULES, SplitRule, SsrItem, SsrItems

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from judgelm.metrics.correctness import accuracies
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.selective import accuracies
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.ssr.items import SplitRule, SsrItems, credit
 from judgelm.studies.ssr.tables import all_taus, by_category
