@@ -20,14 +20,16 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from judgelm.cli.console import echo
-from judgelm.data.answers.contrastive_pairs import (
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not installed
+
+from benchmarks.contrastive_pairs import (
     contrastive_pair,
     generator_prompts,
     read_answers,
     read_solved_questions,
     source_question_id,
 )
+from judgelm.cli.console import echo
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.qa import TARGET, qa_row, read_qa, sample_by_type, type_counts
 from judgelm.data.sources.rating_tables import attention_checks

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from judgelm.errors import InputError
-from judgelm.metrics.annotators import HumanAgreement
+from judgelm.metrics.agreement import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
 from judgelm.runs.stats import CascadeStats

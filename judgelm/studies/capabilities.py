@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from judgelm.data.sources.graded import VisualQuestion
 from judgelm.errors import InputError
-from judgelm.metrics.capabilities import (
+from judgelm.metrics.benchmark_scores import (
     Graded,
     GroupScore,
     by_capability,

@@ -11,8 +11,7 @@ from statsmodels.stats.multitest import multipletests
 
 from judgelm.data.labelled_set import LabelledSet, match_labels_of_runs
 from judgelm.errors import InputError
-from judgelm.metrics.agreement import confusion
-from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference
+from judgelm.metrics.agreement import McNemar, cohens_kappa, confusion, mcnemar, paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment, Sample, failure_name

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from judgelm.jsonl import json_ready
-from judgelm.metrics.annotators import HumanAgreement, human_agreement
+from judgelm.metrics.agreement import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, scores_of_confusion
-from judgelm.metrics.position import position_cells
+from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, position_cells, scores_of_confusion
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, mean, share, widened
 from judgelm.records import Judgment, Winner
 from judgelm.studies.pair_labels import JoinedPair, order_labels, winner_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from judgelm.data.sources.reviews import Review, match_orders
 from judgelm.errors import InputError
-from judgelm.metrics.position import first_place_leads
+from judgelm.metrics.agreement import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import by_id, orders_of

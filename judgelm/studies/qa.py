@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from judgelm.errors import InputError
-from judgelm.metrics.qa.agreement import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
+from judgelm.metrics.correlation import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies import qa_scores
 from judgelm.studies.qa_scores import (

@@ -10,7 +10,7 @@ from scipy import stats
 
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.metrics.correctness import quality, split_change
-from judgelm.metrics.partial_correlation import (
+from judgelm.metrics.correlation import (
     Correlation,
     GenerationJudgment,
     band,

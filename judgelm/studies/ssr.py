@@ -10,8 +10,8 @@ import numpy as np
 
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError
+from judgelm.metrics.correctness import accuracies
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.selective import accuracies
 from judgelm.records import Judgment
 from judgelm.studies.result import (
     Bars,

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.errors import InputError
+from judgelm.metrics.correctness import GateScores, accuracies, calibration_curve, gate_scores, thresholds
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.selective import GateScores, accuracies, calibration_curve, gate_scores, thresholds
 from judgelm.parsing.short_answers import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.result import Row, Table, columns, table

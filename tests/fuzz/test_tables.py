@@ -5,10 +5,10 @@ import json
 import pytest
 from hypothesis import strategies as st
 
+from benchmarks.seeds import read_seeds
 from judgelm.data.answers.files import AnswerSet, read_questions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import join_outputs, read_references
-from judgelm.data.seeds.files import read_seeds
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.data.sources.reviews import join_reviews, match_orders, read_results, read_reviews

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers.contrastive_pairs import contrastive_pair
+from benchmarks.contrastive_pairs import contrastive_pair
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.rating_tables import run_ratings
 from judgelm.jsonl import encode_line, read_jsonl

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, field_error, required_id, row_error, text_field, texts_field
+from judgelm.data.readers.fields import describe, required_id, text_field, texts_field
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from judgelm.judges.released import JudgeFormat
-from judgelm.metrics.paired import cohens_kappa
+from judgelm.metrics.agreement import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Sample
 from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES, bounds, headline, percent

@@ -15,8 +15,8 @@ import numpy as np
 from judgelm.data.sources.graded import SCORES_FIELD
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
-from judgelm.metrics.correctness import Quality, quality
-from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
+from judgelm.metrics.correctness import CorrectnessScores, quality
+from judgelm.metrics.correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, LabelVerdict
 from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, Report, by_subset
@@ -171,8 +171,8 @@ class _Group(NamedTuple):
 
     name: str
     n: int
-    judged: Quality
-    lexical: Quality | None
+    judged: CorrectnessScores
+    lexical: CorrectnessScores | None
 
 
 def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:

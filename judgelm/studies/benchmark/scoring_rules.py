@@ -17,11 +17,9 @@ from judgelm.data.sources.preference_sets import (
     best_of_n_key,
 )
 from judgelm.errors import InputError
-from judgelm.metrics.annotators import human_agreement
+from judgelm.metrics.agreement import cohens_kappa, human_agreement, two_orders
 from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores
-from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.two_orders import two_orders
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.pair_labels import label_of, order_labels, orders_of, pair_label, pair_winner
 from judgelm.studies.result import Figure, Row, Table, columns, format_number, format_share, table

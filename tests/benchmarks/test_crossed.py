@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from judgelm.metrics.crossed import crossed_difference, crossed_estimate, crossed_sums
+from benchmarks.replication.crossed import crossed_difference, crossed_estimate, crossed_sums
 from judgelm.metrics.resampling import Resampling, estimate
 
 HOW = Resampling(seed=3, resamples=4000)

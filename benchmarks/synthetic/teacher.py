@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 from zlib import crc32
 
-from judgelm.data.synthetic.generators import Answer
-from judgelm.data.synthetic.questions import Question
+from benchmarks.synthetic.generators import SimulatedAnswer
+from benchmarks.synthetic.questions import Question
 
 NOISE = 0.06
 """Probability that one score is off by a point; half of the slips go up and half down, as far as the scale allows."""
@@ -47,7 +47,7 @@ _LONG_GUESSES: tuple[Finding, Finding] = ("long_wrong", "long_right")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
+class TeacherReview:
     """The teacher's verdict on a pair: two integer scores in [1, 10] and a reason that names both assistants."""
 
     scores: tuple[int, int]
@@ -59,7 +59,7 @@ class Review:
         return f"{self.scores[0]} {self.scores[1]}\n{self.reason}"
 
 
-def find(question: Question, answer: Answer, *, with_reference: bool, guessing: bool = False) -> Finding:
+def find(question: Question, answer: SimulatedAnswer, *, with_reference: bool, guessing: bool = False) -> Finding:
     """The teacher's finding about an answer, with or without the reference.
 
     Args:
@@ -111,13 +111,13 @@ def _noisy(score: int, rng: random.Random) -> int:
 
 def review(
     question: Question,
-    answers: tuple[Answer, Answer],
+    answers: tuple[SimulatedAnswer, SimulatedAnswer],
     rng: random.Random,
     *,
     with_reference: bool,
     leaning: bool = False,
     guessing: bool = False,
-) -> Review:
+) -> TeacherReview:
     """Score a pair and give a reason; only the noise and the wording are drawn from `rng`.
 
     Args:
@@ -134,4 +134,4 @@ def review(
         scores = (min(scores[0] + 1, 10), scores[1])
     wording = rng.choice(_FINDINGS[first][1]), rng.choice(_FINDINGS[second][1])
     reason = f"Assistant 1 {wording[0]}, while Assistant 2 {wording[1]}. {_verdict(*scores)}"
-    return Review(scores=scores, reason=reason)
+    return TeacherReview(scores=scores, reason=reason)

@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from judgelm.data.synthetic.generators import Answer
-from judgelm.data.synthetic.pairs import FACTS, GENERATORS, KINDS, VICES, generate, is_held_out
-from judgelm.data.synthetic.questions import Question
-from judgelm.data.synthetic.teacher import find, noiseless_score, review
+from benchmarks.synthetic.generators import SimulatedAnswer
+from benchmarks.synthetic.pairs import FACTS, GENERATORS, KINDS, VICES, generate, is_held_out
+from benchmarks.synthetic.questions import Question
+from benchmarks.synthetic.teacher import find, noiseless_score, review
 from judgelm.errors import ConfigError
 
 CONDITIONS = [("score", "text"), ("score_w_reference", "text_w_reference")]
@@ -31,7 +31,7 @@ def fact(*, kind="fact", parts=("jade",)):
 
 
 def written(vice, *, right=False):
-    return Answer(text="x", vice=vice, right=right)
+    return SimulatedAnswer(text="x", vice=vice, right=right)
 
 
 def test_the_same_seed_and_split_give_the_same_rows():
@@ -200,7 +200,7 @@ def test_an_impossible_request_is_refused_at_once(wrong):
 
 
 def test_the_world_needs_no_torch():
-    code = "import sys, judgelm.data.synthetic.pairs; sys.exit('torch' in sys.modules)"
+    code = "import sys, benchmarks.synthetic.pairs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

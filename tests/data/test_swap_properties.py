@@ -6,8 +6,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.swap.patterns import NUMERALS, ORDINALS
-from judgelm.data.swap.swap_names import Ambiguous, SwappedText, swap_names
+from judgelm.data.swap_names import NUMERALS, ORDINALS, Ambiguous, SwappedText, swap_names
 
 ANSWERS = (
     'Take "Model A" in the first step, Assistant 1 said.',

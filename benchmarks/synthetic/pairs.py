@@ -13,9 +13,9 @@ import random
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from judgelm.data.synthetic.generators import GENERATORS, VICES, Vice, answer
-from judgelm.data.synthetic.questions import FACTS, KINDS, Kind, draw_question, is_held_out
-from judgelm.data.synthetic.teacher import Review, review
+from benchmarks.synthetic.generators import GENERATORS, VICES, Vice, answer
+from benchmarks.synthetic.questions import FACTS, KINDS, Kind, draw_question, is_held_out
+from benchmarks.synthetic.teacher import TeacherReview, review
 from judgelm.errors import ConfigError
 
 __all__ = ["FACTS", "GENERATORS", "KINDS", "SPLITS", "VICES", "Kind", "Split", "Vice", "generate", "is_held_out"]
@@ -78,8 +78,8 @@ def _row(
     question = draw_question(rng, held_out=held_out)
     first_model, second_model = rng.sample(GENERATORS, 2)
     first, second = answer(question, first_model, rng), answer(question, second_model, rng)
-    without_reference: Review = review(question, (first, second), rng, with_reference=False, **teacher_options)
-    having: Review = review(question, (first, second), rng, with_reference=True, **teacher_options)
+    without_reference: TeacherReview = review(question, (first, second), rng, with_reference=False, **teacher_options)
+    having: TeacherReview = review(question, (first, second), rng, with_reference=True, **teacher_options)
     return {
         "question_id": question_id,
         "question_body": question.text,

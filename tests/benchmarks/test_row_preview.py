@@ -12,10 +12,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from judgelm.data.labelled_pair import LabelledPair
-from judgelm.errors import ConfigError, InputError
-from judgelm.records import Label, Sample
-from judgelm.training.preview import (
+from benchmarks.row_preview import (
     LeftOut,
     pair_by_id,
     preview_row,
@@ -24,6 +21,9 @@ from judgelm.training.preview import (
     render_row,
     row_by_number,
 )
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.errors import ConfigError, InputError
+from judgelm.records import Label, Sample
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from judgelm.data.sources.layouts import split_review
-from judgelm.data.swap.swap_names import Ambiguous, SwappedText, swap_names
+from judgelm.data.swap_names import Ambiguous, SwappedText, swap_names
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 SWAP = (1, 0)
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, get_args
 
-from judgelm.data.synthetic.questions import WORDS, Question
+from benchmarks.synthetic.questions import WORDS, Question
 
 Vice = Literal["correct", "wrong", "partial", "off_topic", "evasive", "rambling", "truncated", "empty"]
 VICES: tuple[Vice, ...] = get_args(Vice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SimulatedAnswer:
     """An answer of a simulated model, with its hidden properties.
 
     Attributes:
@@ -128,7 +128,7 @@ def _truncated_text(question: Question, rng: random.Random) -> str:
     return question.opening + question.joiner.join(first_half) + question.joiner.rstrip()
 
 
-def answer(question: Question, generator: Generator, rng: random.Random) -> Answer:
+def answer(question: Question, generator: Generator, rng: random.Random) -> SimulatedAnswer:
     """Let one generator answer one question: draw its vice, then its text."""
     (vice,) = rng.choices(VICES, cum_weights=_CUMULATIVE[generator.model_id])
     right = vice == "correct"
@@ -151,4 +151,4 @@ def answer(question: Question, generator: Generator, rng: random.Random) -> Answ
             text = _truncated_text(question, rng)
         case "empty":
             text = ""
-    return Answer(text=text, vice=vice, right=right)
+    return SimulatedAnswer(text=text, vice=vice, right=right)

@@ -9,10 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.seeds import Seed, SeedSource, apportion, normalised, read_seeds, redistributed, sample_seeds
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.data.seeds.files import Seed, normalised, read_seeds
-from judgelm.data.seeds.sampling import SeedSource, apportion, redistributed, sample_seeds
 from judgelm.errors import ConfigError, InputError
 
 ROOT = Path(__file__).parents[2]
