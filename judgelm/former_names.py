@@ -38,9 +38,6 @@ FORMER_MODULES = {
 """Former module -> module, of those that the documentation of version 0.1 named."""
 
 FORMER_SYMBOLS = {
-    "judgelm.dialects.contract.Asked": "judgelm.dialects.contract.ChatRequest",
-    "judgelm.dialects.contract.Case": "judgelm.dialects.contract.JudgeTask",
-    "judgelm.dialects.contract.Finding": "judgelm.dialects.contract.JudgeResult",
     "judgelm.metrics.self_bias.BiasFit": "judgelm.metrics.self_bias.regression.BiasFit",
     "judgelm.metrics.self_bias.Term": "judgelm.metrics.self_bias.regression.Term",
     "judgelm.metrics.self_bias.TooFewRatings": "judgelm.metrics.self_bias.regression.TooFewRatings",
