@@ -82,11 +82,6 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
     return "".join(parts)
 
 
-def label_agreement(browsing: BrowseState) -> list[str]:
-    """Agreement of the judge with the labels made here, by the order rule of `evaluate`, which the sentences name."""
-    return _agreement_words(evaluate_labels(browsing, browsing.run))
-
-
 def judge_agreement(browsing: BrowseState) -> list[str]:
     """Agreement of the two judges on the items with a verdict of both."""
     other = browsing.other
