@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
         help="Print the verdicts of a run over pairs, with probabilities; needs no labels.",
     ),
     "doctor": LazyCommand(
-        module="judgelm.cli.doctor.command",
+        module="judgelm.cli.doctor",
         name="doctor",
         help="Look at packages, devices and speed, and say what to mend.",
         no_args_is_help=False,
