@@ -157,7 +157,7 @@ COMMANDS: Mapping[str, LazyCommand | LazyCommands] = {
     ),
     "show": LazyCommand("show:show", "Print the verdicts of a run over pairs, with probabilities; needs no labels."),
     "doctor": LazyCommand(
-        "doctor.command:doctor", "Look at packages, devices and speed, and say what to mend.", no_args_is_help=False
+        "doctor:doctor", "Look at packages, devices and speed, and say what to mend.", no_args_is_help=False
     ),
     "modes": LazyCommand(
         "modes:modes_command",

@@ -1,4 +1,4 @@
-"""`judgelm doctor`: what is installed, what the machine has, how fast it judges; a fine-tuning's plan; attacks."""
+"""`judgelm doctor`: packages, machine and speed, and what to fix; a fine-tuning's plan; prompt injection."""
 
 import platform
 import tempfile
@@ -13,16 +13,28 @@ from rich.table import Table
 from rich.text import Text
 
 from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, printable
-from judgelm.cli.doctor.output import console_for, facts_table
 from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
-from judgelm.cli.output import JsonOut, write_json
-from judgelm.doctor.devices import Devices, look_at_devices
-from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
+from judgelm.cli.output import JsonOut, is_stdout, write_json
+from judgelm.doctor.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import check_engine, choose_engine
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.judges.cards import default_card, installed_judge, named_judge
 from judgelm.version import VERSION
+
+
+def console_for(json_out: Path | None, *, quiet: bool) -> PlainConsole:
+    """Console for findings: standard output, unless `--json -` has it; nowhere with `--quiet`."""
+    return PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
+
+
+def facts_table(title: str) -> Table:
+    """An empty table of names and what is found."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
 
 EPILOG = """
 Examples:
@@ -150,7 +162,7 @@ def doctor(
     measure a judge by engine and format; `--engine auto` and `--dtype auto` choose by the result from then on.
     """
     if speed:
-        from judgelm.cli.doctor.speed import measure_speed  # loads torch
+        from judgelm.cli.doctor_findings import measure_speed  # loads torch
 
         out = console_for(json_out, quiet=quiet)
         measure_speed(speed, pairs, seconds=seconds or _SPEED_S, out=out, json_out=json_out)
@@ -159,7 +171,7 @@ def doctor(
     if pairs is not None:
         raise ConfigError("--pairs is what --speed measures with; give it a judge, such as --speed small-judge")
     if train is not None:
-        from judgelm.cli.doctor.training_plan import plan_training
+        from judgelm.cli.doctor_findings import plan_training
 
         plan_training(
             (train, accelerate, shape),
@@ -179,7 +191,7 @@ def doctor(
     if model and (named := named_judge(model)) is not None:
         model = str(named.adapter)
     if injection:
-        from judgelm.cli.doctor.injection import check_injection  # loads pandas
+        from judgelm.cli.doctor_findings import check_injection  # loads pandas
 
         check_injection(
             (model, engine, arguments),
@@ -280,7 +292,7 @@ def _examine_speed(
     name = report.engine["auto"] if engine == "auto" else engine
     with tempfile.TemporaryDirectory(prefix="judgelm-doctor-") as folder:
         try:
-            from judgelm.doctor.probe import MAX_TOKENS, make_probe_model, run_probe  # loads torch and transformers
+            from judgelm.doctor.speed import MAX_TOKENS, make_probe_model, run_probe  # loads torch and transformers
 
             with console.activity(f"measuring the device, then the {name} engine"):
                 options = EngineOptions(model=model) if model else make_probe_model(Path(folder), report.devices)
