@@ -128,15 +128,16 @@ def walk_request(folder: Path) -> CalledFiles:
 
 def _ask(called: CalledFiles) -> None:
     prompt = (
-        "[Question]\nWhat is the capital of France?\n\n[The Start of Assistant 1's Answer]\nParis\n\n"
-        "[The End of Assistant 1's Answer]\n\n[The Start of Assistant 2's Answer]\nLondon\n\n"
-        "[The End of Assistant 2's Answer]\n\n[System]\nWe would like to request your feedback on the performance of two "
-        "AI assistants in response to the user question displayed above.\nPlease rate the helpfulness, relevance, "
-        "accuracy, level of details of their responses. Each assistant receives an overall score on a scale of 1 to 10, "
-        "where a higher score indicates better overall performance.\nPlease first output a single line containing only "
-        "two values indicating the scores for Assistant 1 and 2, respectively. The two scores are separated by a space. "
-        "In the subsequent line, please provide a comprehensive explanation of your evaluation, avoiding any potential "
-        "bias and ensuring that the order in which the responses were presented does not affect your judgment."
+        "[Question]\nWhat is the capital of France?\n\n"
+        "[The Start of Assistant 1's Answer]\nParis\n\n[The End of Assistant 1's Answer]\n\n"
+        "[The Start of Assistant 2's Answer]\nLondon\n\n[The End of Assistant 2's Answer]\n\n"
+        "[System]\nWe would like to request your feedback on the performance of two AI assistants in response to the "
+        "user question displayed above.\nPlease rate the helpfulness, relevance, accuracy, level of details of their "
+        "responses. Each assistant receives an overall score on a scale of 1 to 10, where a higher score indicates "
+        "better overall performance.\nPlease first output a single line containing only two values indicating the "
+        "scores for Assistant 1 and 2, respectively. The two scores are separated by a space. In the subsequent line, "
+        "please provide a comprehensive explanation of your evaluation, avoiding any potential bias and ensuring that "
+        "the order in which the responses were presented does not affect your judgment."
     )
     body = {"model": "gpt-4", "messages": [{"role": "user", "content": prompt}], "max_tokens": 32}
     url = f"http://127.0.0.1:{PORT}"

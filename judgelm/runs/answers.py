@@ -9,9 +9,8 @@ from typing import Any, cast
 from judgelm.data.answers.files import answer_row
 from judgelm.data.answers.generators import AnswerGenerator
 from judgelm.data.judged_texts import text_hashes
-from judgelm.data.readers.fields import row_error
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Row, convert_rows
+from judgelm.data.readers.rows import Row, convert_rows, row_error
 from judgelm.engines.base import MODEL_ENGINES
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.errors import InputError
