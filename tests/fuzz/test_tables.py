@@ -14,8 +14,7 @@ from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.data.sources.reviews import join_reviews, match_orders, read_results, read_reviews
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_self_answers
-from judgelm.studies.self_reference_answers import truth_from_row
-from judgelm.studies.ssr_items import pair_truth_from_row
+from judgelm.studies.truth_file import pair_truth_from_row, truth_from_row
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nx", "gpt-4", "Human: ", "\n", " ", "NA", "n/a: x", "[[A]]", "1", "#### 18")

@@ -6,7 +6,8 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, SelfAnswer, Unparsed
 from judgelm.studies.self_reference import JudgeResult, crossover, rank_correlation, self_reference_study
-from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
+from judgelm.studies.self_reference_answers import JudgeRuns
+from judgelm.studies.truth_file import AnswerTruth
 
 HOW = Resampling(resamples=200)
 

@@ -8,9 +8,9 @@ import pytest
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
 from judgelm.studies.self_reference import self_reference_study
-from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
+from judgelm.studies.self_reference_answers import JudgeRuns
 from judgelm.studies.ssr import SsrOptions, ssr_study
-from judgelm.studies.ssr_items import PairTruth
+from judgelm.studies.truth_file import AnswerTruth, PairTruth
 
 HOW = Resampling(resamples=300)
 JUDGES = ("gemini-1.5-pro-002", "Meta-Llama-3_1-70B-Instruct")

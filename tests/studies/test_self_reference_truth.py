@@ -2,15 +2,8 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Unparsed
-from judgelm.studies.self_reference_answers import (
-    AnswerTruth,
-    JudgeRuns,
-    judged_answers,
-    own_correct,
-    same_answer,
-    truth_from_row,
-)
-from judgelm.studies.truth_file import by_sample
+from judgelm.studies.self_reference_answers import JudgeRuns, judged_answers, own_correct
+from judgelm.studies.truth_file import AnswerTruth, by_sample, same_answer, truth_from_row
 
 ROW = {"id": "1", "agent": "small", "dataset": "GSM8K", "truth": True}
 

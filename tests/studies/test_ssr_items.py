@@ -4,8 +4,8 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown, Unparsed
-from judgelm.studies.ssr_items import PairTruth, credit, join_items, pair_outcome, pair_truth_from_row
-from judgelm.studies.truth_file import by_sample
+from judgelm.studies.ssr_items import credit, join_items, pair_outcome
+from judgelm.studies.truth_file import PairTruth, by_sample, pair_truth_from_row
 
 
 def judged(key, given, swapped, answers=(), **fields):

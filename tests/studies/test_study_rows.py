@@ -13,7 +13,7 @@ from judgelm.data.sources.rating_tables import run_ratings
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, SelfAnswer, Shown
 from judgelm.runs.serialization import judgment_row
-from judgelm.studies.ssr_items import pair_truth_from_row
+from judgelm.studies.truth_file import pair_truth_from_row
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "study_rows.py"
 

@@ -11,9 +11,7 @@ from judgelm.data.sources.mm_vet import VisualQuestion, read_capabilities
 from judgelm.data.sources.qa import sample_by_type, type_counts
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
-from judgelm.studies.self_reference_answers import truth_from_row
-from judgelm.studies.ssr_items import pair_truth_from_row
-from judgelm.studies.truth_file import by_sample
+from judgelm.studies.truth_file import by_sample, pair_truth_from_row, truth_from_row
 
 
 @pytest.fixture
