@@ -51,7 +51,7 @@ _DESCRIPTIONS = ("README.md", "build.json", "report.html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ExampleRow:
     """One row of an example as it is shown; `answers` are (letter of the answer before the swap, model, text)."""
 
     id: str
@@ -60,14 +60,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class SwapExample:
     """A swapped pair: the unchanged parts, and the row before and after."""
 
     question: str
     reference: str | None
     epoch: int
-    before: Row
-    after: Row
+    before: ExampleRow
+    after: ExampleRow
 
 
 def render_data_report(built: BuildResult, options: BuildOptions, *, title: str) -> str:
@@ -152,14 +152,14 @@ def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
+def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> SwapExample:
     judgments = []
     for name, field in (("Judgment", "text"), ("Judgment with the reference", "text_w_reference")):
         if before[field] or after[field]:
             texts = (clipped(row[field] or "", EXAMPLE_CAP) for row in (before, after))
             judgments.append((name, diff_words(*texts)))
     reference = before["reference"]
-    return Example(
+    return SwapExample(
         question=clipped(before["question_body"], EXAMPLE_CAP),
         reference=None if reference is None else clipped(reference["text"], EXAMPLE_CAP),
         epoch=after["epoch"],
@@ -168,12 +168,12 @@ def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
     )
 
 
-def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[DiffPiece]]]) -> Row:
+def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[DiffPiece]]]) -> ExampleRow:
     answers = tuple(
         (letter, row[f"answer{position}_model_id"] or "", clipped(row[f"answer{position}_body"], EXAMPLE_CAP))
         for position, letter in enumerate(letters, 1)
     )
-    return Row(id=row["question_id"], answers=answers, judgments=tuple(judgments))
+    return ExampleRow(id=row["question_id"], answers=answers, judgments=tuple(judgments))
 
 
 def build_data_set(
