@@ -13,6 +13,7 @@ from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Shown,
 from judgelm.runs.runner import judge
 from judgelm.studies.qa import QaOptions, prompt_spread, qa_study
 from judgelm.studies.qa_scores import QaRun, qa_answers
+from tests.support.studies import table
 
 HOW = Resampling(resamples=200)
 
@@ -40,12 +41,6 @@ def judgment(key, sign):
 
 def run_of(name, labels, variant="initial"):
     return QaRun(judge=name, variant=variant, judgments={key: judgment(key, sign) for key, sign in labels.items()})
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
 
 
 def names(result):

@@ -13,6 +13,7 @@ from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias.design import BiasModel, design_of, redundant
 from judgelm.metrics.self_bias.ordinal import fit_ordinal
 from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, paired_ratings, study_self_bias
+from tests.support.studies import table
 
 HELM = ("GPT-4", "GPT-3.5 Turbo", "Claude v1.3", "Command-Xlarge-Beta")
 QUICK = Resampling(resamples=100)
@@ -44,12 +45,6 @@ def helm_shaped(items=40, *, annotators=1, seed=0, unlabelled=0):
 def study(ratings=None, **options):
     options = {"resampling": QUICK, "draws": 5} | options
     return study_self_bias(ratings or helm_shaped(), SelfBiasOptions(**options))
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
 
 
 def figure(result, name):
