@@ -71,9 +71,11 @@ def first_better(judgment: Judgment, soft: bool) -> float:
     Raises:
         ValueError: it has none; a failure is no number.
     """
-    if judgment.winner is None or (soft and judgment.probability is None):
+    verdict = None if judgment.winner is None else (label_of(judgment.winner) + 1) / 2
+    value = judgment.probability if soft else verdict
+    if value is None:
         raise ValueError(f"judgment {judgment.sample_id}: no verdict, or no probability")
-    return judgment.probability if soft else (label_of(judgment.winner) + 1) / 2
+    return value
 
 
 def model_sides(

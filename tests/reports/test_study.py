@@ -7,8 +7,9 @@ import pytest
 
 from judgelm.errors import RunError
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study import MOST_ROWS, page_table, shown, study_files, table_csv, write_study
+from judgelm.reports.study import MOST_ROWS, page_table, shown, table_csv, write_study
 from judgelm.studies.result import Column, Lines, Series, StudyResult, Table
+from tests.support.studies import render_study
 
 NASTY = "<script>alert(1)</script>"
 HALF = Estimate(value=0.5, low=0.4, high=0.6, n=90)
@@ -26,11 +27,6 @@ RESULT = StudyResult(
     study="demo", title=f"A study {NASTY}", protocol="Labels by people.", findings=("First.", "Second."),
     counts={"judged_pairs": 1200, "failed": 3}, tables=(TABLE,), figures=(CURVE,), warnings=(f"Few {NASTY}",),
 )  # fmt: skip
-
-
-def render_study(result):
-    """The page alone."""
-    return study_files(result)["report.html"].decode()
 
 
 def names(folder):

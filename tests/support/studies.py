@@ -2,6 +2,7 @@
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
+from judgelm.reports.study import study_files
 
 FAILURE = Unparsed("off_grammar", "I cannot say")
 
@@ -31,3 +32,8 @@ def table(result, name):
 def value(cell):
     """An estimate's value, or the cell itself."""
     return cell.value if isinstance(cell, Estimate) else cell
+
+
+def render_study(result):
+    """The page of a study alone."""
+    return study_files(result)["report.html"].decode()
