@@ -156,10 +156,6 @@ def test_the_page_says_what_it_holds():
     assert "http" not in html.replace("http-equiv", "")
 
 
-def test_the_same_result_gives_the_same_page():
-    assert render_study(RESULT) == render_study(RESULT)
-
-
 def test_a_study_of_nothing_has_a_page():
     html = render_study(StudyResult(study="demo", title="Nothing", protocol="None."))
     assert "Nothing that could be said" in html

@@ -121,11 +121,6 @@ def test_one_question_cannot_be_split():
     assert any("too few questions" in one for one in found.warnings)
 
 
-def test_no_probability_anywhere():
-    with pytest.raises(InputError, match="--distribution"):
-        study({"a": None}, {"a": 1})
-
-
 def test_only_tied_labels():
     with pytest.raises(InputError, match="ties"):
         study({"a": 0.7}, {"a": "tie"})

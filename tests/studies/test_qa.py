@@ -122,14 +122,6 @@ def test_failures_are_counted_as_the_authors_count_them_in_a_table_of_their_own(
     assert first["own_correlation"] is None  # without f judgelm's labels are all the same
 
 
-def test_a_reply_that_never_came_is_neither_to_them():
-    lost = Judgment(sample_id="b", mode="qa", verdict=None, shown=(), failure=Unparsed("engine", "gone"))
-    first, _ = table(
-        study(FOUR, [QaRun(judge="q", judgments={"b": lost, "c": replied("c", "INCORRECT")})]), "authors-failures"
-    )
-    assert (first["asked"], first["incorrect"], first["neither"]) == (2, 1, 1)
-
-
 def test_judging_all_is_compared_with_exact_match_first():
     # of the exact matches a and e the judge refuses e: EM first 3/5, all 2/5, gap 1/5
     samples = [*FOUR, sample("e", "the gold")]
@@ -219,11 +211,6 @@ def test_prompts_are_compared_with_maximum_mean_and_variance():
 def test_the_papers_table_7_has_the_sample_variance(row, maximum, average, variance):
     found = prompt_spread(row)
     assert (found[0], round(found[1], 3), round(found[2], 4)) == (maximum, average, variance)
-
-
-def test_the_spread_over_one_prompt_or_none_is_undefined():
-    assert prompt_spread([0.5]) == (0.5, 0.5, None)
-    assert prompt_spread([]) == (None, None, None)
 
 
 def test_by_type_among_answers_that_do_not_match():

@@ -1,4 +1,3 @@
-import json
 import os
 from pathlib import Path
 
@@ -66,10 +65,6 @@ def test_data_of_helm_instructs_shape_is_studied_as_a_whole():
     assert "positive for GPT-4 +0." in result.findings[0]
     assert {row["fit"] for row in table(result, "ordinal")} == {"dimension: Harmlessness", "dimension: Helpfulness"}
     assert [row["judge"] for row in table(result, "length")] == ["Claude v1.3", "GPT-4"]
-
-
-def test_the_result_is_json_without_nan():
-    json.dumps(study(checks=False).to_json(), allow_nan=False)
 
 
 def test_without_checks_there_is_the_main_regression_and_its_slices():

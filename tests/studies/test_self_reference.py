@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from judgelm.errors import InputError
@@ -184,23 +182,6 @@ def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_sam
     assert rank_correlation(standings(*[(0.5, x / 10) for x in range(6)])) is None
 
 
-def test_the_result_is_json_and_names_every_figure_once():
-    result = study(cot=run(COT), guided=run(GUIDED))
-    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["study"] == "self-reference"
-    names = {figure.name for figure in result.figures}
-    assert {
-        "generation-and-judgment-1",
-        "four-way-accuracy-cot-1",
-        "four-way-f1-guided-1",
-        "four-way-change-1",
-    } <= names
-
-
-def test_judges_of_one_name_are_refused():
-    with pytest.raises(InputError, match="a name of its own"):
-        self_reference_study([JudgeRuns(judge="a", cot=run("c"))] * 2, truths("1", "1"), HOW)
-
-
 def answered(key, label, *answers):
     verdict = None if label is None else LabelVerdict(label=label)
     failure = Unparsed("off_grammar", "?") if label is None else None
@@ -228,12 +209,6 @@ def test_own_answers_from_solves():
     assert own_correct(nothing, answer_truth(answer="18")) == (False, "no answer extracted")
     assert own_correct(nothing, answer_truth()) == (None, "unknown")
     assert own_correct(JudgeRuns(judge="big"), answer_truth(answer="18")) == (None, "unknown")
-
-
-def test_a_failure_is_neither_correct_nor_incorrect():
-    runs = JudgeRuns(judge="big", cot={"1": answered("1", None), "2": answered("2", "incorrect")})
-    rows = judged_answers(runs, "cot", {"1": answer_truth(), "2": answer_truth("2")})
-    assert [row.judged for row in rows] == [None, False]
 
 
 def test_verdicts_of_other_modes_are_refused():
