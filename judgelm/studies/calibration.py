@@ -1,4 +1,8 @@
-"""Measures of a set of probabilities, for `judgelm.studies.calibration`."""
+"""Calibration of a judge's probabilities, as judged and with a fitted temperature or Platt scaling.
+
+The scalings are fitted on some of the questions and measured on the others, so that no number is of pairs that helped
+to make it. A label that is a tie takes no part: neither answer is the better one (see `judgelm.studies.pair_metrics`).
+"""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +123,65 @@ class Gain:
     error: Estimate
 
 
+def calibration_study(
+    judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
+) -> StudyResult:
+    """Reliability, calibration error, proper scores, and what a temperature and a Platt scaling do to them.
+
+    Args:
+        judgments: by sample id, with `probability`.
+        labelled: labels of pairs; pairs of one question are resampled, and split, together.
+        options: the defaults when None.
+
+    Raises:
+        InputError: nothing joins, judgments are of other texts than the labels, or no joined
+            judgment has a probability and a label that is no tie.
+    """
+    options = options or CalibrationOptions()
+    labelled, texts = match_labels(judgments, labelled, name="the labels")
+    questions = questions_of(labelled)
+    rows = join(judgments, labelled.labels, {}, questions, "as_judged", TIE_THRESHOLD)
+    used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
+    if not used:
+        raise _nothing_to_measure(rows)
+    everything = slice_of(used)
+    resampling = options.resampling
+    fitted, rest = _split(everything, options)
+    scalings: dict[str, Scaling | None] = {}
+    if fitted is not None:
+        data = (fitted.outcome, fitted.probability, fitted.clusters, resampling)
+        scalings = {"temperature": fit_temperature(*data), "Platt scaling": fit_platt(*data)}
+    before = quality("as judged, all pairs", everything, options)
+    after = [quality("as judged, rest", rest, options)] if fitted is not None else []
+    gains = []
+    for name, scaling in scalings.items():
+        if scaling is not None:
+            after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
+            gains.append(gain(name, rest, rest.scaled(scaling), options))
+    sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
+    groups = {name: _numbers_by_value(used, members, resampling) for name, members in labelled.groups.items()}
+    return StudyResult(
+        study="calibration",
+        title="Calibration of the judge's probabilities",
+        protocol=_protocol(options),
+        findings=tuple(_findings(before, scalings, gains)),
+        counts=_counts(judgments, labelled, rows, used) | sides,
+        tables=(
+            score_table([before, *after]),
+            *((gain_table(gains), scaling_table(scalings)) if fitted is not None else ()),
+            reliability_table([before, *after]),
+            *group_tables(groups),
+            mistake_table(used, questions),
+        ),
+        figures=tuple(figures(before, after, groups)),
+        warnings=(
+            *_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0),
+            *labelled.notes(),
+            *texts.notes(),
+        ),
+    )
+
+
 def quality(name: str, pairs: Slice, options: CalibrationOptions) -> CalibrationScores:
     """All numbers of one set of probabilities."""
     resampling = options.resampling
@@ -180,65 +243,6 @@ def slice_of(rows: Sequence[JoinedPair]) -> Slice:
 
 FEW_PAIRS = 200
 """Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""
-
-
-def calibration_study(
-    judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
-) -> StudyResult:
-    """Reliability, calibration error, proper scores, and what a temperature and a Platt scaling do to them.
-
-    Args:
-        judgments: by sample id, with `probability`.
-        labelled: labels of pairs; pairs of one question are resampled, and split, together.
-        options: the defaults when None.
-
-    Raises:
-        InputError: nothing joins, judgments are of other texts than the labels, or no joined
-            judgment has a probability and a label that is no tie.
-    """
-    options = options or CalibrationOptions()
-    labelled, texts = match_labels(judgments, labelled, name="the labels")
-    questions = questions_of(labelled)
-    rows = join(judgments, labelled.labels, {}, questions, "as_judged", TIE_THRESHOLD)
-    used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
-    if not used:
-        raise _nothing_to_measure(rows)
-    everything = slice_of(used)
-    resampling = options.resampling
-    fitted, rest = _split(everything, options)
-    scalings: dict[str, Scaling | None] = {}
-    if fitted is not None:
-        data = (fitted.outcome, fitted.probability, fitted.clusters, resampling)
-        scalings = {"temperature": fit_temperature(*data), "Platt scaling": fit_platt(*data)}
-    before = quality("as judged, all pairs", everything, options)
-    after = [quality("as judged, rest", rest, options)] if fitted is not None else []
-    gains = []
-    for name, scaling in scalings.items():
-        if scaling is not None:
-            after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
-            gains.append(gain(name, rest, rest.scaled(scaling), options))
-    sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
-    groups = {name: _numbers_by_value(used, members, resampling) for name, members in labelled.groups.items()}
-    return StudyResult(
-        study="calibration",
-        title="Calibration of the judge's probabilities",
-        protocol=_protocol(options),
-        findings=tuple(_findings(before, scalings, gains)),
-        counts=_counts(judgments, labelled, rows, used) | sides,
-        tables=(
-            score_table([before, *after]),
-            *((gain_table(gains), scaling_table(scalings)) if fitted is not None else ()),
-            reliability_table([before, *after]),
-            *group_tables(groups),
-            mistake_table(used, questions),
-        ),
-        figures=tuple(figures(before, after, groups)),
-        warnings=(
-            *_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0),
-            *labelled.notes(),
-            *texts.notes(),
-        ),
-    )
 
 
 def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Slice]:

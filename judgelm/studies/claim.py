@@ -1,4 +1,7 @@
-"""The pairs of a run from the side of one model, whichever answer it wrote."""
+"""From judgments to a claim: the rate at which one model really beats another, from a run and labels on some pairs.
+
+A run is read from the side of one model, whichever answer it wrote.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,4 +1,11 @@
-"""Choosing a judge by how well it answers, and from which accuracy on self-reference pays (sections 5.2 and 5.3)."""
+"""The study of self-reference: judging what the judge can answer itself, and its own answer as a reference.
+
+Quality by own answer and method is in `judgelm.studies.self_reference_answers`; here are the correlations of answering
+and judging (Tables 3 and 4), the choice of a judge by its answers, and from which accuracy on self-reference pays
+(sections 5.2 and 5.3).
+
+Source: Self-Reference ("Do Before You Judge"). `judgelm.studies.truth_file` describes the truth.
+"""
 
 import math
 from collections import Counter
@@ -83,6 +90,39 @@ class Crossover:
     from_accuracy: float | None
     last_without: float | None
     line: float | None
+
+
+def self_reference_study(
+    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
+) -> StudyResult:
+    """All tables and figures of the paper for these judges.
+
+    Args:
+        runs: one entry for each judge, with CoT, self-reference or both.
+        truths: by sample id.
+        resampling: seed and number of resamples of every interval.
+
+    Raises:
+        InputError: a run joins with no truth, runs judged other texts under one id, or verdicts are not `correct` and
+            `incorrect`.
+    """
+    check_same_texts(
+        {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
+    )
+    answers = join_answers(runs, truths, resampling)
+    correlated, gained = correlations(answers), gains(answers)
+    counts = count_answers(runs, truths, answers)
+    change = change_table(answers) if gained else None
+    return StudyResult(
+        study="self-reference",
+        title="Answering and judging: self-reference",
+        protocol=_protocol(answers),
+        findings=_findings(answers, correlated, gained, change),
+        counts=counts,
+        tables=tuple(_tables(answers, correlated, gained, change)),
+        figures=_figures(answers, correlated),
+        warnings=_warnings(answers, counts),
+    )
 
 
 def judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[JudgeQuality]:
@@ -298,39 +338,6 @@ def _remark(correlation: Correlation) -> str:
 
 
 Gains = Mapping[tuple[str, str], Estimate | None]
-
-
-def self_reference_study(
-    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
-) -> StudyResult:
-    """All tables and figures of the paper for these judges.
-
-    Args:
-        runs: one entry for each judge, with CoT, self-reference or both.
-        truths: by sample id.
-        resampling: seed and number of resamples of every interval.
-
-    Raises:
-        InputError: a run joins with no truth, runs judged other texts under one id, or verdicts are not `correct` and
-            `incorrect`.
-    """
-    check_same_texts(
-        {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
-    )
-    answers = join_answers(runs, truths, resampling)
-    correlated, gained = correlations(answers), gains(answers)
-    counts = count_answers(runs, truths, answers)
-    change = change_table(answers) if gained else None
-    return StudyResult(
-        study="self-reference",
-        title="Answering and judging: self-reference",
-        protocol=_protocol(answers),
-        findings=_findings(answers, correlated, gained, change),
-        counts=counts,
-        tables=tuple(_tables(answers, correlated, gained, change)),
-        figures=_figures(answers, correlated),
-        warnings=_warnings(answers, counts),
-    )
 
 
 def _tables(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
