@@ -1,7 +1,7 @@
 """The study of self- and family-bias: ratings by several judges in, tables and figures out.
 
-The regressions are in `judgelm.studies.self_bias_fits`; here are the study, the summary of the ratings (means, coverage,
-agreement) and the mitigation of the bias (debiased scores, few human labels, panels of several families).
+The regressions are in `judgelm.studies.self_bias_fits`; here are the study, the summary of the ratings (means,
+coverage, agreement) and the mitigation of the bias (debiased scores, few human labels, panels of several families).
 
 Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025).
 """
