@@ -24,9 +24,22 @@ from judgelm.data.word_diff import DiffPiece, diff_words
 from judgelm.engines.base import EngineOptions
 from judgelm.jsonl import check_no_input
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports import data_set_tables as data_plots
-from judgelm.reports import data_set_tables as data_tables
-from judgelm.reports.data_set_tables import Stage, share, source_rows
+from judgelm.reports.data_set_tables import (
+    WINNERS,
+    LengthRow,
+    Stage,
+    appearances,
+    findings,
+    first_places,
+    length_figure,
+    length_rows,
+    matrices,
+    score_figure,
+    share,
+    source_rows,
+    stages,
+    winner_figure,
+)
 from judgelm.reports.html import render_page
 from judgelm.reports.pairs import clipped
 from judgelm.reports.plots import LABEL_NAMES
@@ -38,7 +51,7 @@ _DESCRIPTIONS = ("README.md", "build.json", "report.html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ExampleRow:
     """One row of an example as it is shown; `answers` are (letter of the answer before the swap, model, text)."""
 
     id: str
@@ -47,14 +60,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class SwapExample:
     """A swapped pair: the unchanged parts, and the row before and after."""
 
     question: str
     reference: str | None
     epoch: int
-    before: Row
-    after: Row
+    before: ExampleRow
+    after: ExampleRow
 
 
 def render_data_report(built: BuildResult, options: BuildOptions, *, title: str) -> str:
@@ -66,8 +79,8 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
         title: plain text.
     """
     counts = built.counts
-    before, after, *held_out = data_tables.stages(counts)
-    lengths = data_tables.length_rows(counts.words)
+    before, after, *held_out = stages(counts)
+    lengths = length_rows(counts.words)
     return render_page(
         "data_report.html.j2",
         styles=("report.css", "data_report.css"),
@@ -76,13 +89,13 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
         headline=data_set_headline(built, before, after),
         note=sums_note(built),
         stages=(before, after, *(stage for stage in held_out if stage.counts.pairs)),
-        sources=data_tables.source_rows(counts),
-        findings=data_tables.findings(counts),
+        sources=source_rows(counts),
+        findings=findings(counts),
         dependent=after.counts.pairs > after.units,
         lengths=lengths,
-        matrices=data_tables.matrices(before.counts, after.counts) if before.counts.models else (),
-        first_places=data_tables.first_places(before, after),
-        models=len(data_tables.appearances(before.counts)),
+        matrices=matrices(before.counts, after.counts) if before.counts.models else (),
+        first_places=first_places(before, after),
+        models=len(appearances(before.counts)),
         references=_references(counts, before, after),
         swaps=_swaps(counts, before),
         ambiguous=[(kind, count, share(count, counts.ambiguous.total())) for kind, count in _ranked(counts.ambiguous)],
@@ -90,23 +103,21 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
         built=built,
         options=json.dumps(dataclasses.asdict(options), indent=2, ensure_ascii=False),
         figures=_figures(counts, before, after, lengths),
-        winner_keys=dict(zip(data_tables.WINNERS, LABEL_NAMES, strict=True)),
+        winner_keys=dict(zip(WINNERS, LABEL_NAMES, strict=True)),
         ambiguous_words=AMBIGUOUS,
         drop_words=DROPPED,
     )
 
 
-def _figures(
-    counts: BuildCounts, before: Stage, after: Stage, lengths: list[data_tables.LengthRow]
-) -> dict[str, Markup]:
+def _figures(counts: BuildCounts, before: Stage, after: Stage, lengths: list[LengthRow]) -> dict[str, Markup]:
     """Figures with data. Their text is our own, so the SVG needs no escaping."""
     figures: dict[str, Markup] = {}
     if before.counts.scores:
-        figures["scores"] = Markup(data_plots.score_figure(before, after))
+        figures["scores"] = Markup(score_figure(before, after))
     if before.counts.winners:
-        figures["winners"] = Markup(data_plots.winner_figure(before, after))
+        figures["winners"] = Markup(winner_figure(before, after))
     if lengths:
-        figures["lengths"] = Markup(data_plots.length_figure(counts.words, lengths))
+        figures["lengths"] = Markup(length_figure(counts.words, lengths))
     return figures
 
 
@@ -141,14 +152,14 @@ def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
+def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> SwapExample:
     judgments = []
     for name, field in (("Judgment", "text"), ("Judgment with the reference", "text_w_reference")):
         if before[field] or after[field]:
             texts = (clipped(row[field] or "", EXAMPLE_CAP) for row in (before, after))
             judgments.append((name, diff_words(*texts)))
     reference = before["reference"]
-    return Example(
+    return SwapExample(
         question=clipped(before["question_body"], EXAMPLE_CAP),
         reference=None if reference is None else clipped(reference["text"], EXAMPLE_CAP),
         epoch=after["epoch"],
@@ -157,12 +168,12 @@ def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
     )
 
 
-def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[DiffPiece]]]) -> Row:
+def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[DiffPiece]]]) -> ExampleRow:
     answers = tuple(
         (letter, row[f"answer{position}_model_id"] or "", clipped(row[f"answer{position}_body"], EXAMPLE_CAP))
         for position, letter in enumerate(letters, 1)
     )
-    return Row(id=row["question_id"], answers=answers, judgments=tuple(judgments))
+    return ExampleRow(id=row["question_id"], answers=answers, judgments=tuple(judgments))
 
 
 def build_data_set(

@@ -1,4 +1,4 @@
-"""The tables of a data set's report, from the counts of the build."""
+"""The tables and figures of a data set's report, from the counts of the build."""
 
 import math
 from collections import Counter

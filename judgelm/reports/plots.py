@@ -1,6 +1,8 @@
-"""Figures as inline SVG: no script, no outside reference, the same bytes for the same numbers.
+"""Figures of runs and of studies as SVG: no script, no outside reference, the same bytes for the same numbers.
 
 Colours are Okabe and Ito's (readable with any colour vision); every figure stands on a white card, in dark mode too.
+Names in a study's data (judges, categories) are other people's text. They are shortened, stripped of control characters
+and never read as mathematics; a figure says how many rows it leaves out.
 """
 
 import io

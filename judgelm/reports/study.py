@@ -90,11 +90,6 @@ def study_files(result: StudyResult) -> dict[str, bytes]:
     return files
 
 
-def render_study(result: StudyResult) -> str:
-    """The page alone, as one self-contained HTML document; the same result gives the same text."""
-    return _page(result, [(figure, draw(figure)) for figure in result.figures])
-
-
 def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
     return render_page(
         "study.html.j2",

@@ -1,4 +1,8 @@
-"""Measures of a set of probabilities, for `judgelm.studies.calibration`."""
+"""Calibration of a judge's probabilities, as judged and with a fitted temperature or Platt scaling.
+
+The scalings are fitted on some of the questions and measured on the others, so that no number is of pairs that helped
+to make it. A label that is a tie takes no part: neither answer is the better one (see `judgelm.studies.pair_metrics`).
+"""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +29,7 @@ from judgelm.metrics.calibration import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.records import Judgment
-from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, group_by_value, join, winner_of
+from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, group_by_value, join, questions_of, winner_of
 from judgelm.studies.pair_metrics import proper_losses
 from judgelm.studies.result import (
     Cell,
@@ -97,7 +101,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
+class CalibrationScores:
     """Scores of one set of probabilities; `overconfidence` is mean winner's probability minus share right."""
 
     name: str
@@ -118,12 +122,71 @@ class Gain:
     error: Estimate
 
 
-def quality(name: str, pairs: Slice, options: CalibrationOptions) -> Quality:
+def calibration_study(
+    judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
+) -> StudyResult:
+    """Reliability, calibration error, proper scores, and what a temperature and a Platt scaling do to them.
+
+    Args:
+        judgments: by sample id, with `probability`.
+        labelled: labels of pairs; pairs of one question are resampled, and split, together.
+        options: the defaults when None.
+
+    Raises:
+        InputError: nothing joins, judgments are of other texts than the labels, or no joined
+            judgment has a probability and a label that is no tie.
+    """
+    options = options or CalibrationOptions()
+    labelled, texts = match_labels(judgments, labelled, name="the labels")
+    questions = questions_of(labelled)
+    rows = join(judgments, labelled.labels, {}, questions, "as_judged", TIE_THRESHOLD)
+    used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
+    if not used:
+        raise _nothing_to_measure(rows)
+    everything = slice_of(used)
+    resampling = options.resampling
+    fitted, rest = _split(everything, options)
+    scalings: dict[str, Scaling | None] = {}
+    if fitted is not None:
+        data = (fitted.outcome, fitted.probability, fitted.clusters, resampling)
+        scalings = {"temperature": fit_temperature(*data), "Platt scaling": fit_platt(*data)}
+    before = quality("as judged, all pairs", everything, options)
+    after = [quality("as judged, rest", rest, options)] if fitted is not None else []
+    gains = []
+    for name, scaling in scalings.items():
+        if scaling is not None:
+            after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
+            gains.append(gain(name, rest, rest.scaled(scaling), options))
+    sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
+    groups = {name: _numbers_by_value(used, members, resampling) for name, members in labelled.groups.items()}
+    return StudyResult(
+        study="calibration",
+        title="Calibration of the judge's probabilities",
+        protocol=_protocol(options),
+        findings=tuple(_findings(before, scalings, gains)),
+        counts=_counts(judgments, labelled, rows, used) | sides,
+        tables=(
+            score_table([before, *after]),
+            *((gain_table(gains), scaling_table(scalings)) if fitted is not None else ()),
+            reliability_table([before, *after]),
+            *group_tables(groups),
+            mistake_table(used, questions),
+        ),
+        figures=tuple(figures(before, after, groups)),
+        warnings=(
+            *_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0),
+            *labelled.notes(),
+            *texts.notes(),
+        ),
+    )
+
+
+def quality(name: str, pairs: Slice, options: CalibrationOptions) -> CalibrationScores:
     """All numbers of one set of probabilities."""
     resampling = options.resampling
     edges = bin_edges(pairs.probability, options.bins, options.binning)
     brier, log_loss, overconfidence = estimate(values(pairs), means, pairs.clusters, resampling)
-    return Quality(
+    return CalibrationScores(
         name=name,
         brier=brier,
         log_loss=log_loss,
@@ -181,65 +244,6 @@ FEW_PAIRS = 200
 """Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""
 
 
-def calibration_study(
-    judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
-) -> StudyResult:
-    """Reliability, calibration error, proper scores, and what a temperature and a Platt scaling do to them.
-
-    Args:
-        judgments: by sample id, with `probability`.
-        labelled: labels of pairs; pairs of one question are resampled, and split, together.
-        options: the defaults when None.
-
-    Raises:
-        InputError: nothing joins, judgments are of other texts than the labels, or no joined
-            judgment has a probability and a label that is no tie.
-    """
-    options = options or CalibrationOptions()
-    labelled, texts = match_labels(judgments, labelled, name="the labels")
-    questions = {sample.id: sample.question for sample in labelled.samples.values()}
-    rows = join(judgments, labelled.labels, {}, questions or None, "as_judged", TIE_THRESHOLD)
-    used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
-    if not used:
-        raise _nothing_to_measure(rows)
-    everything = slice_of(used)
-    resampling = options.resampling
-    fitted, rest = _split(everything, options)
-    scalings: dict[str, Scaling | None] = {}
-    if fitted is not None:
-        data = (fitted.outcome, fitted.probability, fitted.clusters, resampling)
-        scalings = {"temperature": fit_temperature(*data), "Platt scaling": fit_platt(*data)}
-    before = quality("as judged, all pairs", everything, options)
-    after = [quality("as judged, rest", rest, options)] if fitted is not None else []
-    gains = []
-    for name, scaling in scalings.items():
-        if scaling is not None:
-            after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
-            gains.append(gain(name, rest, rest.scaled(scaling), options))
-    sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
-    groups = group_numbers(used, labelled.groups, resampling)
-    return StudyResult(
-        study="calibration",
-        title="Calibration of the judge's probabilities",
-        protocol=_protocol(options),
-        findings=tuple(_findings(before, scalings, gains)),
-        counts=_counts(judgments, labelled, rows, used) | sides,
-        tables=(
-            score_table([before, *after]),
-            *((gain_table(gains), scaling_table(scalings)) if fitted is not None else ()),
-            reliability_table([before, *after]),
-            *group_tables(groups),
-            mistake_table(used, questions),
-        ),
-        figures=tuple(figures(before, after, groups)),
-        warnings=(
-            *_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0),
-            *labelled.notes(),
-            *texts.notes(),
-        ),
-    )
-
-
 def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Slice]:
     """The pairs to fit on and the rest, by question; None and all of them where nothing is to be fitted."""
     if int(options.fit_share * len(set(pairs.clusters))) < 1:
@@ -287,7 +291,7 @@ def _protocol(options: CalibrationOptions) -> str:
     )
 
 
-def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Sequence[Gain]) -> list[str]:
+def _findings(before: CalibrationScores, scalings: Mapping[str, Scaling | None], gains: Sequence[Gain]) -> list[str]:
     overconfidence = before.overconfidence
     side = (
         "too sure"
@@ -315,7 +319,7 @@ def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Se
 
 
 def _warnings(
-    before: Quality, scalings: Mapping[str, Scaling | None], rows: Sequence[JoinedPair], *, unfitted: bool
+    before: CalibrationScores, scalings: Mapping[str, Scaling | None], rows: Sequence[JoinedPair], *, unfitted: bool
 ) -> list[str]:
     lines, n = [], before.brier.n
     if n < FEW_PAIRS:
@@ -341,7 +345,7 @@ MOST_MISTAKES = 500
 _LEAST_IN_FOREST = 10
 
 
-def score_table(qualities: Sequence[Quality]) -> Table:
+def score_table(qualities: Sequence[CalibrationScores]) -> Table:
     """Each set of probabilities by all its numbers."""
     return table(
         [
@@ -400,7 +404,7 @@ def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
     )
 
 
-def reliability_table(qualities: Sequence[Quality]) -> Table:
+def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
     """All reliability curves."""
     rows = [(quality.name, bin.low, bin.high, bin.mean, bin.hits) for quality in qualities for bin in quality.bins]
     return table(
@@ -412,13 +416,6 @@ def reliability_table(qualities: Sequence[Quality]) -> Table:
         title="Reliability of P(first better)",
         note="Bins without pairs are left out; the first bin includes 0.",
     )
-
-
-def group_numbers(
-    rows: Sequence[JoinedPair], groups: Mapping[str, Mapping[str, str]], resampling: Resampling
-) -> GroupNumbers:
-    """Brier score, log loss and overconfidence of each value of each grouping, the largest group first."""
-    return {name: _numbers_by_value(rows, members, resampling) for name, members in groups.items()}
 
 
 def _numbers_by_value(
@@ -448,8 +445,8 @@ def group_tables(groups: GroupNumbers) -> Iterator[Table]:
 
 def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> Table:
     """Pairs on which the judge was sure and wrong, the surest first."""
-    judged = [(row.judgment.probability, row) for row in rows]
-    wrong = [(p, row) for p, row in judged if p is not None and np.sign(p - 0.5) == -row.truth]
+    judged = [(row.judgment.probability or 0.0, row) for row in rows]
+    wrong = [(p, row) for p, row in judged if np.sign(p - 0.5) == -row.truth]
     wrong.sort(key=lambda mistake: (-abs(mistake[0] - 0.5), mistake[1].id))
     listed = [
         (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in wrong[:MOST_MISTAKES]
@@ -465,7 +462,7 @@ def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> T
     )
 
 
-def figures(before: Quality, after: Sequence[Quality], groups: GroupNumbers) -> Iterator[Figure]:
+def figures(before: CalibrationScores, after: Sequence[CalibrationScores], groups: GroupNumbers) -> Iterator[Figure]:
     """Reliability curves, and overconfidence by group."""
     yield _curve("reliability-all", "Reliability of P(first better), all pairs", [before])
     if len(after) > 1:
@@ -485,7 +482,7 @@ def figures(before: Quality, after: Sequence[Quality], groups: GroupNumbers) -> 
             )
 
 
-def _curve(name: str, title: str, qualities: Sequence[Quality]) -> Lines:
+def _curve(name: str, title: str, qualities: Sequence[CalibrationScores]) -> Lines:
     return Lines(
         name=name,
         title=title,

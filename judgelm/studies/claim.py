@@ -1,4 +1,7 @@
-"""The pairs of a run from the side of one model, whichever answer it wrote."""
+"""From judgments to a claim: the rate at which one model really beats another, from a run and labels on some pairs.
+
+A run is read from the side of one model, whichever answer it wrote.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,14 +11,12 @@ import numpy as np
 from judgelm.errors import InputError
 from judgelm.jsonl import json_ready
 from judgelm.metrics.resampling import Estimate
-from judgelm.metrics.style_control import Control, StyleControl, control_style, style_differences
+from judgelm.metrics.style_control import Control, StyleControl, control_style
 from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
-from judgelm.records import Judgment, Label, Sample, Winner
-from judgelm.studies.pair_labels import pair_winner
+from judgelm.records import Judgment, Label, Sample
+from judgelm.studies.pair_labels import label_of, pair_winner
 from judgelm.studies.result import format_share
-
-VALUES: Mapping[Winner, float] = {1: 1.0, "tie": 0.5, 2: 0.0}
-"""P(first better) of a verdict; a tie is half a win."""
+from judgelm.studies.style_control import pair_styles
 
 _SHOWN = 10
 
@@ -51,7 +52,6 @@ class Sides:
     Attributes:
         opponent: None for several.
         pairs: of the model and its opponents, failed ones too.
-        judged: those with a verdict.
         unnamed: judgments without models' names, in a run where others have them.
         soft: whether every verdict of the run has a probability.
     """
@@ -59,9 +59,13 @@ class Sides:
     model: str
     opponent: str | None
     pairs: tuple[ModelPair, ...]
-    judged: tuple[ModelPair, ...]
     unnamed: int
     soft: bool
+
+    @property
+    def judged(self) -> tuple[ModelPair, ...]:
+        """The pairs with a verdict."""
+        return tuple(pair for pair in self.pairs if pair.judgment.winner is not None)
 
 
 def first_better(judgment: Judgment, soft: bool) -> float:
@@ -70,7 +74,8 @@ def first_better(judgment: Judgment, soft: bool) -> float:
     Raises:
         ValueError: it has none; a failure is no number.
     """
-    value = judgment.probability if soft else None if judgment.winner is None else VALUES[judgment.winner]
+    verdict = None if judgment.winner is None else (label_of(judgment.winner) + 1) / 2
+    value = judgment.probability if soft else verdict
     if value is None:
         raise ValueError(f"judgment {judgment.sample_id}: no verdict, or no probability")
     return value
@@ -96,7 +101,7 @@ def model_sides(
         if model is not None or against is not None:
             raise InputError("win rate: the pairs do not name the models of their answers; choose no model")
         pairs = tuple(_pair(judgment, samples.get(key), True) for key, judgment in judgments.items())
-        return _sides("answer 1", "answer 2", pairs, 0, soft)
+        return Sides(model="answer 1", opponent="answer 2", pairs=pairs, unnamed=0, soft=soft)
     model = _chosen(named, model, against)
     opponents = {key: set(names) - {model} for key, names in named.items() if model in names}
     chosen = [key for key, others in opponents.items() if len(others) == 1 and (against is None or against in others)]
@@ -104,7 +109,8 @@ def model_sides(
         raise InputError(f"win rate: no judged pair of {model} against {against or 'another model'}")
     met = set().union(*(opponents[key] for key in chosen))
     pairs = tuple(_pair(judgments[key], samples[key], named[key][0] == model) for key in chosen)
-    return _sides(model, met.pop() if len(met) == 1 else None, pairs, len(judgments) - len(named), soft)
+    opponent, unnamed = met.pop() if len(met) == 1 else None, len(judgments) - len(named)
+    return Sides(model=model, opponent=opponent, pairs=pairs, unnamed=unnamed, soft=soft)
 
 
 def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: str | None) -> str:
@@ -126,11 +132,6 @@ def _pair(judgment: Judgment, sample: Sample | None, first: bool) -> ModelPair:
     return ModelPair(id=judgment.sample_id, judgment=judgment, question=question, first=first)
 
 
-def _sides(model: str, opponent: str | None, pairs: tuple[ModelPair, ...], unnamed: int, soft: bool) -> Sides:
-    judged = tuple(pair for pair in pairs if pair.judgment.winner is not None)
-    return Sides(model=model, opponent=opponent, pairs=pairs, judged=judged, unnamed=unnamed, soft=soft)
-
-
 _SIGNIFICANT = 0.01
 
 
@@ -150,6 +151,9 @@ class ClaimOptions:
     against: str | None = None
     control: Control | None = None
     width: float | None = None
+
+
+DEFAULT_OPTIONS = ClaimOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +228,7 @@ def claim_win_rate(
     judgments: Mapping[str, Judgment],
     labels: Mapping[str, Label],
     samples: Mapping[str, Sample],
-    options: ClaimOptions | None = None,
+    options: ClaimOptions = DEFAULT_OPTIONS,
 ) -> WinRateClaim:
     """Estimate how often a model really beats another; a tie is half a win.
 
@@ -240,7 +244,6 @@ def claim_win_rate(
     Raises:
         InputError: nothing is judged, several models and none is chosen, or the control has no answers.
     """
-    options = options or ClaimOptions()
     sides = model_sides(judgments, samples, options.model, options.against)
     if not sides.judged:
         raise InputError(f"win rate of {sides.model}: none of {len(sides.pairs)} judgments has a verdict on a pair")
@@ -293,7 +296,7 @@ def _judged_pairs(sides: Sides, labels: Mapping[str, Label], adjusted: Mapping[s
     for index, pair in enumerate(pairs):
         label = labels.get(pair.id)
         if label is not None:
-            truth[index] = pair.side(VALUES[pair_winner(label)])
+            truth[index] = pair.side((label_of(pair_winner(label)) + 1) / 2)
     return JudgedPairs(verdicts=verdicts, proxy=proxy, labels=truth, clusters=[pair.question for pair in pairs])
 
 
@@ -312,14 +315,9 @@ def _control(
     chosen = [samples[key] for key in usable]
     if len(chosen) < 2:
         return "one pair has no spread of style", {}
-    preferences = [first_better(judgment, sides.soft) for judgment in usable.values()]
-    names = [sample.answer_models for sample in chosen]
-    fit = control_style(
-        np.array(preferences),
-        style_differences([(sample.answers[0], sample.answers[1]) for sample in chosen], control),
-        [sample.question for sample in chosen],
-        [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None,
-    )
+    preferences = np.array([first_better(judgment, sides.soft) for judgment in usable.values()])
+    differences, models = pair_styles(chosen, control)
+    fit = control_style(preferences, differences, [sample.question for sample in chosen], models)
     return fit, {} if isinstance(fit, str) else dict(zip(usable, fit.adjusted.tolist(), strict=True))
 
 

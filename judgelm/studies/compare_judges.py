@@ -1,4 +1,8 @@
-"""Measures of the comparison of judges: each against the labels, and each two against each other."""
+"""Judges on the same labelled pairs, side by side and pair by pair.
+
+Two judges of 71 % and 69 % may differ on a tenth of the pairs or on half of them. They are compared over the pairs that
+both judged, resampled together, so that pairs that are hard for both do not widen the interval of the difference.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -90,7 +94,7 @@ class JudgeAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """Two judges over the pairs that both say something of.
+    """Two judges over the pairs that both labelled.
 
     Attributes:
         difference: agreement of the first with the labels minus that of the second.
@@ -112,7 +116,7 @@ class PairedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignedVotes:
-    """Everybody's labels by sample id: +1 first better, 0 tie, -1 second better.
+    """Every judge's labels by sample id: +1 first better, 0 tie, -1 second better.
 
     Attributes:
         rows: name of a judge -> sample id -> its judgment beside the label.
@@ -151,6 +155,43 @@ class AlignedVotes:
     def difference(self, first: str, second: str, ids: Sequence[str]) -> Estimate:
         """Agreement of the first judge minus that of the second, paired."""
         return paired_difference(self.right(first, ids), self.right(second, ids), self.members(ids), self.resampling)
+
+
+def compare_judges(
+    judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions = DEFAULT_OPTIONS
+) -> StudyResult:
+    """Agreement of each judge, and for every two of them: paired difference, kappa, flips, McNemar's test.
+
+    Args:
+        judges: name of each -> its judgments by sample id.
+        labels: of the same pairs; pairs of one question are resampled together.
+        options: treatment of failures and orders, and resampling.
+
+    Raises:
+        InputError: fewer than two judges, a judge of none of the labelled pairs, no pair of all judges, an order rule
+            that cannot be applied, or other texts under one id.
+    """
+    labels, texts = match_labels_of_runs(judges, labels, name="the labels")
+    votes = align_votes(judges, labels, options)
+    results = judge_agreements(votes, options.failures)
+    names = [result.name for result in results]
+    comparisons = paired_comparisons(votes, names)
+    return StudyResult(
+        study="compare-judges",
+        title=f"{' and '.join(names) if len(names) == 2 else f'{len(names)} judges'} on the same pairs",
+        protocol=_protocol(options),
+        findings=tuple(_findings(votes, results, comparisons)),
+        counts=_counts(votes, labels, results),
+        tables=(
+            judge_table(results, options.order_rule),
+            difference_table(comparisons),
+            verdict_table(comparisons),
+            *group_tables(votes, names, labels.groups),
+            flip_table(votes, names, labels.samples),
+        ),
+        figures=tuple(figures(votes, results, comparisons, labels.groups)),
+        warnings=(*_warnings(judges, votes, results), *labels.notes(), *texts.notes()),
+    )
 
 
 def align_votes(
@@ -216,7 +257,7 @@ def judge_agreements(votes: AlignedVotes, failures: FailureHandling) -> list[Jud
 
 
 def paired_comparisons(votes: AlignedVotes, names: Sequence[str]) -> list[PairedComparison]:
-    """Every two judges, in the order of `names`, over all pairs that these two say something of."""
+    """Every two judges, in the order of `names`, over all pairs that these two labelled."""
     comparisons = []
     for first, second in combinations(names, 2):
         ids = [key for key in votes.judged[first] if key in votes.judged[second]]
@@ -239,43 +280,6 @@ def paired_comparisons(votes: AlignedVotes, names: Sequence[str]) -> list[Paired
 
 FEW_PAIRS = 100
 _MOST_SENTENCES = 6
-
-
-def compare_judges(
-    judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions = DEFAULT_OPTIONS
-) -> StudyResult:
-    """Agreement of each judge, and for every two of them: paired difference, kappa, flips, McNemar's test.
-
-    Args:
-        judges: name of each -> its judgments by sample id.
-        labels: of the same pairs; pairs of one question are resampled together.
-        options: treatment of failures and orders, and resampling.
-
-    Raises:
-        InputError: fewer than two judges, a judge of none of the labelled pairs, no pair of all judges, an order rule
-            that cannot be applied, or other texts under one id.
-    """
-    labels, texts = match_labels_of_runs(judges, labels, name="the labels")
-    votes = align_votes(judges, labels, options)
-    results = judge_agreements(votes, options.failures)
-    names = [result.name for result in results]
-    comparisons = paired_comparisons(votes, names)
-    return StudyResult(
-        study="compare-judges",
-        title=f"{' and '.join(names) if len(names) == 2 else f'{len(names)} judges'} on the same pairs",
-        protocol=_protocol(options),
-        findings=tuple(_findings(votes, results, comparisons)),
-        counts=_counts(votes, labels, results),
-        tables=(
-            judge_table(results, options.order_rule),
-            difference_table(comparisons),
-            verdict_table(comparisons),
-            *group_tables(votes, names, labels.groups),
-            flip_table(votes, names, labels.samples),
-        ),
-        figures=tuple(figures(votes, results, comparisons, labels.groups)),
-        warnings=(*_warnings(judges, votes, results), *labels.notes(), *texts.notes()),
-    )
 
 
 def _protocol(options: CompareOptions) -> str:

@@ -1,4 +1,7 @@
-"""Matches between models: a judge's verdicts on pairs in each order shown, or AlpacaEval's annotations."""
+"""Elo ratings of many models by each judge, with intervals over questions.
+
+Matches are a judge's verdicts on pairs in each order shown, or AlpacaEval's annotations.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +38,50 @@ class JudgeMatches:
     failed: int
     same_model: int
     soft: int
+
+
+def leaderboard_study(
+    judges: Sequence[JudgeMatches], resampling: Resampling | None = None, *, notes: Sequence[str] = ()
+) -> StudyResult:
+    """Rate the models by each judge apart.
+
+    Args:
+        judges: their matches.
+        resampling: seed and number of resamples; the defaults when None.
+        notes: what reading the files has left out, to be shown.
+
+    Raises:
+        InputError: a judge has no verdict, or no two models can be rated by it.
+    """
+    resampling = resampling or Resampling()
+    rated = [(judge, _ratings(judge, resampling)) for judge in judges]
+    agreement = _agreement_table(rated)
+    return StudyResult(
+        study="leaderboard",
+        title="Leaderboard",
+        protocol=(
+            "Bradley-Terry ratings by maximum likelihood on P(better), a verdict without probability as 1, 0.5 (tie) "
+            "or 0; a pair judged in both orders is a verdict in each, with one effect of the first position for all. "
+            f"Where the likelihood has no finite maximum, {_PRIOR}. "
+            f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
+            "judgments are left out and counted."
+        ),
+        findings=tuple(sentence for judge, ratings in rated for sentence in _findings(judge, ratings)),
+        counts={
+            "pairs": sum(judge.pairs for judge in judges),
+            "failed": sum(judge.failed for judge in judges),
+            "same_model": sum(judge.same_model for judge in judges),
+            "verdicts": sum(len(judge.matches) for judge in judges),
+            "soft_verdicts": sum(judge.soft for judge in judges),
+        },
+        tables=(
+            _table(rated),
+            _position_table(rated),
+            *([] if agreement is None else [agreement]),
+        ),
+        figures=tuple(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
+        warnings=(*notes, *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings))),
+    )
 
 
 def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]) -> JudgeMatches:
@@ -162,50 +209,6 @@ _PRIOR = (
     "with one more tie of each model against a virtual player of mean strength, and one between equal players for the "
     "position"
 )
-
-
-def leaderboard_study(
-    judges: Sequence[JudgeMatches], resampling: Resampling | None = None, *, notes: Sequence[str] = ()
-) -> StudyResult:
-    """Rate the models by each judge apart.
-
-    Args:
-        judges: their matches.
-        resampling: seed and number of resamples; the defaults when None.
-        notes: what reading the files has left out, to be shown.
-
-    Raises:
-        InputError: a judge has no verdict, or no two models can be rated by it.
-    """
-    resampling = resampling or Resampling()
-    rated = [(judge, _ratings(judge, resampling)) for judge in judges]
-    agreement = _agreement_table(rated)
-    return StudyResult(
-        study="leaderboard",
-        title="Leaderboard",
-        protocol=(
-            "Bradley-Terry ratings by maximum likelihood on P(better), a verdict without probability as 1, 0.5 (tie) "
-            "or 0; a pair judged in both orders is a verdict in each, with one effect of the first position for all. "
-            f"Where the likelihood has no finite maximum, {_PRIOR}. "
-            f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
-            "judgments are left out and counted."
-        ),
-        findings=tuple(sentence for judge, ratings in rated for sentence in _findings(judge, ratings)),
-        counts={
-            "pairs": sum(judge.pairs for judge in judges),
-            "failed": sum(judge.failed for judge in judges),
-            "same_model": sum(judge.same_model for judge in judges),
-            "verdicts": sum(len(judge.matches) for judge in judges),
-            "soft_verdicts": sum(judge.soft for judge in judges),
-        },
-        tables=(
-            _table(rated),
-            _position_table(rated),
-            *([] if agreement is None else [agreement]),
-        ),
-        figures=tuple(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
-        warnings=(*notes, *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings))),
-    )
 
 
 def _ratings(judge: JudgeMatches, resampling: Resampling) -> Ratings:

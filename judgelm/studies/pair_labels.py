@@ -1,4 +1,7 @@
-"""Integer labels of a judgment in sample order: one for each order shown, and one for both by an order rule."""
+"""Judgments and labels of pairs, joined by sample id, and their integer labels in sample order.
+
+A judgment has a label for each order shown, and one for both by an order rule.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace

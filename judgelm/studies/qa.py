@@ -15,7 +15,6 @@ import numpy as np
 from judgelm.errors import InputError
 from judgelm.metrics.correlation import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.studies import qa_scores
 from judgelm.studies.qa_scores import (
     AuthorsRule,
     Counting,
@@ -24,10 +23,16 @@ from judgelm.studies.qa_scores import (
     ModelPreference,
     QaAnswer,
     QaRun,
+    gaps_to_em,
+    judge_table,
+    judged_everywhere_table,
     model_preferences,
     preference_figure,
     preference_table,
+    score_table,
     slug,
+    type_figure,
+    type_shares,
 )
 from judgelm.studies.result import (
     Bars,
@@ -92,8 +97,8 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
     tables = [
-        qa_scores.score_table(answers, main, counting),
-        qa_scores.judged_everywhere_table(answers, runs, counting),
+        score_table(answers, main, counting),
+        judged_everywhere_table(answers, runs, counting),
     ]
     figures: list[Figure] = []
     if people:
@@ -106,7 +111,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
         figures.append(line)
     by_type, type_bars = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
-    tables += [by_type, *_preference_tables(own, siblings, options), qa_scores.judge_table(answers, runs)]
+    tables += [by_type, *_preference_tables(own, siblings, options), judge_table(answers, runs)]
     tables.append(authors_table(answers, runs, counting, people=people))
     figures.append(type_bars)
     figures += [preference_figure(rows, kind=kind) for kind, rows in (("self", own), ("sibling", siblings)) if rows]
@@ -149,7 +154,7 @@ def _types_judge(
 
 
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
-    shares = qa_scores.type_shares(answers, run, counting)
+    shares = type_shares(answers, run, counting)
     agreed = type_correlations(answers, run, counting) if people else {}
     types = table(
         [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
@@ -163,7 +168,7 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
         note=f"Types follow from rules over the question. All answering models together. {UNDEFINED} "
         "It is also empty without human labels.",
     )
-    return types, qa_scores.type_figure(run, shares)
+    return types, type_figure(run, shares)
 
 
 def _preferences(
@@ -210,7 +215,7 @@ def _findings(
     people: bool,
 ) -> tuple[str, ...]:
     sentences = _agreement_sentences(answers, main, counting) if people else []
-    gaps = qa_scores.gaps_to_em(answers, main, counting)
+    gaps = gaps_to_em(answers, main, counting)
     for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
         sentences.append(
             f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "

@@ -1,7 +1,9 @@
-"""Predicted answers with their exact match and F1, and what judges called them; joined by sample id.
+"""Short answers by exact match, F1 and judges: scores by data set and model, and self-preference.
 
-Nothing is dropped here: an answer without a judgment, and a reply that no label can be read from, is None among the
-labels and counted with its reason.
+Answers and judgments are joined by sample id. An answer without a judgment, and a reply that no label can be read from,
+is None among the labels and counted with its reason.
+
+Source: QA-Judge, section 5.2, Tables 3 and 11; section 6.1, Figure 2; section 6.2, Tables 6 and 13.
 """
 
 import re

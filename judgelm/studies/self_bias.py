@@ -1,8 +1,9 @@
 """The study of self- and family-bias: ratings by several judges in, tables and figures out.
 
-Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025). The regressions are in
-`judgelm.studies.self_bias_fits`, the summary of the ratings in `rating_summary`, the mitigation of the
-bias in `mitigation`.
+The regressions are in `judgelm.studies.self_bias_fits`; here are the study, the summary of the ratings (means,
+coverage, agreement) and the mitigation of the bias (debiased scores, few human labels, panels of several families).
+
+Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025).
 """
 
 from collections.abc import Iterator

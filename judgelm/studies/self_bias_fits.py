@@ -1,4 +1,4 @@
-"""All regressions of the self-bias study: the main one, by slice, and the robustness checks."""
+"""All regressions of the self-bias study: the main one, by slice, and the robustness checks; their tables and words."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

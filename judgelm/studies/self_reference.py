@@ -1,4 +1,11 @@
-"""Choosing a judge by how well it answers, and from which accuracy on self-reference pays (sections 5.2 and 5.3)."""
+"""The study of self-reference: judging what the judge can answer itself, and its own answer as a reference.
+
+Quality by own answer and method is in `judgelm.studies.self_reference_answers`; here are the correlations of answering
+and judging (Tables 3 and 4), the choice of a judge by its answers, and from which accuracy on self-reference pays
+(sections 5.2 and 5.3).
+
+Source: Self-Reference ("Do Before You Judge"). `judgelm.studies.truth_file` describes the truth.
+"""
 
 import math
 from collections import Counter
@@ -19,7 +26,6 @@ from judgelm.metrics.correlation import (
     partial_change,
 )
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.studies import self_reference_answers
 from judgelm.studies.result import (
     Figure,
     Forest,
@@ -36,23 +42,29 @@ from judgelm.studies.result import (
 from judgelm.studies.self_reference_answers import (
     METHOD_NAMES,
     METHODS,
-    AlignedVotes,
-    AnswerTruth,
+    WAYS,
+    JudgedAnswers,
     JudgeRuns,
     Method,
-    align_votes,
     answer_arrays,
     change_of,
-    count_votes,
-    judged_arrays,
+    change_table,
+    count_answers,
+    four_way_cells,
+    four_way_table,
+    join_answers,
+    overconfidence_table,
     own_accuracy,
+    quality_table,
+    split_table,
 )
+from judgelm.studies.truth_file import AnswerTruth
 
 _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeResult:
+class JudgeQuality:
     """One judge on one data set under one method; shares in [0, 1]."""
 
     judge: str
@@ -80,15 +92,48 @@ class Crossover:
     line: float | None
 
 
-def judge_results(votes: AlignedVotes, dataset: str, method: Method) -> list[JudgeResult]:
+def self_reference_study(
+    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
+) -> StudyResult:
+    """All tables and figures of the paper for these judges.
+
+    Args:
+        runs: one entry for each judge, with CoT, self-reference or both.
+        truths: by sample id.
+        resampling: seed and number of resamples of every interval.
+
+    Raises:
+        InputError: a run joins with no truth, runs judged other texts under one id, or verdicts are not `correct` and
+            `incorrect`.
+    """
+    check_same_texts(
+        {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
+    )
+    answers = join_answers(runs, truths, resampling)
+    correlated, gained = correlations(answers), gains(answers)
+    counts = count_answers(runs, truths, answers)
+    change = change_table(answers) if gained else None
+    return StudyResult(
+        study="self-reference",
+        title="Answering and judging: self-reference",
+        protocol=_protocol(answers),
+        findings=_findings(answers, correlated, gained, change),
+        counts=counts,
+        tables=tuple(_tables(answers, correlated, gained, change)),
+        figures=_figures(answers, correlated),
+        warnings=_warnings(answers, counts),
+    )
+
+
+def judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[JudgeQuality]:
     """The judges of which both numbers are defined, in the order given."""
     results = []
-    for judge in votes.judges:
-        rows = judged_arrays(votes.of(judge, method, dataset))
-        f1 = quality(rows.truth, rows.judged[0], rows.questions, votes.resampling).f1
-        generation = own_accuracy(votes, judge, dataset)
+    for judge in answers.judges:
+        rows = answer_arrays(answers.of(judge, method, dataset), own_known=False)
+        f1 = quality(rows.truth, rows.judged[0], rows.questions, answers.resampling).f1
+        generation = own_accuracy(answers, judge, dataset)
         if f1 is not None and generation is not None:
-            results.append(JudgeResult(judge=judge, generation=generation.value, f1=f1))
+            results.append(JudgeQuality(judge=judge, generation=generation.value, f1=f1))
     return results
 
 
@@ -109,13 +154,13 @@ def crossover(points: list[tuple[float, float]]) -> Crossover:
     )
 
 
-def crossover_table(votes: AlignedVotes) -> Table:
+def crossover_table(answers: JudgedAnswers) -> Table:
     """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
     rows: list[Row] = []
-    for dataset in votes.datasets:
+    for dataset in answers.datasets:
         points = []
-        for judge in votes.judges:
-            change, generation = change_of(votes, judge, dataset), own_accuracy(votes, judge, dataset)
+        for judge in answers.judges:
+            change, generation = change_of(answers, judge, dataset), own_accuracy(answers, judge, dataset)
             if change is not None and change[1].f1 is not None and generation is not None:
                 points.append((generation.value, change[1].f1.value))
         result = crossover(points)
@@ -134,7 +179,7 @@ def crossover_table(votes: AlignedVotes) -> Table:
     )
 
 
-def rank_correlation(results: list[JudgeResult]) -> Estimate | None:
+def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
     """Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
 
     None with fewer than five judges, where one of the two is the same for all, or where the order is the same or
@@ -144,18 +189,18 @@ def rank_correlation(results: list[JudgeResult]) -> Estimate | None:
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 
 
-def selection_table(votes: AlignedVotes) -> Table:
+def selection_table(answers: JudgedAnswers) -> Table:
     """Cost of choosing the judge that answers best instead of the best judge."""
     rows: list[Row] = []
-    for dataset in votes.datasets:
-        for method in votes.methods:
-            results = judge_results(votes, dataset, method)
+    for dataset in answers.datasets:
+        for method in answers.methods:
+            results = judge_qualities(answers, dataset, method)
             if len(results) < 2:
                 continue
             chosen = max(results, key=lambda result: result.generation)
             best = max(results, key=lambda result: result.f1.value)
             rank = 1 + sum(result.f1.value > chosen.f1.value for result in results)
-            regret = f1_regret(votes, dataset, method, (chosen.judge, best.judge))
+            regret = f1_regret(answers, dataset, method, (chosen.judge, best.judge))
             keys = (dataset, METHOD_NAMES[method], len(results), chosen.judge, best.judge)
             mean = sum(result.f1.value for result in results) / len(results)
             rows.append((*keys, chosen.f1, best.f1, regret, mean, rank, _spearman(results), rank_correlation(results)))
@@ -177,20 +222,16 @@ def selection_table(votes: AlignedVotes) -> Table:
     )
 
 
-def f1_regret(votes: AlignedVotes, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
+def f1_regret(answers: JudgedAnswers, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
     """The second judge's F1 minus the first's on the answers that both judged; 0 where they are one judge."""
     if judges[0] == judges[1]:
         return 0.0
-    first, second = (
-        {row.id: row for row in votes.of(judge, method, dataset) if row.judged is not None} for judge in judges
-    )
-    ids = [key for key in first if key in second]
-    both = answer_arrays([first[key] for key in ids], [second[key] for key in ids])
+    both = answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
     # D_J+ and D_J- differ from judge to judge; F1 over all answers is the only part that is used
-    return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, votes.resampling).f1
+    return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
 
 
-def _spearman(results: list[JudgeResult]) -> float | None:
+def _spearman(results: list[JudgeQuality]) -> float | None:
     generation, f1 = [result.generation for result in results], [result.f1.value for result in results]
     if len(results) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
         return None
@@ -211,12 +252,12 @@ Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> its correlations."""
 
 
-def correlations(votes: AlignedVotes) -> Correlations:
+def correlations(answers: JudgedAnswers) -> Correlations:
     """Equations 13 and 14 for every data set, judge and method."""
     results = {}
-    for dataset, judge, method in votes.runs():
-        arrays = answer_arrays(votes.of(judge, method, dataset))
-        results[dataset, judge, method] = generation_judgment(*arrays.triple(), arrays.questions, votes.resampling)
+    for dataset, judge, method in answers.runs():
+        arrays = answer_arrays(answers.of(judge, method, dataset))
+        results[dataset, judge, method] = generation_judgment(*arrays.triple(), arrays.questions, answers.resampling)
     return results
 
 
@@ -252,13 +293,13 @@ def correlation_table(results: Correlations) -> Table:
     )
 
 
-def gains(votes: AlignedVotes) -> dict[tuple[str, str], Estimate | None]:
+def gains(answers: JudgedAnswers) -> dict[tuple[str, str], Estimate | None]:
     """Gain in r_GJ|A by self-reference, over the answers that both methods judged, by data set and judge."""
     changes = {}
-    for dataset, judge in votes.cells():
-        both = votes.both(judge, dataset)
+    for dataset, judge in answers.cells():
+        both = answers.both(judge, dataset)
         if both.n:
-            changes[dataset, judge] = partial_change(both.triple(0), both.triple(1), both.questions, votes.resampling)
+            changes[dataset, judge] = partial_change(both.triple(0), both.triple(1), both.questions, answers.resampling)
     return changes
 
 
@@ -299,65 +340,32 @@ def _remark(correlation: Correlation) -> str:
 Gains = Mapping[tuple[str, str], Estimate | None]
 
 
-def self_reference_study(
-    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
-) -> StudyResult:
-    """All tables and figures of the paper for these judges.
-
-    Args:
-        runs: one entry for each judge, with CoT, self-reference or both.
-        truths: by sample id.
-        resampling: seed and number of resamples of every interval.
-
-    Raises:
-        InputError: a run joins with no truth, runs judged other texts under one id, or verdicts are not `correct` and
-            `incorrect`.
-    """
-    check_same_texts(
-        {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
-    )
-    votes = align_votes(runs, truths, resampling)
-    correlated, gained = correlations(votes), gains(votes)
-    counts = count_votes(runs, truths, votes)
-    change = self_reference_answers.change_table(votes) if gained else None
-    return StudyResult(
-        study="self-reference",
-        title="Answering and judging: self-reference",
-        protocol=_protocol(votes),
-        findings=_findings(votes, correlated, gained, change),
-        counts=counts,
-        tables=tuple(_tables(votes, correlated, gained, change)),
-        figures=_figures(votes, correlated),
-        warnings=_warnings(votes, counts),
-    )
-
-
-def _tables(votes: AlignedVotes, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
+def _tables(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
     yield from (
-        self_reference_answers.quality_table(votes),
-        self_reference_answers.split_table(votes),
-        self_reference_answers.four_way_table(votes),
+        quality_table(answers),
+        split_table(answers),
+        four_way_table(answers),
     )
-    yield from (self_reference_answers.overconfidence_table(votes, method) for method in votes.methods)
+    yield from (overconfidence_table(answers, method) for method in answers.methods)
     yield correlation_table(correlated)
     if change is not None:
-        yield from (gain_table(correlated, gained), change, crossover_table(votes))
-    if len(votes.judges) > 1:
-        yield selection_table(votes)
+        yield from (gain_table(correlated, gained), change, crossover_table(answers))
+    if len(answers.judges) > 1:
+        yield selection_table(answers)
 
 
-def _protocol(votes: AlignedVotes) -> str:
-    methods = " and ".join(METHOD_NAMES[method] for method in votes.methods)
+def _protocol(answers: JudgedAnswers) -> str:
+    methods = " and ".join(METHOD_NAMES[method] for method in answers.methods)
     return (
         f"Judges were asked pointwise whether an agent's answer is correct ({methods}); the agents are pooled, failed "
         "judgments are left out and counted, the truth is joined by id alone, since it has no texts, intervals are "
-        f"95 % from {votes.resampling.resamples} resamples of questions."
+        f"95 % from {answers.resampling.resamples} resamples of questions."
     )
 
 
-def _findings(votes: AlignedVotes, correlated: Correlations, gained: Gains, change: Table | None) -> tuple[str, ...]:
+def _findings(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> tuple[str, ...]:
     sentences = []
-    for method in votes.methods:
+    for method in answers.methods:
         bands = band_counts(correlated, method)
         sentences.append(
             f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands['weak']}, "
@@ -388,7 +396,7 @@ def _change_sentence(change: Table, key: str, part: str) -> str:
     )
 
 
-def _warnings(votes: AlignedVotes, counts: Mapping[str, int]) -> tuple[str, ...]:
+def _warnings(answers: JudgedAnswers, counts: Mapping[str, int]) -> tuple[str, ...]:
     warnings = []
     if counts["own answer unknown"]:
         warnings.append(
@@ -398,29 +406,29 @@ def _warnings(votes: AlignedVotes, counts: Mapping[str, int]) -> tuple[str, ...]
         )
     if counts["failed"]:
         warnings.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are in no share.")
-    if len(votes.judges) < 2:
+    if len(answers.judges) < 2:
         warnings.append("One judge: there is no choice among judges to look at.")
     return tuple(warnings)
 
 
-def _figures(votes: AlignedVotes, results: Correlations) -> tuple[Figure, ...]:
+def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...]:
     """All figures, in the paper's order."""
     drawn: list[Figure] = []
-    for index, dataset in enumerate(votes.datasets, 1):
-        drawn.append(_scatter(votes, dataset, index))
-        for method in votes.methods:
-            drawn += _heat_maps(votes, dataset, method, index)
-        if change := _change_map(votes, dataset, index):
+    for index, dataset in enumerate(answers.datasets, 1):
+        drawn.append(_scatter(answers, dataset, index))
+        for method in answers.methods:
+            drawn += _heat_maps(answers, dataset, method, index)
+        if change := _change_map(answers, dataset, index):
             drawn.append(change)
     forest = _partial_forest(results)
     return (*drawn, forest) if forest.rows else tuple(drawn)
 
 
-def _scatter(votes: AlignedVotes, dataset: str, index: int) -> Lines:
+def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
     """Figures 1, 12 and 4: a judge's generation accuracy against its F1, one series for each method."""
     series = []
-    for method in votes.methods:
-        results = judge_results(votes, dataset, method)
+    for method in answers.methods:
+        results = judge_qualities(answers, dataset, method)
         x, y = tuple(result.generation for result in results), tuple(result.f1 for result in results)
         labels = tuple(result.judge for result in results)
         series.append(Series(name=METHOD_NAMES[method], x=x, y=y, labels=labels))
@@ -434,12 +442,12 @@ def _scatter(votes: AlignedVotes, dataset: str, index: int) -> Lines:
     )
 
 
-def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) -> list[HeatMap]:
+def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int) -> list[HeatMap]:
     """Figures 2 and 13-17: accuracy and own-class F1 in the four parts, a row for each judge."""
-    judges = tuple(judge for judge in votes.judges if votes.of(judge, method, dataset))
+    judges = tuple(judge for judge in answers.judges if answers.of(judge, method, dataset))
     if not judges:
         return []
-    cells = [self_reference_answers.four_way_cells(votes, judge, method, dataset) for judge in judges]
+    cells = [four_way_cells(answers, judge, method, dataset) for judge in judges]
 
     def draw(name: str, label: str, values: list[tuple[float | None, ...]]) -> HeatMap:
         return HeatMap(
@@ -449,7 +457,7 @@ def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) ->
             y_label="judge",
             value_label=label,
             rows=judges,
-            columns=self_reference_answers.WAYS,
+            columns=WAYS,
             values=tuple(values),
         )
 
@@ -459,11 +467,9 @@ def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) ->
     ]
 
 
-def _change_map(votes: AlignedVotes, dataset: str, index: int) -> HeatMap | None:
+def _change_map(answers: JudgedAnswers, dataset: str, index: int) -> HeatMap | None:
     """Change by self-reference in the four parts, which shows the loss on D_J-; None without both methods."""
-    changes = {
-        judge: pair[1] for judge in votes.judges if (pair := self_reference_answers.change_of(votes, judge, dataset))
-    }
+    changes = {judge: pair[1] for judge in answers.judges if (pair := change_of(answers, judge, dataset))}
     if not changes:
         return None
     return HeatMap(
@@ -473,7 +479,7 @@ def _change_map(votes: AlignedVotes, dataset: str, index: int) -> HeatMap | None
         y_label="judge",
         value_label="change of accuracy",
         rows=tuple(changes),
-        columns=self_reference_answers.WAYS,
+        columns=WAYS,
         values=tuple(tuple(_value(cell) for cell in change.accuracies) for change in changes.values()),
         centred=True,
     )

@@ -1,20 +1,10 @@
-"""The truth about the answers that a judge calls correct or incorrect, and the join of both.
-
-A truth file is JSON lines, one per judged answer:
-
-    {"id": "gsm8k-17/ministral", "agent": "ministral", "dataset": "GSM8K", "truth": true}
-
-`truth` says whether the agent's answer is correct. Optional: `question`, a key that answers to one question share
-(they are resampled together; the id where it is not given); `judge_correct`, whether the judge's own answer to the
-question is right, true or false or, for several judges, an object {judge: true or false}; `answer`, the right final
-answer as the judging mode extracts it, with which the judge's own answer in the run file (`solves`) is compared where
-`judge_correct` does not say. Other fields are passed over.
-"""
+"""The answers that judges call correct or incorrect, joined with the truth about them, and tables of both."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,35 +22,14 @@ from judgelm.metrics.correctness import (
     split_quality,
 )
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.parsing.short_answers import canonical
 from judgelm.records import Judgment, LabelVerdict
 from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.truth_file import check_texts
+from judgelm.studies.truth_file import AnswerTruth, same_answer
 
 Method = Literal["cot", "guided"]
 METHODS: tuple[Method, ...] = ("cot", "guided")
 
 Source = Literal["truth file", "solves", "unknown", "no answer extracted"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerTruth:
-    """One agent's answer to one question, as `judgelm.studies.self_reference_answers` describes the file.
-
-    Attributes:
-        truth: whether the agent's answer is correct (A_i, equation 12).
-        question: key of the question; the sample's id where None.
-        own: judge -> whether its own answer is right (G_i, equation 10); the key "" is any judge's.
-        answer: the right final answer, comparable with `SelfAnswer.answer`.
-    """
-
-    id: str
-    agent: str
-    dataset: str
-    truth: bool
-    question: str | None = None
-    own: Mapping[str, bool] = field(default_factory=dict)
-    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,30 +60,6 @@ class JudgedAnswer:
     truth: bool
     own: bool | None
     judged: bool | None
-
-
-def truth_from_row(row: Mapping[str, Any], location: str) -> AnswerTruth:
-    """One line of a truth file.
-
-    Args:
-        row: the line's object.
-        location: file and line, for errors.
-
-    Raises:
-        InputError: a field is missing or is not what it should be.
-    """
-    check_texts(row, location, needed=("id", "agent", "dataset"), optional=("question", "answer"))
-    if not isinstance(row.get("truth"), bool):
-        raise InputError(f'{location}: field "truth": expected true or false, got {row.get("truth")!r}')
-    return AnswerTruth(
-        id=row["id"],
-        agent=row["agent"],
-        dataset=row["dataset"],
-        truth=bool(row["truth"]),
-        question=row.get("question"),
-        own=_own(row.get("judge_correct"), location),
-        answer=row.get("answer"),
-    )
 
 
 def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerTruth]) -> list[JudgedAnswer]:
@@ -148,9 +93,8 @@ def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Sourc
     The truth file goes first, then the first self-solve of the guided run or of the CoT run. A solve that no answer
     could be extracted from is a wrong answer, as in equation 3, and is told apart in the source.
     """
-    for judge in (runs.judge, ""):
-        if judge in truth.own:
-            return truth.own[judge], "truth file"
+    if (stated := truth.own(runs.judge)) is not None:
+        return stated, "truth file"
     if truth.answer is None:
         return None, "unknown"
     for method in ("guided", "cot"):
@@ -159,23 +103,6 @@ def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Sourc
             own = judgment.self_answers[0].answer
             return (False, "no answer extracted") if own is None else (same_answer(own, truth.answer), "solves")
     return None, "unknown"
-
-
-def same_answer(extracted: str, right: str) -> bool:
-    """True for an extracted answer that is the right one in any spelling: `1,234.0` for 1234, `(b)` for B."""
-    return extracted in (right, canonical(right, "number"), canonical(right, "choice"))
-
-
-def _own(value: object, location: str) -> dict[str, bool]:
-    if value is None:
-        return {}
-    if isinstance(value, bool):
-        return {"": value}
-    if isinstance(value, dict) and all(isinstance(right, bool) for right in value.values()):
-        return dict(value)
-    raise InputError(
-        f'{location}: field "judge_correct": expected true, false or {{judge: true or false}}, got {value!r}'
-    )
 
 
 def _judged_correct(judgment: Judgment) -> bool | None:
@@ -200,7 +127,7 @@ class AnswerArrays:
     """Judged answers side by side; `judged` holds one array for each way of judging.
 
     Attributes:
-        own: shape (n,), G_i.
+        own: shape (n,), G_i; False where it is unknown.
         truth: shape (n,), A_i.
         judged: each of shape (n,), whether the answer was judged correct.
         questions: n keys.
@@ -222,8 +149,24 @@ class AnswerArrays:
         return self.own.astype(np.float64), right.astype(np.float64), self.truth.astype(np.float64)
 
 
+def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> AnswerArrays:
+    """The answers that were judged in all ways; `own_known` keeps only those of which G is known."""
+    kept = [
+        {row.id: row for row in way if row.judged is not None and (row.own is not None or not own_known)}
+        for way in ways
+    ]
+    ids = [key for key in kept[0] if all(key in way for way in kept)]
+    rows = [kept[0][key] for key in ids]
+    return AnswerArrays(
+        own=np.array([bool(row.own) for row in rows], dtype=np.bool_),
+        truth=np.array([row.truth for row in rows], dtype=np.bool_),
+        judged=tuple(np.array([bool(way[key].judged) for key in ids], dtype=np.bool_) for way in kept),
+        questions=tuple(row.question for row in rows),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlignedVotes:
+class JudgedAnswers:
     """Every judge's answers by method and data set.
 
     Attributes:
@@ -244,27 +187,21 @@ class AlignedVotes:
         names = self.datasets if dataset is None else (dataset,)
         return [row for name in names for row in by_dataset.get(name, ())]
 
-    def cells(self) -> Iterator[tuple[str, str]]:
+    def cells(self) -> list[tuple[str, str]]:
         """(data set, judge) for every data set that the judge judged in some way."""
-        for dataset in self.datasets:
-            for judge in self.judges:
-                if any(self.of(judge, method, dataset) for method in self.methods):
-                    yield dataset, judge
+        return list(dict.fromkeys((dataset, judge) for dataset, judge, _ in self.runs()))
 
-    def runs(self) -> Iterator[tuple[str, str, Method]]:
+    def runs(self) -> list[tuple[str, str, Method]]:
         """(data set, judge, method) for every data set that the judge judged with the method."""
-        for dataset, judge in self.cells():
-            yield from ((dataset, judge, method) for method in self.methods if self.of(judge, method, dataset))
+        every = product(self.datasets, self.judges, self.methods)
+        return [(dataset, judge, method) for dataset, judge, method in every if self.of(judge, method, dataset)]
 
     def both(self, judge: str, dataset: str) -> AnswerArrays:
         """The answers that both methods judged and of which G is known, for paired comparisons."""
-        first = {row.id: row for row in self.of(judge, "cot", dataset) if usable(row)}
-        second = {row.id: row for row in self.of(judge, "guided", dataset) if usable(row)}
-        ids = [key for key in first if key in second]
-        return answer_arrays([first[key] for key in ids], [second[key] for key in ids])
+        return answer_arrays(self.of(judge, "cot", dataset), self.of(judge, "guided", dataset))
 
 
-def align_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling) -> AlignedVotes:
+def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling) -> JudgedAnswers:
     """Join all runs with the truth.
 
     Raises:
@@ -274,69 +211,39 @@ def align_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], re
     if not runs or len(set(judges)) < len(judges):
         raise InputError(f"self-reference: judges {judges}: expected one and more, each with a name of its own")
     rows: dict[tuple[str, Method], dict[str, list[JudgedAnswer]]] = {}
-    for judge_runs in runs:
-        for method in METHODS:
-            if judge_runs.of(method) is not None:
-                groups = rows.setdefault((judge_runs.judge, method), {})
-                for row in judged_answers(judge_runs, method, truths):
-                    groups.setdefault(row.dataset, []).append(row)
-    return AlignedVotes(
+    for judge_runs, method in product(runs, METHODS):
+        if judge_runs.of(method) is not None:
+            groups = rows.setdefault((judge_runs.judge, method), {})
+            for row in judged_answers(judge_runs, method, truths):
+                groups.setdefault(row.dataset, []).append(row)
+    return JudgedAnswers(
         judges=judges,
         methods=tuple(method for method in METHODS if any(method == judged_with for _, judged_with in rows)),
-        datasets=tuple(dict.fromkeys(judge_runs.dataset for judge_runs in truths.values())),
+        datasets=tuple(dict.fromkeys(truth.dataset for truth in truths.values())),
         rows=rows,
         resampling=resampling,
     )
 
 
-def count_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], votes: AlignedVotes) -> dict[str, int]:
+def count_answers(
+    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], answers: JudgedAnswers
+) -> dict[str, int]:
     """Numbers of judgments and truths by outcome; each judgment is in one of the first four."""
-    counts = {"judgments": 0, "judged": 0, "failed": 0, "without truth": 0}
-    for judge_runs in runs:
-        for method in votes.methods:
-            judgments = judge_runs.of(method) or {}
-            rows = votes.of(judge_runs.judge, method)
-            counts["judgments"] += len(judgments)
-            counts["without truth"] += len(judgments) - len(rows)
-            counts["failed"] += sum(row.judged is None for row in rows)
-            counts["judged"] += sum(row.judged is not None for row in rows)
-            counts["truths without judgment"] = counts.get("truths without judgment", 0) + len(
-                truths.keys() - judgments.keys()
-            )
-    sources = Counter(own_correct(judge_runs, truth)[1] for judge_runs in runs for truth in truths.values())
-    counts["own answer known from the truth file"] = sources["truth file"]
-    counts["own answer known from self-solves"] = sources["solves"]
-    counts["own answer not extractable (counts as wrong)"] = sources["no answer extracted"]
-    counts["own answer unknown"] = sources["unknown"]
-    return counts
-
-
-def usable(row: JudgedAnswer) -> bool:
-    """True where it was judged and G is known."""
-    return row.judged is not None and row.own is not None
-
-
-def answer_arrays(*ways: Sequence[JudgedAnswer], keep: Callable[[JudgedAnswer], bool] = usable) -> AnswerArrays:
-    """Rows side by side; several ways hold the same answers in the same order, and all of them are kept.
-
-    Args:
-        ways: rows of each way of judging; of a single way those that `keep` refuses are left out. None in `own` of a
-            row that was kept reads as False, so a caller that keeps such rows does not look at `own`.
-        keep: which rows take part.
-    """
-    if len(ways) == 1:
-        ways = ([row for row in ways[0] if keep(row)],)
-    return AnswerArrays(
-        own=np.array([bool(row.own) for row in ways[0]], dtype=np.bool_),
-        truth=np.array([row.truth for row in ways[0]], dtype=np.bool_),
-        judged=tuple(np.array([bool(row.judged) for row in rows], dtype=np.bool_) for rows in ways),
-        questions=tuple(row.question for row in ways[0]),
-    )
-
-
-def judged_arrays(rows: Sequence[JudgedAnswer]) -> AnswerArrays:
-    """The rows that were judged, whether G is known or not."""
-    return answer_arrays(rows, keep=lambda row: row.judged is not None)
+    counts = Counter({"judgments": 0, "judged": 0, "failed": 0, "without truth": 0, "truths without judgment": 0})
+    for judge_runs, method in product(runs, answers.methods):
+        judgments, rows = judge_runs.of(method) or {}, answers.of(judge_runs.judge, method)
+        counts["judgments"] += len(judgments)
+        counts["without truth"] += len(judgments) - len(rows)
+        counts["failed"] += sum(row.judged is None for row in rows)
+        counts["judged"] += sum(row.judged is not None for row in rows)
+        counts["truths without judgment"] += len(truths.keys() - judgments.keys())
+    sources = Counter(own_correct(judge_runs, truth)[1] for judge_runs, truth in product(runs, truths.values()))
+    return dict(counts) | {
+        "own answer known from the truth file": sources["truth file"],
+        "own answer known from self-solves": sources["solves"],
+        "own answer not extractable (counts as wrong)": sources["no answer extracted"],
+        "own answer unknown": sources["unknown"],
+    }
 
 
 WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
@@ -345,16 +252,16 @@ WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_
 _KEYS = columns("text", dataset="data set", judge="judge", method="method")
 
 
-def quality_table(votes: AlignedVotes) -> Table:
+def quality_table(answers: JudgedAnswers) -> Table:
     """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
     rows: list[Row] = []
-    for dataset, judge, method in votes.runs():
-        every = votes.of(judge, method, dataset)
-        arrays = judged_arrays(every)
-        scores = quality(arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
+    for dataset, judge, method in answers.runs():
+        every = answers.of(judge, method, dataset)
+        arrays = answer_arrays(every, own_known=False)
+        scores = quality(arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
         failed = sum(row.judged is None for row in every)
         shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
-        accuracy = own_accuracy(votes, judge, dataset)
+        accuracy = own_accuracy(answers, judge, dataset)
         rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
     return table(
         rows,
@@ -370,20 +277,20 @@ def quality_table(votes: AlignedVotes) -> Table:
     )
 
 
-def own_accuracy(votes: AlignedVotes, judge: str, dataset: str) -> Estimate | None:
+def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate | None:
     """Equation 3 over every question of which G is known, whether or not its judgment failed."""
-    seen = {row.id: row for method in votes.methods for row in votes.of(judge, method, dataset)}
+    seen = {row.id: row for method in answers.methods for row in answers.of(judge, method, dataset)}
     answered = [row for row in seen.values() if row.own is not None]
     own = np.array([bool(row.own) for row in answered], dtype=np.bool_)
-    return generation_accuracy(own, [row.question for row in answered], votes.resampling)
+    return generation_accuracy(own, [row.question for row in answered], answers.resampling)
 
 
-def split_table(votes: AlignedVotes) -> Table:
+def split_table(answers: JudgedAnswers) -> Table:
     """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
     rows: list[Row] = []
-    for dataset, judge, method in votes.runs():
-        arrays = answer_arrays(votes.of(judge, method, dataset))
-        split = split_quality(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
+    for dataset, judge, method in answers.runs():
+        arrays = answer_arrays(answers.of(judge, method, dataset))
+        split = split_quality(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
         n_right = int(arrays.own.sum())
         keys = (dataset, judge, METHOD_NAMES[method], n_right, arrays.n - n_right)
         rows.append((*keys, split.right, split.wrong, split.gap))
@@ -400,17 +307,17 @@ def split_table(votes: AlignedVotes) -> Table:
     )
 
 
-def four_way_cells(votes: AlignedVotes, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
+def four_way_cells(answers: JudgedAnswers, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
     """The four cells of one judge, method and data set."""
-    arrays = answer_arrays(votes.of(judge, method, dataset))
-    return four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
+    arrays = answer_arrays(answers.of(judge, method, dataset))
+    return four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
 
 
-def four_way_table(votes: AlignedVotes) -> Table:
+def four_way_table(answers: JudgedAnswers) -> Table:
     """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
     rows: list[Row] = []
-    for dataset, judge, method in votes.runs():
-        for way, cell in zip(WAYS, four_way_cells(votes, judge, method, dataset), strict=True):
+    for dataset, judge, method in answers.runs():
+        for way, cell in zip(WAYS, four_way_cells(answers, judge, method, dataset), strict=True):
             keys = (dataset, judge, METHOD_NAMES[method], way)
             rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
     return table(
@@ -428,17 +335,17 @@ def four_way_table(votes: AlignedVotes) -> Table:
     )
 
 
-def overconfidence_table(votes: AlignedVotes, method: Method) -> Table:
+def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
     """Table 2: share judged correct minus share correct, by judge and data set, and weighted by samples."""
     rows = []
-    for judge in votes.judges:
-        cells = [_overconfidence(votes, judge, method, dataset) for dataset in votes.datasets]
-        rows.append((judge, *cells, _overconfidence(votes, judge, method, None)))
+    for judge in answers.judges:
+        cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]
+        rows.append((judge, *cells, _overconfidence(answers, judge, method, None)))
     rows.sort(key=lambda row: -row[-1].value if isinstance(row[-1], Estimate) else 1.0)
     return table(
         rows,
         columns("text", judge="judge"),
-        columns("share", ((name, name) for name in votes.datasets)),
+        columns("share", ((name, name) for name in answers.datasets)),
         columns("share", all_data_sets="all, by samples"),
         name=f"overconfidence-{method}",
         title=f"Overconfidence, {METHOD_NAMES[method]}",
@@ -448,27 +355,27 @@ def overconfidence_table(votes: AlignedVotes, method: Method) -> Table:
     )
 
 
-def _overconfidence(votes: AlignedVotes, judge: str, method: Method, dataset: str | None) -> Estimate | None:
-    arrays = judged_arrays(votes.of(judge, method, dataset))
-    clusters = [(row.dataset, row.question) for row in votes.of(judge, method, dataset) if row.judged is not None]
-    return overconfidence(arrays.truth, arrays.judged[0], clusters, votes.resampling)
+def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset: str | None) -> Estimate | None:
+    arrays = answer_arrays(answers.of(judge, method, dataset), own_known=False)
+    clusters = [(row.dataset, row.question) for row in answers.of(judge, method, dataset) if row.judged is not None]
+    return overconfidence(arrays.truth, arrays.judged[0], clusters, answers.resampling)
 
 
-def change_of(votes: AlignedVotes, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
+def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
     """Change by self-reference for one judge, over the answers that both methods judged; None without any."""
-    both = votes.both(judge, dataset)
+    both = answers.both(judge, dataset)
     if both.n == 0:
         return None
     return both.n, split_change(
-        both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, votes.resampling
+        both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling
     )
 
 
-def change_table(votes: AlignedVotes) -> Table:
+def change_table(answers: JudgedAnswers) -> Table:
     """Gains and losses by self-reference: F1 on D_J+ and D_J-, accuracy in the four parts."""
     rows: list[Row] = []
-    for dataset, judge in votes.cells():
-        if pair := change_of(votes, judge, dataset):
+    for dataset, judge in answers.cells():
+        if pair := change_of(answers, judge, dataset):
             n, change = pair
             rows.append((dataset, judge, n, change.f1, change.f1_right, change.f1_wrong, *change.accuracies))
     parts = zip(FOUR_WAYS, WAYS, strict=True)

@@ -32,7 +32,6 @@ from judgelm.studies.result import (
 from judgelm.studies.ssr_items import (
     CONDITIONS,
     SLICES,
-    PairTruth,
     SplitRule,
     SsrItems,
     all_taus,
@@ -47,6 +46,7 @@ from judgelm.studies.ssr_items import (
     slice_table,
     tau_table,
 )
+from judgelm.studies.truth_file import PairTruth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

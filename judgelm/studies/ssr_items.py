@@ -1,22 +1,13 @@
-"""SSR-Judge's items: the truth about a pair, the judge's self-solves, and its verdicts without and with its own answer.
-
-A truth file is JSON lines, one per pair:
-
-    {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
-
-`winner` is the better answer of the pair, 1 or 2, in sample order. `answer` is the right final answer as the mode
-extracts it; without it nothing is known of whether the majority answer is right (gate precision, calibration, the four
-slices), unless `judge_correct`, true or false, says so. `category` and `question`, a key that pairs of one question
-share, are optional. Other fields are passed over.
+"""SSR-Judge's items: the judge's self-solves, and its verdicts without and with its own answer; and their tables.
 
 Selective self-reference is never run here: an item with the gate on takes the verdict of the run that always shows the
 majority answer, an item with the gate off that of the run that never does. Both runs judged on the same self-solves, so
-that every tau is compared at the same cost and without asking again.
+that every tau is compared at the same cost and without asking again. `judgelm.studies.truth_file` describes the truth.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +18,7 @@ from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.parsing.short_answers import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.result import Row, Table, columns, table
-from judgelm.studies.self_reference_answers import same_answer
-from judgelm.studies.truth_file import check_texts
+from judgelm.studies.truth_file import PairTruth, same_answer
 
 Outcome = Literal["right", "wrong", "split"]
 """`split`: the two orders name different answers, one each, or none names any."""
@@ -39,25 +29,6 @@ SPLIT_RULES: tuple[SplitRule, ...] = ("wrong", "half", "tie")
 
 _PLACES: Mapping[str, int] = {"1": 0, "a": 0, "2": 1, "b": 1}
 _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("nan")}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairTruth:
-    """The truth about a pair, as this module describes the file.
-
-    Attributes:
-        winner: 1 or 2, in sample order.
-        answer: the right final answer; None where unknown.
-        judge_correct: whether the majority answer is right, where the file says so itself.
-        question: key of the question; the sample's id where None.
-    """
-
-    id: str
-    winner: Literal[1, 2]
-    answer: str | None = None
-    judge_correct: bool | None = None
-    category: str | None = None
-    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,32 +106,6 @@ class SsrItems:
 def credit(outcome: Outcome, rule: SplitRule) -> float:
     """1 for right, 0 for wrong, and for a split what the rule says (NaN: left out)."""
     return {"right": 1.0, "wrong": 0.0, "split": _CREDIT[rule]}[outcome]
-
-
-def pair_truth_from_row(row: Mapping[str, Any], location: str) -> PairTruth:
-    """One line of a truth file.
-
-    Args:
-        row: the line's object.
-        location: file and line, for errors.
-
-    Raises:
-        InputError: a field is missing or is not what it should be.
-    """
-    check_texts(row, location, needed=("id",), optional=("answer", "category", "question"))
-    winner = row.get("winner")
-    if winner not in (1, 2) or isinstance(winner, bool | float):
-        raise InputError(f'{location}: field "winner": expected 1 or 2, got {winner!r}; one answer of a pair is right')
-    if not isinstance(row.get("judge_correct"), bool | None):
-        raise InputError(f'{location}: field "judge_correct": expected true or false, got {row["judge_correct"]!r}')
-    return PairTruth(
-        id=row["id"],
-        winner=1 if winner == 1 else 2,
-        answer=row.get("answer"),
-        judge_correct=row.get("judge_correct"),
-        category=row.get("category"),
-        question=row.get("question"),
-    )
 
 
 def join_items(

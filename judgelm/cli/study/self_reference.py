@@ -31,8 +31,8 @@ def self_reference_command(
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
     from judgelm.studies.self_reference import self_reference_study
-    from judgelm.studies.self_reference_answers import JudgeRuns, truth_from_row
-    from judgelm.studies.truth_file import read_truths
+    from judgelm.studies.self_reference_answers import JudgeRuns
+    from judgelm.studies.truth_file import AnswerTruth, read_truths
 
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))
@@ -46,7 +46,7 @@ def self_reference_command(
         )
         for name in names
     ]
-    output.write(self_reference_study(runs, read_truths(truth, truth_from_row), output.resampling))
+    output.write(self_reference_study(runs, read_truths(truth, AnswerTruth), output.resampling))
 
 
 def _by_judge(option: str, values: list[str] | None) -> dict[str, Path]:

@@ -35,10 +35,9 @@ def ssr_command(
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
     from judgelm.studies.ssr import SsrOptions, ssr_study
-    from judgelm.studies.ssr_items import pair_truth_from_row
-    from judgelm.studies.truth_file import read_truths
+    from judgelm.studies.truth_file import PairTruth, read_truths
 
     options = SsrOptions(tau=tau, split=split, calibration_share=calibration_share, resampling=output.resampling)
-    truths = read_truths(truth, pair_truth_from_row)
+    truths = read_truths(truth, PairTruth)
     gated = None if selective is None else read_judgments(selective)
     output.write(ssr_study(read_judgments(never), read_judgments(always), truths, options, selective=gated))

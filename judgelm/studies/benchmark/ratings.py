@@ -215,7 +215,7 @@ def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
     shares = {
         f"Accuracy over {everything.n:,} answers": everything.judged.accuracy,
         "F1 of correct": everything.judged.f1,
-        "Accuracy of lexical match": everything.lexical and everything.lexical.accuracy,
+        "Accuracy of lexical match": everything.lexical.accuracy if everything.lexical else None,
     }
     findings = [f"{name}: {format_share(share)}." for name, share in shares.items() if share is not None]
     return Report(findings, [answers], [figure])

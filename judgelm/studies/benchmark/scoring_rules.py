@@ -1,4 +1,8 @@
-"""Scoring rule of each benchmark: credit of a judgment, sections, and the authors' further counts."""
+"""Scoring rule of each benchmark of pairs: credit of a judgment, sections, and the tables that its authors report.
+
+These are LLMBar's sets, Auto-J's groups and FairEval's means over both orders, RM-Bench's difficulties (how far the
+style of an answer leads the judge away from its content), and WMT's agreement with single translators.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
