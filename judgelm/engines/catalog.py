@@ -150,7 +150,7 @@ def _load_openai(options: EngineOptions) -> Engine:
     require("openai", extra="openai")
     from judgelm.engines.openai.engine import OpenAIEngine
 
-    return OpenAIEngine.load(options)
+    return OpenAIEngine(options)
 
 
 ENGINES: dict[str, Callable[[EngineOptions], Engine]] = {
