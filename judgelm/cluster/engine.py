@@ -2,6 +2,14 @@
 
 The runner sees one engine, so resume, reasons and distributions work as on one device. The requests of a lost worker or
 node are sent to another worker, and a new worker is started in its place.
+
+The scheduler knows neither Ray nor processes, and has no clock: the caller passes the time (seconds, from any start).
+A worker has a limited number of tokens in flight. The limit grows while requests come back soon and shrinks while they
+come back late, so that a slow worker gets less, and no worker has much more than some seconds of work when the input
+ends. Prompts that begin alike go to the worker that has read that beginning, which it need not read again.
+
+A request can kill the worker that reads it (out of memory, a broken kernel). Requests that were in flight at two losses
+are sent to a worker one at a time; if the worker is lost again while it has no other request, the request fails.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Workers as Ray actors: started, watched, and restarted when they are lost. Knows nothing about their requests."""
+"""Workers as Ray actors: each holds an engine, is started, watched, and replaced when it is lost."""
 
 import os
 import platform

@@ -1,4 +1,14 @@
-"""GGUF files as models: found, checked, dequantised once into the cache, then loaded as any checkpoint is."""
+"""GGUF files as models: found, checked, dequantised once into the cache, then loaded as any checkpoint is.
+
+The checkpoint is stored in float16 unless the file's own weights are in another format: the blocks of all quantised
+formats hold a float16 scale and a few bits a weight, of which rounding to float16's 11 bits moves each value by at most
+1 part in 2,048, far less than the quantisation did, in half of float32's space. Weights beyond float16's range make it
+float32. Engines and training then read the same numbers, in whatever format they compute.
+
+The tokenizer is compared with the file's statements and repaired where it differs: transformers 5.19 reads vocabulary
+and merges, but ignores `add_bos_token` and `add_space_prefix`, and splits text as GPT-2 does where it does not know the
+file's splitting. A Gemma model without its begin token predicts text at 5.0 nats a token instead of 1.7.
+"""
 
 import fcntl
 import hashlib

@@ -1,4 +1,9 @@
-"""A sample's images: read from files and `data:` URLs, and processed for a vision-language model."""
+"""A sample's images: read from files and `data:` URLs, and processed for a vision-language model.
+
+Nothing is fetched from a network. The processor makes of an image its tokens in the prompt, and its pixels.
+
+Source: transformers' `ProcessorMixin`, whose image tokens are written into the text before it is tokenised.
+"""
 
 import base64
 import binascii

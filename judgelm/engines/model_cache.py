@@ -1,4 +1,7 @@
-"""The folder of what judgelm makes of model files: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Light: loads no model."""
+"""The folder of what judgelm makes of model files: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Light: loads no model.
+
+It also keeps the speeds that `judgelm doctor --speed` measured, by which `auto` chooses engine and numeric format.
+"""
 
 import hashlib
 import json

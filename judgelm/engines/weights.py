@@ -1,4 +1,9 @@
-"""Checks of weight files before and after a library reads them, and numbers of weights."""
+"""Weight files, checked before a library reads them: finite numbers, pickles of tensors alone, shards in their folder.
+
+A pickle can run any function while it is read. torch's `weights_only` unpickler builds tensors and plain containers and
+calls nothing else. transformers, PEFT and vLLM use it too, but their errors do not name the file. They also open any
+path that an index of shards names, in the folder or not. Adapters are read without peft, which vLLM does not need.
+"""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""The cards of judges by name: YAML files in `judgelm/judges/cards/`."""
+"""The cards of judges by name, YAML files in `judgelm/judges/cards/`, and which of the judges are installed."""
 
 from dataclasses import dataclass
 from pathlib import Path

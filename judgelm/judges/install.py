@@ -1,7 +1,7 @@
-"""Installs a judge's adapter: its files, copied out of a wheel or a folder into the cache.
+"""Installs a judge: its adapter, copied out of a wheel or a folder into the cache, and its base's GGUF file.
 
-Nothing of the distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter are
-read out of it, by name, bounded in size.
+Nothing of a distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter or the
+GGUF file are read out of it, by name, bounded in size.
 """
 
 import hashlib

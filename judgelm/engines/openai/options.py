@@ -1,4 +1,9 @@
-"""Options of the OpenAI-compatible engine: the endpoint, its limits, and the price of its tokens."""
+"""Options of the OpenAI-compatible engine, and what enforces them: the cost tracker and the limiter of requests.
+
+The maximum cost of a request counts while it is in flight. It counts for good where the reply was cut off, came too
+late or stated no usage, since the server may bill it nevertheless. The limit of concurrent requests grows while replies
+come, and is halved when the server is overloaded (additive increase, multiplicative decrease, as in TCP).
+"""
 
 import asyncio
 import base64

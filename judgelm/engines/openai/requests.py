@@ -1,8 +1,11 @@
-"""Renders a prompt for an endpoint as token ids, text or chat messages, and builds the request body.
+"""Renders a prompt for an endpoint, builds the request body, and adapts it to what the server refuses.
 
 With the model's tokenizer the length policy of the local engines applies, and /completions gets exactly the token ids
 that they would read. Without it nothing can be measured or truncated; common special tokens in the text are sanitized,
 since a server's tokenizer would read them as such.
+
+There is no list of servers and their parameters: each server names the unknown field itself, in a 400. A parameter
+whose removal helped is left out of all later requests.
 """
 
 import re

@@ -1,4 +1,10 @@
-"""Options of an attention layer: scaling, a bound of its scores, a sliding window."""
+"""Attention over packed sequences: no padding, separate keys and values for each sequence.
+
+Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them at once.
+Only attention looks at each sequence alone: at new prompts, on a GPU all of them in one call; at the tree of candidates
+behind each; and at a block of running replies (`sequences`) in one call. The function is registered with transformers
+under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

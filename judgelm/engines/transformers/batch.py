@@ -1,4 +1,8 @@
-"""A pass: its packed row, cached prefixes, image features, and the replies that it begins."""
+"""A pass of the transformers engine: its packed row, cached prefixes, image features, and the replies that it begins.
+
+Prompts of one question share it and often an answer, both orders of a pair share its question, and a reason continues
+from its score line. Their keys and values are computed once and reused.
+"""
 
 import gc
 from collections import OrderedDict

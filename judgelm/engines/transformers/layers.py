@@ -1,9 +1,15 @@
-"""Layers in the form that a CPU computes fastest: with the fewest passes over memory.
+"""A model's layers in other forms: packed for a CPU, with products of 8-bit integers, with an exact output head.
 
 torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it in every call; in float32 it takes
-MKL, which on processors that are not Intel's uses AVX2 alone. Here the products are oneDNN's, and the weight is
-rearranged once, when the model is loaded. A gated MLP applies activation and product where the matrix products write
-their results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
+MKL, which on processors that are not Intel's uses AVX2 alone. Packed layers use oneDNN's products, and rearrange the
+weight once, when the model is loaded. A gated MLP applies activation and product where the matrix products write their
+results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
+
+8-bit layers have a scale for each output channel and each block of input channels, and for each token and block of
+activations. Single channels of a model's activations are far larger than the others, and would leave those few of a
+block's steps. So each input channel is divided by a factor that its weights are multiplied with, as in SmoothQuant.
+
+Source: Xiao et al., SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models (2023).
 """
 
 import json

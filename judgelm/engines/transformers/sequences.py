@@ -1,4 +1,7 @@
-"""Queued requests, running replies, and the blocks in which these attend together."""
+"""Queued requests, running replies, and the blocks in which these attend together.
+
+One call attends for all replies of a block, since a call for each takes far longer.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set

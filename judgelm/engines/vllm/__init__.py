@@ -1,4 +1,8 @@
-"""The vLLM engine."""
+"""The vLLM engine, and the environment for importing and starting vLLM.
+
+No log lines appear between a run's own, and no usage statistics are sent. The stages of a start, which takes minutes
+for a large model, are logged by `START_LOG` at level INFO; the command line shows them.
+"""
 
 import logging
 import os

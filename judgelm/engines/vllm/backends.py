@@ -1,4 +1,4 @@
-"""The two ways to run vLLM behind one interface.
+"""vLLM's engine arguments from judgelm's options, and the two ways to run vLLM with them behind one interface.
 
 On one device its engine runs in this process, with no child process to hang or to be left behind. On several devices
 vLLM needs worker processes, and its asynchronous engine runs in its own thread: it reports a dead engine core at once,
