@@ -135,7 +135,7 @@ class PromptRenderer:
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """The body for `sampling.n` replies by OpenAI's reference; see `unsupported_params` for other servers."""
+    """The body for `sampling.n` replies by OpenAI's reference; see `without_unsupported` for other servers."""
     body: dict[str, Any] = {
         "model": model,
         "prompt" if prompt.api == "completions" else "messages": prompt.content,

@@ -276,7 +276,7 @@ class DecodeBlock:
         self._masks = {}
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """Attention of each reply's last token, as precise as transformers' `eager`; see `packed_attention.Segment`."""
+        """Attention of each reply's last token, as precise as transformers' `eager`; see `attention.Segment`."""
         assert self._places is not None, "begin_pass comes first"
         rows, places = self._places
         keys, values = self._layers[layer]

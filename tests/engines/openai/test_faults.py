@@ -211,18 +211,6 @@ def judged_by(server):
     return sum("[Q] what" in str(body.get("prompt")) for body in server.bodies)
 
 
-def test_the_load_is_shared_by_how_much_each_has_in_hand():
-    with endpoint(delay_s=0.01) as one, endpoint(delay_s=0.01) as other:
-        engine = load(one, other, concurrency=4)
-        assert engine.max_in_flight == 4 * (4 + 4)
-        assert engine.describe()["endpoint"] == f"{one.base_url},{other.base_url}"
-        assert_all_judged(list(judge(SAMPLES, MODE, engine)))
-        engine.close()
-        assert judged_by(one) + judged_by(other) == 200
-        assert 70 <= judged_by(one) <= 130
-        assert max(one.counts["at_once"], other.counts["at_once"]) <= 4
-
-
 def test_a_server_that_is_killed_half_way_loses_nothing():
     with endpoint(delay_s=0.005) as stays, endpoint(delay_s=0.005) as dies:
         engine = load(stays, dies, concurrency=4)
