@@ -31,7 +31,7 @@ from judgelm.engines.transformers.batch import (
     shared_tokens,
 )
 from judgelm.engines.transformers.layers import install_head
-from judgelm.engines.transformers.loading import LoadedModel, LoraAdapters, load, no_vision_reason
+from judgelm.engines.transformers.loaded_model import LoadedModel, LoraAdapters, load, no_vision_reason
 from judgelm.engines.transformers.sequences import (
     DecodeBlocks,
     QueuedRequest,
