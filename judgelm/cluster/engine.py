@@ -37,6 +37,13 @@ _BY_DEVICE = {"engine_args"}
 """Parts of an engine's description that may differ: all get the same arguments, and vLLM sets the rest by device."""
 _JOINING_S = 10.0
 """Wait of the first ready worker for others to be placed; a process takes seconds to start."""
+_SOON_S = 10.0
+_SOON_S_PER_REPLY_TOKEN = 0.1
+"""A busy engine without a queue answers within this time; a decoding step is faster on a GPU or a small CPU."""
+_MIN_TOKENS = 4096
+_BYTES_PER_TOKEN = 4
+_LOSSES_TO_SUSPECT = 2
+_MAX_HOMES = 10_000
 
 
 class RayEngine:
@@ -240,15 +247,6 @@ def _sum(left: Any, right: Any) -> Any:
     if isinstance(left, list):
         return sorted({*left, *right})
     return left + right if isinstance(left, int | float) and isinstance(right, int | float) else left or right
-
-
-_SOON_S = 10.0
-_SOON_S_PER_REPLY_TOKEN = 0.1
-"""A busy engine without a queue answers within this time; a decoding step is faster on a GPU or a small CPU."""
-_MIN_TOKENS = 4096
-_BYTES_PER_TOKEN = 4
-_LOSSES_TO_SUSPECT = 2
-_MAX_HOMES = 10_000
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,6 +27,11 @@ ROOT = -1
 
 Step = tuple[int, int]
 """A token behind a node: (node, token id)."""
+FOLLOWED_MASS = 0.99
+"""Share of the probability that must be followed to the end of the replies."""
+NEGLIGIBLE = 0.01
+"""Maximum probability that may stay unexplored in total."""
+_TAIL_CHARACTERS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +156,6 @@ def _without(total: float, longer: list[float]) -> float:
     return total + math.log1p(-share) if share < 1 else -math.inf
 
 
-FOLLOWED_MASS = 0.99
-"""Share of the probability that must be followed to the end of the replies."""
-
-
 class CandidateSearch:
     """The known part of one prompt's tree.
 
@@ -203,10 +204,6 @@ class CandidateSearch:
     def logprobs(self) -> tuple[float, ...]:
         """The values of `Completion.candidate_logprobs`; -inf for branches not followed."""
         return self.tree.logprobs(self._steps)
-
-
-NEGLIGIBLE = 0.01
-"""Maximum probability that may stay unexplored in total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,9 +364,6 @@ def _dropped_blank(text: str, position: int, token: str) -> str:
 
 def _log(probability: float) -> float:
     return math.log(min(probability, 1.0)) if probability > 0 else -math.inf
-
-
-_TAIL_CHARACTERS = 32
 
 
 class CandidateTokenizer:

@@ -42,6 +42,18 @@ from judgelm.prompts.chat_templates import render_chat
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAGIC = b"GGUF"
 _OLDEST_TRANSFORMERS = "5.17"
+_RECORD_NAME = "gguf.json"
+_ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+_OTHER_BYTES = 64 << 20
+"""Tokenizer and configuration, at most."""
+_BEGIN_BY_DEFAULT = frozenset(
+    {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}
+)
+"""Values of `tokenizer.ggml.pre` for which llama.cpp adds a begin token where the file does not say."""
+_SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
+"""Values of `tokenizer.ggml.pre` that split each digit off, then split as GPT-2."""
+_AS_GPT2 = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "trillion"})
+_PROBE = "Scores: 10 7.5\n\n  Two  spaces, 1234 naïve 東京 \U0001f600</s>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +161,6 @@ def _check_kind(path: Path) -> None:
 def _merge_hint(path: Path) -> str:
     first = _PART.sub(r"-00001-of-\2.gguf", path.name)
     return f"join the parts with llama.cpp: llama-gguf-split --merge {first} OUT.gguf"
-
-
-_RECORD_NAME = "gguf.json"
-_ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-_OTHER_BYTES = 64 << 20
-"""Tokenizer and configuration, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,16 +410,6 @@ def _check_rope(file: GgufFile) -> None:
             f"{file.path}: scales its positions ({finding}), which transformers does not convert from GGUF; use the "
             "model's safetensors, or a server of llama.cpp with --engine openai"
         )
-
-
-_BEGIN_BY_DEFAULT = frozenset(
-    {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}
-)
-"""Values of `tokenizer.ggml.pre` for which llama.cpp adds a begin token where the file does not say."""
-_SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
-"""Values of `tokenizer.ggml.pre` that split each digit off, then split as GPT-2."""
-_AS_GPT2 = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "trillion"})
-_PROBE = "Scores: 10 7.5\n\n  Two  spaces, 1234 naïve 東京 \U0001f600</s>"
 
 
 def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:

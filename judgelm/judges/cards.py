@@ -11,6 +11,8 @@ from judgelm.errors import CardError, ModelError, not_found
 from judgelm.yaml_files import read_yaml
 
 _FOLDER = Path(__file__).parent / "cards"
+WEIGHTS = "adapter_model.safetensors"
+ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +148,6 @@ def default_card() -> JudgeCard:
     """The card of the judge that is used where no model is named."""
     [card] = [card for card in map(judge_card, card_names()) if card.default]
     return card
-
-
-WEIGHTS = "adapter_model.safetensors"
-ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

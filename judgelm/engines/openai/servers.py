@@ -28,6 +28,8 @@ from judgelm.prompts.truncation import FOLDED_SYSTEM
 
 _DOWN_S = 2.0
 _MAX_DOWN_S = 60.0
+HELLO = "Hello"
+_GRAMMAR = "ZQ[0-9]{2}"  # no model would write this by itself
 
 
 @dataclass(eq=False, slots=True)
@@ -167,10 +169,6 @@ class EndpointPool:
             member.in_flight -= 1
         member.failures = 0
         return answer
-
-
-HELLO = "Hello"
-_GRAMMAR = "ZQ[0-9]{2}"  # no model would write this by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

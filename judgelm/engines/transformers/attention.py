@@ -21,6 +21,13 @@ from transformers import AttentionInterface
 
 from judgelm.errors import EngineError
 
+_WIDEST_HEAD = 256
+_AMPERE = 8
+VarlenKernel = Callable[..., Tensor]
+"""Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
+ATTENTION_NAME = "judgelm_packed"
+_CAUSAL_BLOCK = 64
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionOptions:
@@ -98,14 +105,6 @@ class KVCache:
         self.length = tokens
 
 
-_WIDEST_HEAD = 256
-_AMPERE = 8
-
-
-VarlenKernel = Callable[..., Tensor]
-"""Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
-
-
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
     """FlashAttention as torch has it built in, where it can compute this attention; else None.
 
@@ -126,10 +125,6 @@ def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> Va
 def _major(device: int) -> int:
     """A GPU's major compute capability."""
     return torch.cuda.get_device_capability(device)[0]
-
-
-ATTENTION_NAME = "judgelm_packed"
-_CAUSAL_BLOCK = 64
 
 
 class Segment(Protocol):

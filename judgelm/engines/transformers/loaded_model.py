@@ -62,6 +62,10 @@ _NEEDS = {
     **dict.fromkeys(("gemma3", "gemma3n", "gemma4", "paligemma"), _BOTH_WAYS),
     "mllama": "cross-attention to the image",
 }
+_MAX_SLICES = 4
+"""More stretches of a row than this are gathered into one product, since each product takes a call."""
+TokenGroups = dict[str, list[slice] | Tensor]
+"""The tokens of a pass that each adapter computes: stretches of the row, or places, shape (tokens,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,13 +293,6 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
             f"of its embeddings{lacks}; pass the base that was resized for it"
         )
     model.resize_token_embeddings(rows, mean_resizing=False)
-
-
-_MAX_SLICES = 4
-"""More stretches of a row than this are gathered into one product, since each product takes a call."""
-
-TokenGroups = dict[str, list[slice] | Tensor]
-"""The tokens of a pass that each adapter computes: stretches of the row, or places, shape (tokens,)."""
 
 
 class AdaptedLinear(nn.Module):

@@ -22,6 +22,10 @@ from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request
 
 NOT_DRAWN = "no token can be drawn: the model's probabilities are not finite; check its weights and dtype"
+_MAX_ROWS = 32
+_FIRST_ROWS = 4
+_SPARE_TOKENS = 32
+_Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 def check_request(request: Request) -> None:
@@ -175,13 +179,6 @@ def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, gree
         except RuntimeError:  # NaN among them
             sequences[row].finish_reason = "error"
     return tokens
-
-
-_MAX_ROWS = 32
-_FIRST_ROWS = 4
-_SPARE_TOKENS = 32
-
-_Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class DecodeBlock:

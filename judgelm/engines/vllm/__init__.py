@@ -20,6 +20,13 @@ _DEFAULTS = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `auto` wants a NUMA node for each worker
 }
+_STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("Starting to load model", lambda message: "loading weights"),
+    ("Loading weights took", lambda message: "weights are loaded; profiling memory"),
+    ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
+    ("Graph capturing finished", lambda message: "CUDA graphs are captured"),
+)
+"""vLLM's log message at the end of a stage, and the stage."""
 
 
 @contextmanager
@@ -30,15 +37,6 @@ def quiet_imports() -> Iterator[None]:
     logging.getLogger("vllm").setLevel(logging.ERROR)  # it logs the optional parts that are not installed
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
         yield
-
-
-_STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("Starting to load model", lambda message: "loading weights"),
-    ("Loading weights took", lambda message: "weights are loaded; profiling memory"),
-    ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
-    ("Graph capturing finished", lambda message: "CUDA graphs are captured"),
-)
-"""vLLM's log message at the end of a stage, and the stage."""
 
 
 def stage_of(message: str) -> str | None:
