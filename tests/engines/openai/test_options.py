@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -223,15 +222,3 @@ def test_an_interrupt_ends_the_process_at_once_and_drops_what_was_sent():
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=5)
         assert (child.returncode, said) == (130, "")
-
-
-def test_an_interrupt_while_loading_leaves_no_thread():
-    before = {one for one in threading.enumerate() if one.name == "openai-engine"}
-    with endpoint() as server:
-        server.misbehave(lambda *_: "stall")
-        main = threading.main_thread().ident
-        timer = threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            load(server)
-    assert {one for one in threading.enumerate() if one.name == "openai-engine"} == before
