@@ -19,7 +19,6 @@ from judgelm.cluster.plan import RayCluster, idle_gpus
 from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.former_names import current_names
 from judgelm.judges.cards import InstalledJudge, named_judge
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise
@@ -67,7 +66,6 @@ class Judge:
         cluster: RayCluster | None = None,
         **options: Any,
     ) -> None:
-        options = current_names(options, EngineOptions.__dataclass_fields__)
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)
@@ -154,8 +152,8 @@ class Judge:
             ConfigError: an unknown mode or field, or options that do not fit each other, the judge or the engine.
             ModelError: the words of a released judge's prompt cannot be had.
         """
-        if self.released is not None and not self.released.template and name != "baseline":
-            return make_mode("baseline", *self.released.mode_options(name, options))
+        if self.released is not None and not self.released.template:
+            return self.released.mode(name, options)
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         if name == "reasoned" and self.format.source == "default":
             del own["template"]  # the mode's own default, since the judge states none

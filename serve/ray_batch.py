@@ -20,7 +20,6 @@ from judgelm.cli.options import parse_pairs
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.former_names import current_names
 from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.yaml_files import read_yaml
@@ -80,7 +79,7 @@ def read_config(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     if path is None:
         return {}, {}
-    values = current_names(read_yaml(path) or {}, JUDGE | MODE)
+    values = dict(read_yaml(path) or {})
     pairs = values.pop("engine_arg", {})
     engine_args = pairs if isinstance(pairs, dict) else parse_pairs(pairs, "--engine-arg")
     if unknown := values.keys() - JUDGE - MODE:

@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks.findings.steps import enough
 from judgelm.metrics.resampling import Resampling, share
-from judgelm.parsing.final_answers import final_answer
+from judgelm.parsing.short_answers import final_answer
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
 from judgelm.studies.result import StudyResult
-from judgelm.studies.self_reference.study import self_reference_study
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
-from judgelm.studies.ssr.items import PairTruth
-from judgelm.studies.ssr.study import SsrOptions, ssr_study
+from judgelm.studies.self_reference import self_reference_study
+from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
+from judgelm.studies.ssr import SsrOptions, ssr_study
+from judgelm.studies.ssr_items import PairTruth
 
 GSM8K_MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 

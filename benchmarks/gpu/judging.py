@@ -27,7 +27,7 @@ from benchmarks.throughput.baselines import (
     Workload,
 )
 from benchmarks.throughput.engine import EngineSystem
-from judgelm.doctor.probe import matmul_flops
+from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.model_files import eos_ids
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.engine import TransformersEngine

@@ -6,7 +6,7 @@ from typing import Any, cast
 import typer
 
 MODE_NAMES = (
-    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr", "baseline",
+    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr",
     "conversation", "chat",
 )  # fmt: skip
 """The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""
@@ -57,6 +57,6 @@ def card_names() -> list[str]:
 
 def datasets() -> list[str]:
     """Public data sets that are known by name."""
-    from judgelm.data.sources.hub.cards import dataset_names
+    from judgelm.data.sources.public_datasets import dataset_names
 
     return dataset_names()

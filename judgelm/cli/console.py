@@ -27,7 +27,6 @@ from rich.segment import Segment
 from rich.text import Text
 
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.former_names import current_names
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -174,10 +173,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     known = {str(parameter.name) for parameter in context.command.params} - _NOT_CONFIGURED
     if not isinstance(values, dict):
         raise typer.BadParameter(f"{path}: expected a mapping from option to value")
-    try:
-        values = current_names({str(key): value for key, value in values.items()}, known)
-    except ConfigError as error:
-        raise typer.BadParameter(f"{path}: {error}") from error
+    values = {str(key): value for key, value in values.items()}
     if unknown := values.keys() - known:
         raise typer.BadParameter(
             f"{path}: unknown option {', '.join(sorted(unknown))}; available: {', '.join(sorted(known))}"

@@ -8,44 +8,21 @@ import typer
 
 from judgelm.cli.console import console
 from judgelm.cli.eval import ControlOption, LabelsOption
-from judgelm.cli.options import LabelOptions, expand_options
+from judgelm.cli.options import LabelOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 
 if TYPE_CHECKING:
     from judgelm.data.samples import Reading
     from judgelm.records import Sample
 
-EPILOG = """
-Examples:
 
-  judgelm estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
-
-  judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
-
-  judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
-
-Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
-"""
-
-
-@expand_options
 def estimate_command(
-    judgments: Annotated[Path, typer.Argument(help="A run file of judgelm-batch over pairs.")],
+    judgments: Annotated[Path, typer.Argument()],
     labels: LabelsOption,
-    samples: Annotated[
-        Path | None,
-        typer.Option(
-            "--samples", "-s", metavar="FILE", help="The pairs that were judged, where the labels file lacks some."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Model whose wins are counted; default: the first of two.")
-    ] = None,
-    against: Annotated[str | None, typer.Option(metavar="NAME", help="Only pairs against this model.")] = None,
-    width: Annotated[
-        float | None,
-        typer.Option(min=0.001, max=1.0, help="Also say how many labels an interval this wide (0.1: 10 points) needs."),
-    ] = None,
+    samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    against: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    width: Annotated[float | None, typer.Option(min=0.001, max=1.0)] = None,
     control: ControlOption = None,
     *,
     rows: LabelOptions,
@@ -55,12 +32,27 @@ def estimate_command(
     """Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.
 
     The labelled pairs must be a random part of those judged. A tie is half a win.
+
+    Options:
+        judgments: A run file of judgelm-batch over pairs.
+        samples: The pairs that were judged, where the labels file lacks some.
+        model: Model whose wins are counted; default: the first of two.
+        against: Only pairs against this model.
+        width: Also say how many labels an interval this wide (0.1: 10 points) needs.
+
+    Examples:
+        judgelm estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
+        judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
+        judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
     """
     from judgelm.cli.claim_tables import print_claim  # statsmodels takes seconds to load
     from judgelm.cli.evaluation import load_labels, load_manifest
-    from judgelm.data.judged_texts import match_labels, match_samples
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.labelled_set import match_labels
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
+    from judgelm.studies.claim import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
     loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading)
@@ -83,7 +75,7 @@ def read_samples(path: Path, reading: "Reading") -> "dict[str, Sample]":
     Raises:
         InputError: the file cannot be read.
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import SampleStream
 
     rejects = RejectCounts()

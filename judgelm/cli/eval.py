@@ -7,30 +7,9 @@ from typing import Annotated, Literal
 import typer
 
 from judgelm.cli.console import console
-from judgelm.cli.options import LabelOptions, expand_options
+from judgelm.cli.options import LabelOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
-from judgelm.parsing.distribution import LabelRule
-
-EPILOG = """
-Examples:
-
-  judgelm eval judgments.jsonl --labels labelled.jsonl
-
-  judgelm eval judgments.jsonl -l labelled.jsonl --protocol pandalm
-
-  judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
-
-Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
-"""
-REPORT_EPILOG = """
-Examples:
-
-  judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
-
-  judgelm report judgments.jsonl -l labelled.jsonl --title "My judge"
-
-Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
-"""
+from judgelm.parsing.scores import LabelRule
 
 LabelChoice = Literal["auto", "with", "without"]
 ParserName = Literal["judgelm", "original", "anywhere"]
@@ -59,47 +38,45 @@ ControlOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringOptions(LabelOptions):
-    """The options of both commands."""
+    """The options of both commands.
 
-    judgments: Annotated[
-        Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
-    ]
+    Options:
+        judgments: A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.
+        reversed_: Judgments of the swapped pairs, from a run of their own.
+        protocol: pandalm: failures count as ties, and so does a conflict of two orders.
+        failures: Treatment of failures that headlines (both are shown).
+        order_rule: Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie).
+            probability needs a --distribution run.
+        tie_threshold: Under probability: a tie is at most this far from 0.5; default: the run's.
+        bootstrap: Resamples behind each 95 % interval.
+        seed: Seed of the resampling.
+    """
+
+    judgments: Annotated[Path, typer.Argument()]
     labels: LabelsOption
-    reversed_: Annotated[
-        Path | None, typer.Option("--reversed", help="Judgments of the swapped pairs, from a run of their own.")
-    ] = None
-    protocol: Annotated[
-        Literal["judgelm", "pandalm"],
-        typer.Option(help="pandalm: failures count as ties, and so does a conflict of two orders."),
-    ] = "judgelm"
-    failures: Annotated[
-        Literal["excluded", "as_tie"] | None,
-        typer.Option(help="Treatment of failures that headlines (both are shown)."),
-    ] = None
-    order_rule: Annotated[
-        LabelRule | None,
-        typer.Option(
-            help="Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie). "
-            "probability needs a --distribution run."
-        ),
-    ] = None
-    tie_threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5; default: the run's."
-        ),
-    ] = None
+    reversed_: Annotated[Path | None, typer.Option("--reversed")] = None
+    protocol: Literal["judgelm", "pandalm"] = "judgelm"
+    failures: Literal["excluded", "as_tie"] | None = None
+    order_rule: LabelRule | None = None
+    tie_threshold: Annotated[float | None, typer.Option(min=0.0, max=0.5)] = None
     label_reference: LabelReferenceOption = "auto"
     parser: ParserOption = "judgelm"
     scale: ScaleOption = "1-10"
     control: ControlOption = None
-    bootstrap: Annotated[int, typer.Option(min=100, help="Resamples behind each 95 % interval.")] = 2000
-    seed: Annotated[int, typer.Option(help="Seed of the resampling.")] = 0
+    bootstrap: Annotated[int, typer.Option(min=100)] = 2000
+    seed: int = 0
 
 
-@expand_options
 def eval_command(scoring: ScoringOptions, json_out: JsonOut = None, quiet: Quiet = False) -> None:
-    """Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals."""
+    """Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals.
+
+    Examples:
+        judgelm eval judgments.jsonl --labels labelled.jsonl
+        judgelm eval judgments.jsonl -l labelled.jsonl --protocol pandalm
+        judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    """
     from judgelm.cli.evaluation import score  # scikit-learn and pandas take seconds to load
     from judgelm.cli.tables import print_evaluation
 
@@ -110,15 +87,25 @@ def eval_command(scoring: ScoringOptions, json_out: JsonOut = None, quiet: Quiet
     scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)
 
 
-@expand_options
 def report_command(
     scoring: ScoringOptions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
+    out: Path = Path("report.html"),
+    title: str | None = None,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure."""
+    """Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure.
+
+    Options:
+        out: The HTML file to write.
+        title: Title of the report.
+
+    Examples:
+        judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
+        judgelm report judgments.jsonl -l labelled.jsonl --title "My judge"
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    """
     from judgelm.cli.evaluation import score  # scikit-learn and matplotlib take seconds to load
     from judgelm.reports.html import render_report
 

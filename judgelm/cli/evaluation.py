@@ -8,11 +8,10 @@ from typing import Any
 
 from judgelm.cli.console import console
 from judgelm.cli.eval import LabelChoice, ScoringOptions
-from judgelm.data.judged_texts import check_reversed, hashes_in_row, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labels
+from judgelm.data.judged_texts import check_reversed
+from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import RejectCounts
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import RejectCounts, Row
 from judgelm.data.readers.streams import is_stream
 from judgelm.data.samples import AS_WRITTEN, Reading
 from judgelm.data.sources.reviews import read_results
@@ -20,18 +19,15 @@ from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_que
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.distribution import LabelRule
-from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
+from judgelm.parsing.scores import LabelRule, parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
-from judgelm.reports.cascade import CascadeReport, read_counts
+from judgelm.reports.wording import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
-from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
-from judgelm.studies.cascade import cascade_agreement
-from judgelm.studies.claim.study import ClaimOptions, WinRateClaim, claim_win_rate
-from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 
@@ -200,10 +196,9 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        manifest = dict(parse_json(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: cannot read the manifest: {error}") from error
-    return {**manifest, "fingerprint": with_current_names(manifest.get("fingerprint", {}))}
 
 
 def is_run_file(path: Path) -> bool:

@@ -7,10 +7,10 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
+from judgelm.cli.commands import add_command, help_and_epilog
 from judgelm.cli.completion import card_names as released_card_names
 from judgelm.cli.completion import judge_names, templates
 from judgelm.cli.console import PlainConsole, console
-from judgelm.cli.options import Command
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
@@ -19,54 +19,6 @@ from judgelm.judges.install import find_source, install_adapter, install_base
 
 if TYPE_CHECKING:  # loads the modes, for which help does not wait
     from judgelm.judges.released import Checkpoint, ReleasedJudge
-
-EPILOG = """
-Examples:
-
-  judgelm judges
-
-  judgelm judges show rm-r1-instruct
-
-  judgelm judges install small-judge
-
-Exit codes: 0 done, 1 usage error.
-"""
-SHOW_EPILOG = """
-Examples:
-
-  judgelm judges show rm-r1-instruct
-
-The word show may be left out. Exit codes: 0 shown, 1 usage error.
-"""
-WORDS_EPILOG = """
-Examples:
-
-  judgelm judges words rm-r1-instruct
-
-  judgelm judges words auto-j --from constants_prompt.py
-
-Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error, or
-a file that cannot be had.
-"""
-NEW_EPILOG = """
-Examples:
-
-  judgelm judges new my-judge --template judgelm-v1
-
-  judgelm judges new my-judge --template judgelm-chat --scale 1 5
-
-Exit codes: 0 written, 1 usage error.
-"""
-INSTALL_EPILOG = """
-Examples:
-
-  judgelm judges install small-judge
-
-  judgelm judges install small-judge --from examples/small_judge
-
-No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part cannot
-be had.
-"""
 
 
 class _NameOrCommand(TyperGroup):
@@ -79,14 +31,15 @@ class _NameOrCommand(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(cls=_NameOrCommand, help="List the judges that are known by name, or show or install one of them.")
-
-
-@app.callback(invoke_without_command=True, epilog=EPILOG)
 def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
     """List the judges that are known by name, or show or install one of them.
 
-    The default judge is used where no model is named. Those that others released are taken by their hub id.
+    Examples:
+        judgelm judges
+        judgelm judges show rm-r1-instruct
+        judgelm judges install small-judge
+
+    Exit codes: 0 done, 1 usage error.
     """
     if context.invoked_subcommand is not None:
         return
@@ -113,12 +66,20 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
     out.print("Details: judgelm judges NAME", markup=False, highlight=False)
 
 
-@app.command("show", cls=Command, epilog=SHOW_EPILOG, no_args_is_help=True)
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)],
     json_out: JsonOut = None,
 ) -> None:
-    """Show a judge: weights, licences, memory, its tasks, and what was verified."""
+    """Show a judge: weights, licences, memory, its tasks, and what was verified.
+
+    Options:
+        name: The judge.
+
+    Examples:
+        judgelm judges show rm-r1-instruct
+
+    The word show may be left out. Exit codes: 0 shown, 1 usage error.
+    """
     out = PlainConsole()
     if name in card_names():
         row = _row(judge_card(name))
@@ -149,15 +110,23 @@ def show_command(
     out.print(_checkpoint_table(judge.checkpoints))
 
 
-@app.command("words", cls=Command, epilog=WORDS_EPILOG, no_args_is_help=True)
 def words_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="PATH", help="The file, or a folder with it, that you have."),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)],
+    source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
 ) -> None:
-    """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files."""
+    """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files.
+
+    Options:
+        name: The judge.
+        source: The file, or a folder with it, that you have.
+
+    Examples:
+        judgelm judges words rm-r1-instruct
+        judgelm judges words auto-j --from constants_prompt.py
+
+    Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error,
+    or a file that cannot be had.
+    """
     from judgelm.judges.released import bring_words, read_words, released_judge
 
     judge = released_judge(name)
@@ -165,24 +134,35 @@ def words_command(
         bring_words(judge.files, source)
     for file in judge.files:
         read_words(file)
-    tasks = [judge.task(task) for task in judge.tasks]  # checks that they make the prompt of the card
-    count = f"{len(tasks)} prompts" if len(tasks) > 1 else "its prompt"
+    prompts = [judge.prompt(task) for task in judge.tasks]  # checks that they make the prompt of the card
+    count = f"{len(prompts)} prompts" if len(prompts) > 1 else "its prompt"
     files = "a file of its authors" if len(judge.files) == 1 else f"{len(judge.files)} files of its authors"
-    made = f"{count} made of {files}" if tasks else "its words are part of judgelm"
+    made = f"{count} made of {files}" if judge.files else "its words are part of judgelm"
     console.print(f"{name}: {made}", markup=False, highlight=False)
 
 
-@app.command("new", cls=Command, epilog=NEW_EPILOG, no_args_is_help=True)
 def new_command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the judge's model or adapter.")],
-    template: Annotated[
-        str, typer.Option(help="Template that it was trained with.", autocompletion=templates)
-    ] = "judgelm-v1",
-    scale: Annotated[tuple[float, float], typer.Option(help="Lowest and highest score that it writes.")] = (1, 10),
-    step: Annotated[float, typer.Option(min=0.01, help="Spacing of its scores.")] = 1,
-    reference: Annotated[str, typer.Option(help="Its prompts in training: without, with, or both.")] = "both",
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    template: Annotated[str, typer.Option(autocompletion=templates)] = "judgelm-v1",
+    scale: tuple[float, float] = (1, 10),
+    step: Annotated[float, typer.Option(min=0.01)] = 1,
+    reference: str = "both",
 ) -> None:
-    """Write judge.json for a model that judgelm did not train, so that it is prompted as it was trained."""
+    """Write judge.json for a model that judgelm did not train, so that it is prompted as it was trained.
+
+    Options:
+        folder: Of the judge's model or adapter.
+        template: Template that it was trained with.
+        scale: Lowest and highest score that it writes.
+        step: Spacing of its scores.
+        reference: Its prompts in training: without, with, or both.
+
+    Examples:
+        judgelm judges new my-judge --template judgelm-v1
+        judgelm judges new my-judge --template judgelm-chat --scale 1 5
+
+    Exit codes: 0 written, 1 usage error.
+    """
     from judgelm.prompts.catalog import get_template
     from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
 
@@ -205,21 +185,25 @@ def new_command(
     console.print(f"written: {folder / CARD_NAME}", markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command("install", cls=Command, epilog=INSTALL_EPILOG, no_args_is_help=True)
 def install_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=judge_names)],
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="PATH",
-            help="Folder or wheel of the adapter's distribution, which is read and never run; default: the folder in "
-            "judgelm's checkout, else the package index.",
-        ),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=judge_names)],
+    source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Install a judge: its adapter, copied into the cache, and its base, downloaded and dequantised into it."""
+    """Install a judge: its adapter, copied into the cache, and its base, downloaded and dequantised into it.
+
+    Options:
+        name: The judge.
+        source: Folder or wheel of the adapter's distribution, which is read and never run; default: the folder in
+            judgelm's checkout, else the package index.
+
+    Examples:
+        judgelm judges install small-judge
+        judgelm judges install small-judge --from examples/small_judge
+
+    No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part
+    cannot be had.
+    """
     card = judge_card(name)
     needs_adapter = source is not None or find_adapter(card) is None
     needs_base = not gguf_folder(card.base.gguf_sha256).is_dir()
@@ -329,3 +313,12 @@ def _checkpoint_table(checkpoints: "tuple[Checkpoint, ...]") -> Table:
         sizes = [f"{checkpoint.gigabytes(dtype):.1f}" for dtype in ("bfloat16", "int8", "4bit")]
         table.add_row(checkpoint.id, checkpoint.base or "not stated", checkpoint.licence or "not stated", *sizes)
     return table
+
+
+app = typer.Typer(cls=_NameOrCommand)
+_help, _epilog = help_and_epilog(list_judges)
+app.callback(invoke_without_command=True, help=_help, epilog=_epilog)(list_judges)
+for _name, _command in (
+    ("show", show_command), ("words", words_command), ("new", new_command), ("install", install_command),
+):  # fmt: skip
+    add_command(app, _command, _name)

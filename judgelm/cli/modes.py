@@ -14,29 +14,23 @@ from judgelm.cli.batch.options import ModeFlags
 from judgelm.cli.console import PlainConsole
 from judgelm.cli.output import JsonOut, is_stdout, write_json
 
-EPILOG = """
-Examples:
-
-  judgelm modes
-
-  judgelm modes ssr
-
-  judgelm modes --json -
-
-Exit codes: 0 done, 1 usage error.
-"""
-
 
 def modes_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODE]", help="Show this mode's options; without it, all modes.", autocompletion=completion.modes
-        ),
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[MODE]", autocompletion=completion.modes)] = None,
     json_out: JsonOut = None,
 ) -> None:
-    """List the ways of judging, or what one of them does and its options."""
+    """List the ways of judging, or what one of them does and its options.
+
+    Options:
+        name: Show this mode's options; without it, all modes.
+
+    Examples:
+        judgelm modes
+        judgelm modes ssr
+        judgelm modes --json -
+
+    Exit codes: 0 done, 1 usage error.
+    """
     from judgelm.modes import MODES
     from judgelm.modes.factory import mode_type
 

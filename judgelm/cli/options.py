@@ -1,23 +1,17 @@
 """The options that commands share; light, so that help comes at once."""
 
-import inspect
-import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from judgelm.cli import completion
 from judgelm.cli.console import EXIT_FAILURES, console, load_config
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
-from judgelm.former_names import current_name
-from judgelm.jsonl import check_no_input
 from judgelm.yaml_files import parse_yaml
 
 if TYPE_CHECKING:
@@ -48,80 +42,50 @@ EngineArgs = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """The options of a judge and its engine, for every command that loads one."""
+    """The options of a judge and its engine, for every command that loads one.
+
+    How to judge:
+        template: Prompt template; default: the model card's.
+        card: The released judge that the model is (judgelm judges); default: recognised by hub id or folder.
+        ignore_card: Use another template than the model was trained with.
+
+    Model and engine:
+        adapter: PEFT adapter put on the model.
+        device: auto, cpu, cuda, cuda:0, ...
+        quantization: 4bit or 8bit through bitsandbytes; int8 on x86 CPUs.
+        revision: Hub revision.
+        max_num_batched_tokens: Maximum tokens in one forward pass.
+        max_num_seqs: Maximum sequences in flight.
+        max_model_len: Limit the model's context window.
+        thinking: Ask a reasoning model to think before it replies, or not to; absent tells its chat template nothing.
+            Default: the model card's.
+        thinking_tokens: Maximum tokens of thinking, beside the reply's own; at most half of the model's window.
+        trust_remote_code: Run Python code that comes with the model.
+    """
 
     engine: EngineName = "auto"
-    template: Annotated[
-        str | None,
-        typer.Option(
-            help="Prompt template; default: the model card's.",
-            rich_help_panel=JUDGING,
-            autocompletion=completion.templates,
-        ),
-    ] = None
-    card: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The released judge that the model is (judgelm judges); default: recognised by hub id or folder.",
-            rich_help_panel=JUDGING,
-            autocompletion=completion.card_names,
-        ),
-    ] = None
-    ignore_card: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-card",
-            metavar="",
-            help="Use another template than the model was trained with.",
-            rich_help_panel=JUDGING,
-        ),
-    ] = False
+    template: Annotated[str | None, typer.Option(autocompletion=completion.templates)] = None
+    card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=completion.card_names)] = None
+    ignore_card: bool = False
     engine_arg: EngineArgs = None
-    adapter: Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)] = None
+    adapter: str | None = None
     dtype: Annotated[
         str,
         typer.Option(
             help=f"{', '.join(_DTYPES)}; auto is the checkpoint's, or on a CPU float32 where that is faster.",
-            rich_help_panel=_MODEL,
             autocompletion=lambda: list(_DTYPES),
+            rich_help_panel="Model and engine",
         ),
     ] = "auto"
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)] = "auto"
-    quantization: Annotated[
-        str | None, typer.Option(help="4bit or 8bit through bitsandbytes; int8 on x86 CPUs.", rich_help_panel=_MODEL)
-    ] = None
-    revision: Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)] = None
-    max_num_batched_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Maximum tokens in one forward pass.", rich_help_panel=_MODEL)
-    ] = None
-    max_num_seqs: Annotated[int, typer.Option(min=1, help="Maximum sequences in flight.", rich_help_panel=_MODEL)] = 256
-    max_model_len: Annotated[
-        int | None, typer.Option(min=1, help="Limit the model's context window.", rich_help_panel=_MODEL)
-    ] = None
-    thinking: Annotated[
-        Literal["on", "off", "absent"] | None,
-        typer.Option(
-            "--thinking",
-            help="Ask a reasoning model to think before it replies, or not to; absent tells its chat template nothing. "
-            "Default: the model card's.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None
-    thinking_tokens: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Maximum tokens of thinking, beside the reply's own; at most half of the model's window.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = 4096
-    trust_remote_code: Annotated[
-        bool,
-        typer.Option(
-            "--trust-remote-code", metavar="", help="Run Python code that comes with the model.", rich_help_panel=_MODEL
-        ),
-    ] = False
+    device: str = "auto"
+    quantization: str | None = None
+    revision: str | None = None
+    max_num_batched_tokens: Annotated[int | None, typer.Option(min=1)] = None
+    max_num_seqs: Annotated[int, typer.Option(min=1)] = 256
+    max_model_len: Annotated[int | None, typer.Option(min=1)] = None
+    thinking: Literal["on", "off", "absent"] | None = None
+    thinking_tokens: Annotated[int, typer.Option(min=1)] = 4096
+    trust_remote_code: bool = False
 
     def judge_arguments(self) -> dict[str, Any]:
         """Arguments of `judgelm.Judge`, without the engine's name.
@@ -137,47 +101,33 @@ class JudgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryOptions:
-    """The check of the judge before its first judgment, for `judgelm-batch` and `judgelm serve`."""
+    """The check of the judge before its first judgment, for `judgelm-batch` and `judgelm serve`.
 
-    canary: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="First check the judge against this file of judgelm canary record.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None
-    on_drift: Annotated[
-        Literal["refuse", "warn"],
-        typer.Option(help="For --canary: end with exit code 3, or go on with a warning.", rich_help_panel=_MODEL),
-    ] = "refuse"
+    Model and engine:
+        canary: First check the judge against this file of judgelm canary record.
+        on_drift: For --canary: end with exit code 3, or go on with a warning.
+    """
+
+    canary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    on_drift: Literal["refuse", "warn"] = "refuse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`."""
+    """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`.
 
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="Judge on N GPUs of this machine at once.", rich_help_panel=_CLUSTER)
-    ] = None
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or "
-            "local (started with the command).",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of workers; default: one per GPU, or per node without GPUs.", rich_help_panel=_CLUSTER
-        ),
-    ] = None
-    worker_cores: Annotated[
-        int | None, typer.Option(min=1, help="CPU cores (and threads) of each worker.", rich_help_panel=_CLUSTER)
-    ] = None
+    Several GPUs or machines:
+        gpus: Judge on N GPUs of this machine at once.
+        ray: Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or local
+            (started with the command).
+        workers: Number of workers; default: one per GPU, or per node without GPUs.
+        worker_cores: CPU cores (and threads) of each worker.
+    """
+
+    gpus: Annotated[int | None, typer.Option(min=1)] = None
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None
+    workers: Annotated[int | None, typer.Option(min=1)] = None
+    worker_cores: Annotated[int | None, typer.Option(min=1)] = None
 
     def cluster(self) -> RayCluster | None:
         """The workers that are asked for; None where this process judges.
@@ -194,16 +144,13 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOptions:
-    """The option of every command that reads rows."""
+    """The option of every command that reads rows.
 
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="NAME=COLUMN",
-            help="The file's own name of a column, such as question=prompt. Repeatable.",
-        ),
-    ] = None
+    Options:
+        column: The file's own name of a column, such as question=prompt. Repeatable.
+    """
+
+    column: Annotated[list[str] | None, typer.Option(metavar="NAME=COLUMN")] = None
 
     @property
     def reading(self) -> "Reading":
@@ -219,16 +166,15 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelOptions(ColumnOptions):
-    """The options of every command that reads labelled rows."""
+    """The options of every command that reads labelled rows.
 
-    label_code: Annotated[
-        str | None,
-        typer.Option(metavar="CODE", help="Meaning of the label values, such as 0=first,1=tie,2=second."),
-    ] = None
-    max_reject_rate: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of labelled rows that cannot be read."),
-    ] = 0.05
+    Options:
+        label_code: Meaning of the label values, such as 0=first,1=tie,2=second.
+        max_reject_rate: Exit with 2 above this share of labelled rows that cannot be read.
+    """
+
+    label_code: Annotated[str | None, typer.Option(metavar="CODE")] = None
+    max_reject_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
 
     @property
     def reading(self) -> "Reading":
@@ -276,94 +222,6 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"--column {option}: {known} or {own} is named twice; name each once")
         columns[known] = own
     return columns
-
-
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a dataclass by the dataclass's fields, as options of the command."""
-    own = inspect.signature(command).parameters
-    groups: dict[str, Any] = {
-        name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
-    }
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name in own
-        for parameter in (inspect.signature(groups[name]).parameters.values() if name in groups else (own[name],))
-    ]
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        command(**values)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-_OUTPUTS = ("out", "json_out", "json", "request_log")
-"""Parameters that name a file to write; whatever else names a file is read."""
-
-
-class Command(TyperCommand):
-    """A command that never writes over what it reads, and takes its options under their former names as well.
-
-    Help and completion do not show the former names.
-    """
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command, unless a file to write is one to read or another one to write.
-
-        Raises:
-            ConfigError: it is.
-        """
-        from judgelm.runs.run_files import run_paths  # help does not wait for it
-
-        named = {name: list(_texts(value)) for name, value in ctx.params.items()}
-        outputs = [path for name in _OUTPUTS for path in named.get(name, ())]
-        inputs = [path for name, paths in named.items() if name not in _OUTPUTS for path in paths]
-        read = {path for path in inputs if path == "-" or os.path.isfile(path)}
-        read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
-        for output in outputs:
-            written = [output] if output == "-" else [str(path) for path in run_paths(Path(output))]
-            check_no_input(written, read)
-            read |= set(written) - {"-"}
-        return super().invoke(ctx)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line and the configuration file; numbers that are not finite are refused.
-
-        Raises:
-            typer.BadParameter: a number is NaN, infinite or beyond 64 bits.
-        """
-        known = {str(parameter.name) for parameter in self.params}
-        end = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, [*(_current_flag(word, known) for word in args[:end]), *args[end:]])
-        for name, value in ctx.params.items():
-            if isinstance(value, int | float) and not -_MOST_NUMBER < value < _MOST_NUMBER:
-                flag = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(f"{flag} is {str(value)[:40]}; give a finite number below 2**63")
-        return rest
-
-
-def _texts(value: object) -> Iterator[str]:
-    """The texts in a parameter's value; of `NAME=FILE` both the whole and the file."""
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts(part)
-    elif isinstance(value, str | Path) and str(value):
-        yield str(value)
-        if (file := str(value).partition("=")[2]) and os.path.exists(file):  # False for names that no file can have
-            yield file
-
-
-def _current_flag(word: str, known: set[str]) -> str:
-    flag, equals, value = word.partition("=")
-    if not flag.startswith("--"):
-        return word
-    name = flag[2:].replace("-", "_")
-    current = current_name(name, known)
-    return word if current == name else f"--{current.replace('_', '-')}{equals}{value}"
 
 
 def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:

@@ -15,37 +15,34 @@ from judgelm.yaml_files import read_yaml
 if TYPE_CHECKING:
     from judgelm.runs.stats import PanelStats, RunStats
 
-EPILOG = """
-Examples:
-
-  judgelm panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl
-
-  judgelm panel a.jsonl b.jsonl c.jsonl -o panel.jsonl --rule mean
-
-Exit codes: 0 done, 1 usage or input error.
-"""
-
 
 def panel_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run files of judgelm-batch, one per judge.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="The joined run file.")],
-    rule: Annotated[Literal["vote", "mean"], typer.Option(help="Count verdicts, or compare mean scores.")] = "vote",
-    families: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="YAML or JSON from each family to a list of its judges; a family has one vote."
-        ),
-    ] = None,
-    quorum: Annotated[
-        int | None, typer.Option(min=1, help="Minimum of judges (families) with a verdict; default: more than half.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Start OUT over.")] = False,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    rule: Literal["vote", "mean"] = "vote",
+    families: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    quorum: Annotated[int | None, typer.Option(min=1)] = None,
+    overwrite: bool = False,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
     """Join several judges' runs over the same samples into one, by vote or by mean score.
 
     A judge is named by its run file, or its model. Failed and missing judgments are no votes.
+
+    Options:
+        runs: Run files of judgelm-batch, one per judge.
+        out: The joined run file.
+        rule: Count verdicts, or compare mean scores.
+        families: YAML or JSON from each family to a list of its judges; a family has one vote.
+        quorum: Minimum of judges (families) with a verdict; default: more than half.
+        overwrite: Start OUT over.
+
+    Examples:
+        judgelm panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl
+        judgelm panel a.jsonl b.jsonl c.jsonl -o panel.jsonl --rule mean
+
+    Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.runs.panel import Panel, aggregate
 

@@ -11,29 +11,13 @@ from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 if TYPE_CHECKING:
     from judgelm.training.hub_upload import Share
 
-EPILOG = """
-Examples:
-
-  judgelm share runs/judgelm_7b --to my-name/my-judge
-
-  judgelm share runs/judgelm_7b --to my-name/my-judge --license llama2 --yes
-
-The first shows files, sizes, licence and card, and sends nothing. Exit codes: 0 done, 1 usage or input error, or the
-hub refuses.
-"""
-
 
 def share_command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Output of a training, or a merged judge.")],
-    to: Annotated[str, typer.Option("--to", metavar="OWNER/NAME", help="The repository on the hub; made if missing.")],
-    yes: Annotated[bool, typer.Option("--yes", metavar="", help="Upload; without it nothing is sent.")] = False,
-    public: Annotated[
-        bool, typer.Option("--public", metavar="", help="Let everybody see it; a new repository is private otherwise.")
-    ] = False,
-    licence: Annotated[
-        str | None,
-        typer.Option("--license", metavar="ID", help="The hub's name of its licence, for a card that states none."),
-    ] = None,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    to: Annotated[str, typer.Option(metavar="OWNER/NAME")],
+    yes: bool = False,
+    public: bool = False,
+    licence: Annotated[str | None, typer.Option("--license", metavar="ID")] = None,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
@@ -41,6 +25,20 @@ def share_command(
 
     It sends weights as safetensors, tokenizer, judge.json, README.md, licence and figures. It leaves out checkpoints,
     optimizer states and other files, and refuses a file that looks like it holds a secret.
+
+    Options:
+        folder: Output of a training, or a merged judge.
+        to: The repository on the hub; made if missing.
+        yes: Upload; without it nothing is sent.
+        public: Let everybody see it; a new repository is private otherwise.
+        licence: The hub's name of its licence, for a card that states none.
+
+    Examples:
+        judgelm share runs/judgelm_7b --to my-name/my-judge
+        judgelm share runs/judgelm_7b --to my-name/my-judge --license llama2 --yes
+
+    The first shows files, sizes, licence and card, and sends nothing. Exit codes: 0 done, 1 usage or input error, or
+    the hub refuses.
     """
     from judgelm.training.hub_upload import prepare_share, upload_share
 

@@ -10,45 +10,44 @@ from rich.table import Table
 from rich.text import Text
 
 from judgelm.cli.console import PlainConsole, console, printable
-from judgelm.cli.options import LabelOptions, expand_options
+from judgelm.cli.options import LabelOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
-from judgelm.data.judged_texts import TextComparison, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labelled_set
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.judged_texts import TextComparison
+from judgelm.data.labelled_set import LabelledSet, match_labels, read_labelled_set
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.samples import Reading
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
 from judgelm.runs.run_files import read_judgments, read_manifest
 
-EPILOG = """
-Examples:
-
-  judgelm show judgments.jsonl --samples pairs.jsonl
-
-  judgelm show judgments.jsonl --samples pairs.jsonl -o verdicts.html
-
-Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
-"""
 _WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
 _CONSISTENT = {True: "agree", False: "differ", None: "-"}
 
 
-@expand_options
 def show(
-    judgments: Annotated[Path, typer.Argument(help="A run file of judgelm-batch over pairs.")],
-    samples: Annotated[
-        Path | None, typer.Option("--samples", "-s", metavar="FILE", help="The pairs that were judged.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of verdicts to print.")] = 100,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Also write an HTML file with the replies.")
-    ] = None,
+    judgments: Annotated[Path, typer.Argument()],
+    samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
     rows_as: LabelOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
-    """Print the verdicts of a run over pairs, with probabilities; needs no labels."""
+    """Print the verdicts of a run over pairs, with probabilities; needs no labels.
+
+    Options:
+        judgments: A run file of judgelm-batch over pairs.
+        samples: The pairs that were judged.
+        limit: Maximum number of verdicts to print.
+        out: Also write an HTML file with the replies.
+
+    Examples:
+        judgelm show judgments.jsonl --samples pairs.jsonl
+        judgelm show judgments.jsonl --samples pairs.jsonl -o verdicts.html
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
+    """
     run = read_judgments(judgments)
     labelled, texts = LabelledSet(samples={}, labels={}, groups={}), TextComparison()
     if samples is not None:
@@ -60,7 +59,7 @@ def show(
     if not (quiet or is_stdout(json_out)):
         _print_verdicts(rows, summary, limit)
     if out is not None:
-        from judgelm.reports.verdicts import render_verdicts  # loads scikit-learn and matplotlib
+        from judgelm.reports.html import render_verdicts  # loads scikit-learn and matplotlib
 
         title, manifest = f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
         page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)

@@ -19,7 +19,7 @@ from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError, first_line
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request
-from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.session import end_orphans, mark_children
 from judgelm.version import VERSION
 
 _MARK = "/judgelm-worker"

@@ -1,21 +1,34 @@
 """The stream of samples that a run or a training reads: rows checked, ids unique, references settled."""
 
+import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, field_error, reference_field, refuse_left_over, row_error, row_id
+from judgelm.data.readers.fields import describe, reference_field, refuse_left_over, row_id
 from judgelm.data.readers.files import first_row, read_rows
-from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, no_usable_row, raise_reject, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import (
+    FileUse,
+    OnReject,
+    Reject,
+    Row,
+    convert_rows,
+    field_error,
+    no_usable_row,
+    raise_reject,
+    reject_row,
+    row_error,
+    unique,
+)
 from judgelm.data.readers.streams import all_input_files
+from judgelm.data.readers.values import bytes_in
 from judgelm.data.sources.codes import LabelCodeError, Values
-from judgelm.data.sources.registry import recognise
+from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
 from judgelm.data.sources.source import Source
-from judgelm.data.sources.table import LABELS, PAIR_LABELS, TABLE
 from judgelm.errors import ConfigError, FileError, InputError
 from judgelm.records import Label, Sample
 
@@ -410,3 +423,71 @@ def _outputs(path: str) -> Iterator[Row | Reject]:
             any_good = True
             seen.add(instruction)
             yield row
+
+
+_SUBSET_NEEDS = "an id"
+_WHOLE_FILE = "the whole file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subset:
+    """The rows drawn, in the file's order.
+
+    Attributes:
+        rows: as the file has them.
+        counts: value of the field -> rows drawn, and rows in the file.
+    """
+
+    rows: tuple[Mapping[str, object], ...]
+    counts: Mapping[str, tuple[int, int]]
+
+
+def draw_subset(
+    path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
+) -> Subset:
+    """Draw at most `size` rows for each value of a field.
+
+    Args:
+        path: rows with ids: a file, a folder, a pattern, or `-`.
+        field: a field of the row or of its `metadata`, such as `category`; None draws from the whole file.
+        size: most rows of each value.
+        seed: another seed draws others.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        ConfigError: `size` is below 1.
+        InputError: the file cannot be read, has no usable row, or no row with the field.
+    """
+    if size < 1:
+        raise ConfigError(f"{size} rows of each: it must be 1 or more")
+    read = unique(lambda row: (_id(row), row), lambda named: named[0])
+    rows = list(convert_rows(read_rows(path), read, path=path, expected=_SUBSET_NEEDS, on_reject=on_reject))
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, row in rows:
+        groups[_WHOLE_FILE if field is None else _value(row, field)].append(name)
+    drawn = {name for names in groups.values() for name in sorted(names, key=lambda name: _rank(seed, name))[:size]}
+    return Subset(
+        rows=tuple(row.data for name, row in rows if name in drawn),
+        counts={value: (min(size, len(names)), len(names)) for value, names in sorted(groups.items())},
+    )
+
+
+def _id(row: Row) -> str:
+    name = row_id(row, ("id", "question_id", "_id", "idx"))
+    if name is None:
+        raise row_error(row, "no id; a row is drawn by its id, so give each row one")
+    if problem := bytes_in(row.data):
+        raise row_error(row, problem)
+    return name
+
+
+def _value(row: Row, field: str) -> str:
+    metadata = row.data.get("metadata")
+    value = row.data.get(field, metadata.get(field) if isinstance(metadata, dict) else None)
+    if value is None:
+        raise InputError(f"{row.file}:{row.line}: no field {field!r}, in the row or its metadata; choose another --per")
+    return str(value)
+
+
+def _rank(seed: int, name: str) -> bytes:
+    return hashlib.blake2b(f"{seed}:{name}".encode(errors="surrogatepass"), digest_size=16).digest()

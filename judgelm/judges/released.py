@@ -11,21 +11,22 @@ import textwrap
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.engines.model_cache import cache_root
 from judgelm.errors import CardError, ConfigError, InputError, ModelError, RunError, not_found
 from judgelm.jsonl import parse_json
-from judgelm.modes.baseline import PARSERS, JudgeTask
+from judgelm.modes import BatchMode
+from judgelm.modes.factory import build_mode
+from judgelm.modes.released import ReleasedMode, ReleasedPrompt
 from judgelm.parsing.marked_reply import MarkedReply
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME, Card, check_card
-from judgelm.prompts.other_judges import BaselineJudge, JudgePrompt
 from judgelm.records import ThinkingMode
 from judgelm.yaml_files import parse_yaml, read_yaml
 
@@ -238,6 +239,9 @@ def _text_of(node: ast.expr) -> str | None:
 
 _FOLDER = Path(__file__).parent / "released"
 
+Words = Cut | str | tuple[Cut | str, ...]
+"""A text, where it stands in a file of a judge's authors, or pieces of both."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
@@ -284,11 +288,12 @@ class ReleasedTask:
     """A task of a released judge.
 
     Attributes:
-        words: the file of its prompt's words.
-        user: where the user's message stands in it, in one piece or in several between which card's own text stands;
-            plain text where `chat` is False.
+        words: the file of its prompt's words; None where the card itself has them.
+        user: the user's message: a text, where it stands in the file, or pieces of both; plain text where `chat` is
+            False. None where a reference is always shown.
         with_reference: the same, with a place for a reference.
-        system: where the system message stands; `""` is an empty one, None none.
+        with_input: the same, with a place for an instruction's input.
+        system: the system message, or where it stands; `""` is an empty one, None none.
         slots: text in the words -> what replaces it: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`,
             `{rubric}`, `{criterion}`, `{levels}` and `{bulleted_levels}`.
         braces: whether doubled braces in the words stand for single ones, as Python's `str.format` has them.
@@ -297,7 +302,8 @@ class ReleasedTask:
         after: see `before`.
         stripped: whether blanks around answers are taken off.
         delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
-        reply: format of the reply, or a judge of mode `baseline` whose replies have it.
+        reply: format of the reply.
+        stop: of a judge that writes its verdict first, what ends the reply behind it.
         max_tokens: room for the reply, as the authors give it.
         prompt_sha256: of the prompt's bytes for `GOLDEN`, made by the authors' own code; empty where that was not done.
         published: replies that were published.
@@ -305,18 +311,20 @@ class ReleasedTask:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    words: WordsFile
-    user: Cut | tuple[Cut | str, ...]
-    with_reference: Cut | None = None
-    system: Cut | Literal[""] | None = None
-    slots: Mapping[str, str]
+    words: WordsFile | None = None
+    user: Words | None = None
+    with_reference: Words | None = None
+    with_input: Words | None = None
+    system: Words | None = None
+    slots: Mapping[str, str] = field(default_factory=dict)
     braces: bool = False
     chat: bool = True
     before: str = ""
     after: str = ""
     stripped: bool = False
     delimiters: tuple[str, ...]
-    reply: MarkedReply | BaselineJudge
+    reply: MarkedReply
+    stop: tuple[str, ...] = ()
     max_tokens: int = 1024
     prompt_sha256: str = ""
     published: tuple[PublishedReply, ...] = ()
@@ -333,9 +341,9 @@ class ReleasedJudge:
         sources: the pages that the facts of this card are from.
         template: id of judgelm's own template, for judges that were trained on it; then there are no tasks.
         scale: lowest and highest score, with a template.
-        baseline: tasks (`pair`, `single`) whose prompts are part of judgelm -> their names in the mode `baseline`.
-        chat: whether these are wrapped by the tokenizer's chat template instead of their judge's own wrapper.
-        tasks: the others.
+        tasks: what it does, by the name of the mode (`pair`, `single`).
+        tasks_of: name of the card whose tasks it has, instead of its own.
+        chat: whether these are wrapped by the tokenizer's chat template instead of that judge's own wrapper.
         thinking: whether its chat template is told to have it think.
         unverified: what was not checked; empty where prompt and reply both were.
     """
@@ -348,48 +356,46 @@ class ReleasedJudge:
     sources: tuple[str, ...]
     template: str = ""
     scale: tuple[float, float] = (1, 10)
-    baseline: Mapping[str, BaselineJudge] = field(default_factory=dict)
-    chat: bool = False
     tasks: Mapping[str, ReleasedTask] = field(default_factory=dict)
+    tasks_of: str = ""
+    chat: bool = False
     thinking: ThinkingMode = "absent"
     unverified: str = ""
 
     @property
     def modes(self) -> list[str]:
         """The modes that it judges in, its usual one first."""
-        return ["pair", "single", "multi"] if self.template else [*self.baseline, *self.tasks]
+        return ["pair", "single", "multi"] if self.template else list(self.tasks)
 
     @property
     def files(self) -> list[WordsFile]:
         """The files that its prompts' words are in."""
-        return list({task.words.sha256: task.words for task in self.tasks.values()}.values())
+        return list({task.words.sha256: task.words for task in self.tasks.values() if task.words is not None}.values())
 
-    def task(self, name: str) -> JudgeTask:
-        """A task, its words read.
+    def prompt(self, task: str) -> ReleasedPrompt:
+        """The prompt of a task, its words read.
 
         Raises:
             ModelError: the words are not on this machine, and cannot be had.
             CardError: they are not what the card says.
         """
-        return _with_words(f"{self.name}-{name}", self.tasks[name])
+        return _with_words(f"{self.name}-{task}", self.tasks[task])
 
-    def mode_options(self, mode: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Options of the mode `baseline` in which this judge does what `mode` asks for: the user's, and the card's own.
+    def mode(self, name: str, options: Mapping[str, Any]) -> BatchMode:
+        """The mode in which this judge does what mode `name` asks for.
 
         Raises:
-            ConfigError: it does not do that.
+            ConfigError: it does not do that, or has no such option.
             ModelError: the words of its prompt cannot be had.
         """
-        if mode in self.baseline:
-            return {"judge": self.baseline[mode], "chat": self.chat} | dict(options), {}
-        if mode in self.tasks:
-            task = self.tasks[mode]
-            chosen = {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options)
-            return chosen, {"released_task": self.task(mode)}
-        raise ConfigError(
-            f"{self.name} judges in mode {' or '.join(self.modes)}, not in {mode}; --ignore-card prompts it as any "
-            "other model"
-        )
+        if name not in self.tasks:
+            raise ConfigError(
+                f"{self.name} judges in mode {' or '.join(self.modes)}, not in {name}; --ignore-card prompts it as any "
+                "other model"
+            )
+        task = self.tasks[name]
+        chosen = {"chat": task.chat, "max_tokens": task.max_tokens} | dict(options)
+        return build_mode(ReleasedMode, name, chosen, {"prompt": self.prompt(name)})
 
 
 _CARD = TypeAdapter(ReleasedJudge)
@@ -411,10 +417,14 @@ def released_judge(name: str) -> ReleasedJudge:
     if name not in released_names():
         raise not_found("card", name, released_names())
     try:
-        return _CARD.validate_python(read_yaml(_FOLDER / f"{name}.yaml"))
+        judge = _CARD.validate_python(read_yaml(_FOLDER / f"{name}.yaml"))
     except ValidationError as error:
         first = error.errors()[0]
         raise CardError(f"card {name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if not judge.tasks_of:
+        return judge
+    tasks = released_judge(judge.tasks_of).tasks
+    return replace(judge, tasks={task: replace(its, chat=judge.chat) for task, its in tasks.items()})
 
 
 def released_judges() -> list[ReleasedJudge]:
@@ -422,12 +432,12 @@ def released_judges() -> list[ReleasedJudge]:
     return [released_judge(name) for name in released_names()]
 
 
-def prompt_bytes(task: JudgeTask, *, chat: bool) -> bytes:
+def prompt_bytes(prompt: ReleasedPrompt, *, chat: bool) -> bytes:
     """A task's prompt for `GOLDEN`: the texts of its messages, joined by a zero byte."""
     slots = {slot: value for slot, value in GOLDEN.items() if slot != "reference"}
-    prompt = task.prompt.render(slots, chat=chat)
-    roles = list(dict.fromkeys(span.role for span in prompt.spans))
-    texts = ["".join(span.text for span in prompt.spans if span.role == role) for role in roles]
+    spans = prompt.render(slots, chat=chat).spans
+    roles = list(dict.fromkeys(span.role for span in spans))
+    texts = ["".join(span.text for span in spans if span.role == role) for role in roles]
     return "\0".join(texts).encode()
 
 
@@ -444,39 +454,35 @@ GOLDEN: Mapping[str, str] = {
 """The sample whose prompt a card's `prompt_sha256` is of."""
 
 
-def _with_words(prompt_id: str, task: ReleasedTask) -> JudgeTask:
-    text = read_words(task.words)
-    location = task.words.url
+def _with_words(prompt_id: str, task: ReleasedTask) -> ReleasedPrompt:
+    text = "" if task.words is None else read_words(task.words)
+    location = f"card of {prompt_id}" if task.words is None else task.words.url
 
-    def words(where: Cut | tuple[Cut | str, ...]) -> str:
+    def words(where: Words) -> str:
         pieces = where if isinstance(where, tuple) else (where,)
-        joined = [piece if isinstance(piece, str) else cut(text, piece, location=location) for piece in pieces]
-        return _slotted("".join(joined), task, location)
+        return "".join(piece if isinstance(piece, str) else cut(text, piece, location=location) for piece in pieces)
 
-    texts = {"": words(task.user)}
-    if task.with_reference is not None:
-        texts["reference"] = words(task.with_reference)
-    system = cut(text, task.system, location=location) if isinstance(task.system, Cut) else task.system
-    made = JudgeTask(
-        prompt=JudgePrompt(
-            id=prompt_id,
-            texts=texts,
-            system=system,
-            before=task.before,
-            after=task.after,
-            delimiters=task.delimiters,
-            stripped=task.stripped,
-        ),
-        reply=task.reply if isinstance(task.reply, MarkedReply) else PARSERS[task.reply],
-        reply_id=repr(task.reply),
+    messages = {"": task.user, "reference": task.with_reference, "input": task.with_input}
+    prompt = ReleasedPrompt(
+        id=prompt_id,
+        texts={shown: _slotted(words(where), task, location) for shown, where in messages.items() if where is not None},
+        system=None if task.system is None else words(task.system),
+        before=task.before,
+        after=task.after,
+        delimiters=task.delimiters,
+        stripped=task.stripped,
+        reply=task.reply,
+        stop=task.stop,
     )
-    digest = hashlib.sha256(prompt_bytes(made, chat=task.chat)).hexdigest()
-    if task.prompt_sha256 and digest != task.prompt_sha256:
+    if not task.prompt_sha256:
+        return prompt
+    digest = hashlib.sha256(prompt_bytes(prompt, chat=task.chat)).hexdigest()
+    if digest != task.prompt_sha256:
         raise CardError(
             f"{prompt_id}: the prompt made of {location} has sha256 {digest[:12]}, its authors' code makes "
             f"{task.prompt_sha256[:12]}; install the judgelm that this card is from"
         )
-    return made
+    return prompt
 
 
 def _slotted(words: str, task: ReleasedTask, location: str) -> str:

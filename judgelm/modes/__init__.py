@@ -3,11 +3,11 @@
 A mode is a frozen dataclass with its own options as fields. Called with a sample it yields lists of requests, is sent
 the completions in the same order, and returns the judgment. It does no I/O and knows no engine.
 
+A released judge judges in the mode `released`, which its card makes (`judgelm.judges.released`).
 `teaching` (a teacher's judgments of training pairs) and `answering` (answers to questions) are driven by the recipes in
 `data_tools/` and are no ways to run a judge, so they have no name here.
 """
 
-from judgelm.modes.baseline import Baseline
 from judgelm.modes.chat import Chat
 from judgelm.modes.conversation import Conversation
 from judgelm.modes.correctness import Correctness
@@ -31,7 +31,6 @@ MODES: dict[str, type[BatchMode]] = {
     "correctness": Correctness,
     "qa": QaCorrectness,
     "ssr": SelectiveSelfReference,
-    "baseline": Baseline,
     "conversation": Conversation,
     "chat": Chat,
 }

@@ -15,8 +15,8 @@ from judgelm.modes.flow import RequestFlow
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.qa import context_of
 from judgelm.modes.self_answers import stops
-from judgelm.parsing.answer_tags import TagRule, tagged_answer
-from judgelm.parsing.final_answers import final_answer
+from judgelm.parsing.short_answers import final_answer
+from judgelm.parsing.verdicts import TagRule, tagged_answer
 from judgelm.prompts.correctness import question_of, solving_prompt
 from judgelm.prompts.qa import QA_ANSWERING
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sample, Span, Unparsed
@@ -69,7 +69,7 @@ class Answer:
     Attributes:
         draw: the question and its decoding.
         text: the whole reply.
-        final: the answer that the reply ends in, in the spelling of `judgelm.parsing.final_answers`, or for task `qa`
+        final: the answer that the reply ends in, in the spelling of `judgelm.parsing.short_answers`, or for task `qa`
             between its tags; None where none can be extracted, and for task `question`.
         thinking: the thinking before the reply; None where there is none.
     """

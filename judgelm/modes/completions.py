@@ -10,7 +10,7 @@ from functools import wraps
 from typing import ParamSpec, Protocol
 
 from judgelm.modes.flow import Flow
-from judgelm.parsing.distribution import grade_distribution
+from judgelm.parsing.scores import grade_distribution
 from judgelm.parsing.verdicts import Verdict
 from judgelm.records import (
     Completion,

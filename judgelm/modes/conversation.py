@@ -18,8 +18,7 @@ from judgelm.modes.flow import Flow, interleave
 from judgelm.modes.options import check_choices, sampling_for
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import explain, to_explain
-from judgelm.parsing.distribution import score_lines
-from judgelm.parsing.scores import parse_scores
+from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.conversation import (
     WHOLE,

@@ -13,7 +13,7 @@ from judgelm.modes.flow import Flow
 from judgelm.modes.label_probability import ask_missing_labels, ask_probabilities
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
-from judgelm.parsing.final_answers import Task
+from judgelm.parsing.short_answers import Task
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.correctness import judging_prompt
 from judgelm.prompts.self_reference import SELF_REFERENCE

@@ -7,12 +7,11 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from judgelm.errors import ConfigError, not_found
-from judgelm.former_names import current_names
 from judgelm.modes import MODES
 from judgelm.modes.flow import BatchMode
 from judgelm.modes.options import check_finite
 
-CARD_FIELDS = ("template", "scale", "step", "released_task")
+CARD_FIELDS = ("template", "scale", "step", "prompt")
 """Fields that a mode takes from the judge's card, and that are no options."""
 
 
@@ -38,14 +37,21 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
     Raises:
         ConfigError: no such mode or option, or a value that it cannot have.
     """
-    kind = mode_type(name)
+    return build_mode(mode_type(name), name, options, own or {})
+
+
+def build_mode(kind: type[BatchMode], name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> BatchMode:
+    """A mode of this type, as `make_mode` makes those of `MODES`.
+
+    Raises:
+        ConfigError: no such option, or a value that it cannot have.
+    """
     has = {field.name for field in fields(cast(Any, kind))}
-    options = current_names(options, has)
     known = sorted(has - set(CARD_FIELDS))
     if unknown := sorted(options.keys() - set(known)):
         there_are = f"it has: {', '.join(known)}" if known else "it has none"
         raise ConfigError(f"mode {name}: unknown option {', '.join(unknown)}; {there_are}")
-    fixed = {key: value for key, value in (own or {}).items() if key in has}
+    fixed = {key: value for key, value in own.items() if key in has}
     try:
         made: BatchMode = TypeAdapter(kind).validate_python({**options, **fixed})
     except ValidationError as error:

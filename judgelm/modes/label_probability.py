@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from judgelm.modes.flow import RequestFlow
-from judgelm.parsing.distribution import LEAST_ASSIGNED
+from judgelm.parsing.scores import LEAST_ASSIGNED
 from judgelm.parsing.verdicts import Verdict
 from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
 

@@ -13,17 +13,17 @@ from judgelm.modes.completions import failure_of, first_failure, read_reply, wit
 from judgelm.modes.flow import Flow, RequestFlow
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.reasons import Reasons, explain, to_explain
-from judgelm.parsing.distribution import (
+from judgelm.parsing.scores import (
     OrderRule,
     ScoreLines,
     antisymmetrised,
     is_assigned,
     pair_distribution,
+    parse_pair,
     score_grammar,
     score_lines,
     winner_by,
 )
-from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.catalog import get_template
 from judgelm.records import (
     Completion,

@@ -13,8 +13,8 @@ from judgelm.modes.completions import failure_of, labelled, read_reply, with_usa
 from judgelm.modes.flow import Flow
 from judgelm.modes.label_probability import ask_probabilities
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.parsing.answer_tags import LabelRule, label_by, read_label
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
+from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.qa import QaTemplate, Shots, Wording, qa_template
 from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Shown, Unparsed
 
@@ -57,7 +57,7 @@ class QaCorrectness:
     judge_all: bool = False
     exact: QaRules = "hotpotqa"
     validated: bool = True
-    labels: LabelRule = "strict"
+    labels: QaLabelRule = "strict"
     distribution: bool = False
     chat: bool = True
     temperature: float = 0.0
@@ -68,7 +68,7 @@ class QaCorrectness:
         """Check each option."""
         qa_template(self.shots, self.with_context, self.wording)
         check_rules(self.exact)
-        check_choices(self, labels=LabelRule)
+        check_choices(self, labels=QaLabelRule)
         if self.distribution and self.labels != "strict":
             raise ConfigError(f"distribution needs labels strict, not {self.labels}: others tell no place of the label")
         check_above_zero(self, "max_tokens")

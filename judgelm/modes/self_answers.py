@@ -14,7 +14,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.flow import RequestFlow
 from judgelm.modes.options import check_choices, sampling_for
-from judgelm.parsing.final_answers import Task, final_answer
+from judgelm.parsing.short_answers import Task, final_answer
 from judgelm.prompts.correctness import question_of, solving_prompt
 from judgelm.records import Request, Sample, SelfAnswer, Unparsed
 

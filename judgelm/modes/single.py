@@ -13,8 +13,7 @@ from judgelm.modes.completions import graded, grades_of, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.reasons import Explained, explain, to_explain
-from judgelm.parsing.distribution import score_lines
-from judgelm.parsing.scores import parse_scores
+from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.plain_grade import grading_family, grading_prompt
 from judgelm.records import Completion, Prompt, Request, Sample, Shown

@@ -14,8 +14,7 @@ from judgelm.modes.flow import Flow
 from judgelm.modes.label_probability import ask_missing_labels, ask_probabilities, mean_probability
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
-from judgelm.parsing.final_answers import Task
-from judgelm.parsing.majority import majority
+from judgelm.parsing.short_answers import Task, majority
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.ssr import SSR, comparing_prompt
 from judgelm.records import Judgment, Request, Sample, SelfAnswer, Unparsed

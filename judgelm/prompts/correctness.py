@@ -12,7 +12,7 @@ from string import ascii_uppercase
 from typing import NamedTuple
 
 from judgelm.errors import InputError
-from judgelm.parsing.final_answers import MOST_LETTERS, Task
+from judgelm.parsing.short_answers import MOST_LETTERS, Task
 from judgelm.prompts.self_reference import (
     CHOICE,
     CHOICE_OF_NO_CATEGORY,

@@ -24,7 +24,7 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError
-from judgelm.parsing.rubric_levels import parse_level
+from judgelm.parsing.verdicts import parse_level
 from judgelm.prompts.self_reference import PromptText
 from judgelm.prompts.template import sha_of
 from judgelm.records import Prompt, Sample, Unparsed

@@ -20,17 +20,19 @@ from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
-from judgelm.runs.fingerprint import judging_fingerprint, provenance, short_sha
+from judgelm.runs.answers import SelfAnswers, read_self_answers, with_self_answers
 from judgelm.runs.run_files import (
     FinishedIds,
     Retry,
     RunFiles,
     check_output_is_no_input,
+    judging_fingerprint,
+    provenance,
     recorded_dtype,
     recorded_engine,
+    short_sha,
 )
 from judgelm.runs.runner import judge
-from judgelm.runs.self_answers import SelfAnswers, read_self_answers, with_self_answers
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import RunStats
@@ -49,7 +51,7 @@ class BatchJob:
         out: path of the judgments, `-` for standard output (no manifest, no resume).
         limit: judge at most this many of the input's samples, counted from its beginning.
         references: a file of references by id.
-        self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.self_answers`.
+        self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.answers`.
         retry: earlier failures to judge again: those of the engine, or all.
         overwrite: start over.
         reading: the user's column names.

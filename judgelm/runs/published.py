@@ -7,17 +7,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.readers.rejects import no_usable_row
-from judgelm.data.readers.rows import Reject
+from judgelm.data.judged_texts import text_hashes
+from judgelm.data.readers.rows import Reject, no_usable_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.importer import published_files
 from judgelm.data.sources.registry import get_published, recognise_published
 from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Source
-from judgelm.data.text_hashes import text_hashes
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, Sample
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import RunFiles, check_output_is_no_input
+from judgelm.runs.run_files import RunFiles, check_output_is_no_input, input_identities
 from judgelm.runs.session import write_joined
 from judgelm.runs.stats import RunStats
 from judgelm.version import VERSION

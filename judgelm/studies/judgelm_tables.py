@@ -21,11 +21,22 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.modes.pairwise import winner_of
 from judgelm.parsing.scores import parse_pair_original
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
-from judgelm.runs.cost_estimate import Prices
+from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_metrics import PairMetrics
-from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, bars, columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import (
+    Bars,
+    Figure,
+    Lines,
+    Row,
+    Series,
+    StudyResult,
+    Table,
+    bars,
+    columns,
+    format_share,
+    table,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

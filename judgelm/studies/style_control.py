@@ -11,8 +11,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.metrics.style_control import Control, StyleControl, control_style, style_differences
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions
-from judgelm.studies.join import JoinedPair, join
-from judgelm.studies.pair_labels import by_id
+from judgelm.studies.pair_labels import JoinedPair, by_id, join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import json
 
-from judgelm.data.sources.hub.cards import dataset_names
+from judgelm.data.sources.public_datasets import dataset_names
 
 
 def test_without_a_name_all_are_listed_with_licence_rows_and_whether_verified(cli):

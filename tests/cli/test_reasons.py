@@ -195,7 +195,7 @@ def test_the_manifest_knows_the_engines_counts_and_the_process(scripted, tmp_pat
 def test_a_rerun_ends_what_a_killed_run_left_behind(cli, pairs, tmp_path):
     out = tmp_path / "out.jsonl"
     code = (
-        "import subprocess, sys; from judgelm.runs.process_cleanup import mark_children; mark_children(sys.argv[1]);"
+        "import subprocess, sys; from judgelm.runs.session import mark_children; mark_children(sys.argv[1]);"
         "print(subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL).pid, flush=True);"
         "sys.stdin.read()"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.runs.serialization import judgment_row
 

@@ -5,9 +5,8 @@ import json
 import pytest
 from hypothesis import strategies as st
 
-from judgelm.data.judged_texts import check_same_texts, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labels
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import check_same_texts, text_hashes
+from judgelm.data.labelled_set import LabelledSet, match_labels, read_labels
 from judgelm.errors import InputError, RunError
 from judgelm.records import Judgment, Label, PairVerdict, Sample
 from judgelm.runs.run_files import FinishedIds

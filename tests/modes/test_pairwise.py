@@ -112,4 +112,3 @@ def test_counts_of_both_prompts_are_added():
     judgment = finished.value.value
     # the question's confusable is sanitized in both prompts, and the engine found one special token in each
     assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (20, 6, 4)
-    assert judgment.neutralised == 4  # its name in version 0.1

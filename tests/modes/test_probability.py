@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
-from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import score_lines
 from judgelm.records import PairVerdict
 from judgelm.runs.stats import RunStats
 from tests.support.flows import SAMPLE, broken, drive, reply

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.modes.baseline import Baseline
+from judgelm.judges.released import released_judge
 from judgelm.modes.chat import Chat
 from judgelm.modes.conversation import Conversation
 from judgelm.modes.correctness import Correctness
@@ -35,8 +35,8 @@ WAYS = {
     "correctness": (Correctness(task="number", self_reference="guided"), ONE, "The answer is 17.\n[[Correct]]"),
     "qa": (QaCorrectness(), ONE, "So. <ans>CORRECT</ans>"),
     "ssr": (SelectiveSelfReference(task="choice", distribution=True), PAIR, "The answer is (A).\n[[1]]"),
-    "baseline": (Baseline(judge="prometheus-relative"), PAIR, "So. [RESULT] A"),
-    "pandalm": (Baseline(judge="pandalm"), PAIR, "1\n\nwhy"),
+    "released": (released_judge("prometheus-2").mode("pair", {}), PAIR, "So. [RESULT] A"),
+    "pandalm": (released_judge("pandalm").mode("pair", {}), PAIR, "1\n\nwhy"),
     "conversation": (Conversation(reasons="all"), DIALOGUE, "8 6\nBecause."),
     "chat": (Chat(template="judgelm-chat"), replace(PAIR, metadata={"follow_ups": ["Why?"]}), "8 6\nBecause."),
     "multimodal": (Multimodal(reasons="all"), ONE, "10 7\nFine."),
@@ -65,7 +65,7 @@ def test_thinking_changes_no_conclusion(way, resumes):
         assert thought.probability == plain.probability
 
 
-@pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "baseline"])
+@pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "released"])
 def test_a_judge_that_thinks_unasked_is_read_alike(way):
     mode, sample, reply = WAYS[way]
     mode = replace(mode, distribution=False) if way == "ssr" else mode

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.parsing.answer_tags import read_label, read_label_original, tagged_answer
+from judgelm.parsing.verdicts import read_label, read_label_original, tagged_answer
 from judgelm.records import Unparsed
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.errors import ConfigError
-from judgelm.parsing.distribution import antisymmetrised, pair_distribution, score_grammar, score_lines, winner_by
-from judgelm.parsing.scores import parse_pair
+from judgelm.parsing.scores import antisymmetrised, pair_distribution, parse_pair, score_grammar, score_lines, winner_by
 
 SMALL = score_lines((1, 2), 1)  # 1 1, 1 2, 2 1, 2 2
 GIVEN, SWAPPED = (0, 1), (1, 0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.parsing.final_answers import canonical, canonical_number, final_answer
+from judgelm.parsing.short_answers import canonical, canonical_number, final_answer
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.parsing.majority import majority
+from judgelm.parsing.short_answers import majority
 
 
 def test_agreement_is_the_share_of_the_commonest_answer():

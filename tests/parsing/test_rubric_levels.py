@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.parsing.rubric_levels import parse_level
+from judgelm.parsing.verdicts import parse_level
 from judgelm.prompts.play_favorites import PLAY_FAVORITES
 from judgelm.records import Unparsed
 

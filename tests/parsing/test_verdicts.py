@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.parsing.answer_tags import read_label
+from judgelm.judges.released import released_judge
 from judgelm.parsing.marked_reply import MarkedReply
-from judgelm.parsing.other_judges import read_prometheus_score
-from judgelm.parsing.rubric_levels import parse_level
-from judgelm.parsing.verdicts import read_verdict
+from judgelm.parsing.verdicts import parse_level, read_label, read_verdict
 from judgelm.records import Scores, Unparsed
 
 LABELS = {"correct": "Correct", "incorrect": "Incorrect"}
+read_prometheus_score = released_judge("prometheus-2").tasks["single"].reply
 PLACES = {"1": "1", "2": "2"}
 
 

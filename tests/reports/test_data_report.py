@@ -9,9 +9,8 @@ import pytest
 from judgelm.data.builder.counts import SetCounts
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
-from judgelm.reports.data_set import tables as data_tables
-from judgelm.reports.data_set.page import render_data_report
-from judgelm.reports.data_set.wording import AMBIGUOUS, DROPPED, sums_note
+from judgelm.reports import data_set_tables as data_tables
+from judgelm.reports.data_set import AMBIGUOUS, DROPPED, render_data_report, sums_note
 
 ALERT = "<script>alert(1)</script>"
 
@@ -205,7 +204,7 @@ def test_every_reason_to_drop_is_explained():
     from typing import get_args
 
     from judgelm.data.builder.cleaning import DropReason
-    from judgelm.data.swap.mentions import AmbiguityCode
+    from judgelm.data.swap_names import AmbiguityCode
 
     assert set(DROPPED) == set(get_args(DropReason))
     assert set(AMBIGUOUS) == set(get_args(AmbiguityCode))

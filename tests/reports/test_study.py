@@ -7,8 +7,7 @@ import pytest
 
 from judgelm.errors import RunError
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study.folder import render_study, write_study
-from judgelm.reports.study.tables import MOST_ROWS, page_table, shown, table_csv
+from judgelm.reports.study import MOST_ROWS, page_table, render_study, shown, table_csv, write_study
 from judgelm.studies.result import Column, Lines, Series, StudyResult, Table
 
 NASTY = "<script>alert(1)</script>"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study.folder import render_study
+from judgelm.reports.study import render_study
 from judgelm.studies.result import Column, Forest, ForestRow, StudyResult, Table
 from tests.support.headless import CHROMIUM, dom
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study.figures import MOST_ROWS, draw
+from judgelm.reports.plots import MOST_ROWS, draw
 from judgelm.studies.result import Bars, Forest, ForestRow, Group, HeatMap, Lines, Series
 
 NASTY = '<script>alert(1)</script> "&" $x^2$ \x00\ud800 模型'

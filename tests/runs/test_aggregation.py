@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, RankingVerdict, Unparsed
-from judgelm.runs.aggregation import Opinion, combine, verdict_text
+from judgelm.runs.panel import Opinion, combine, verdict_text
 
 
 def pairs(*winners):

@@ -7,7 +7,7 @@ import pytest
 from judgelm.errors import ConfigError, RunError
 from judgelm.modes.teacher import TeacherMode
 from judgelm.records import Sample
-from judgelm.runs.cost_estimate import Prices, estimate, prices_of, spent_usd
+from judgelm.runs.teacher import Prices, estimate, prices_of, spent_usd
 
 PRICES = Prices(prompt=2, reply=10)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.runs.process_cleanup import children, end_orphans
+from judgelm.runs.session import children, end_orphans
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 
 PARENT = """
 import multiprocessing, os, subprocess, sys, time
-from judgelm.runs.process_cleanup import children, mark_children
+from judgelm.runs.session import children, mark_children
 mark_children(sys.argv[1])
 sleep = "import time; print('up', flush=True); time.sleep(600)"
 titled = "import setproctitle; setproctitle.setproctitle('a title' * 30); " + sleep
@@ -114,7 +114,7 @@ def test_another_files_run_is_not_touched(run, tmp_path):
 
 def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path):
     # a mark with the id of a process that began after the marked one: the number was given out again
-    from judgelm.runs import process_cleanup
+    from judgelm.runs import session
 
     out = str(tmp_path / "out.jsonl")
     script = "import os, sys; os.execvpe('sleep', ['sleep', '600'], os.environ | {'JUDGELM_RUN': sys.stdin.read()})"
@@ -122,7 +122,7 @@ def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path):
     time.sleep(1.2)
     later = subprocess.Popen(["sleep", "600"])
     try:
-        child.stdin.write(f"{process_cleanup._run_id(out)}:{later.pid}")
+        child.stdin.write(f"{session._run_id(out)}:{later.pid}")
         child.stdin.close()
         until = time.monotonic() + 5
         while (ended := end_orphans(out)) == [] and time.monotonic() < until:
@@ -136,12 +136,12 @@ def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path):
 
 
 def test_a_mark_of_version_0_1_is_read(tmp_path):
-    from judgelm.runs import process_cleanup
+    from judgelm.runs import session
 
     gone = subprocess.Popen(["true"])
     gone.wait()
     out = str(tmp_path / "out.jsonl")
-    mark = f"{process_cleanup._run_id(out)}:{gone.pid}:12345"
+    mark = f"{session._run_id(out)}:{gone.pid}:12345"
     child = subprocess.Popen(["sleep", "600"], env=os.environ | {"JUDGELM_RUN": mark})
     try:
         until = time.monotonic() + 5

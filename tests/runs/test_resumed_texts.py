@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, RunError
 from judgelm.modes import MODES, Pairwise
 from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import FinishedIds, read_judgments, standing_judgments
+from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments, standing_judgments
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.stats import RunStats

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import InputError
 from judgelm.records import Sample
-from judgelm.runs.self_answers import read_self_answers, with_self_answers
+from judgelm.runs.answers import read_self_answers, with_self_answers
 
 OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
 

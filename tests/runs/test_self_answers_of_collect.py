@@ -8,8 +8,7 @@ import pytest
 from judgelm.data.answers.generators import for_task, parse_generator, with_samples
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
-from judgelm.runs.answer_generation import collect
-from judgelm.runs.self_answers import read_self_answers, with_self_answers
+from judgelm.runs.answers import collect, read_self_answers, with_self_answers
 
 QUESTIONS = [
     Sample(id=str(index), question=f"q{index}", answers=(), metadata={"options": ["x", "y"]}) for index in range(2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import (
     GradeDistribution,
     GradeVerdict,
@@ -77,12 +77,6 @@ def test_what_was_not_asked_for_takes_no_room():
     [shown] = judgment_row(PLAIN)["shown"]
     assert set(shown) == {"order", "text", "scores", "failure", "cut"}
     assert there_and_back(PLAIN) == PLAIN
-
-
-def test_rows_from_before_there_were_reasons_are_read():
-    old = judgment_row(PLAIN) | {"reason": None, "repaired": False}
-    assert judgment_from_row(old) == PLAIN
-    assert judgment_from_row(old | {"reason": "why"}).reason == "why"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import math
 
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.stats import RunStats
 

@@ -11,8 +11,8 @@ from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.pairs import AUTO_J_GROUPS
 from judgelm.engines.scripted import ScriptedEngine
+from judgelm.metrics.agreement import two_orders
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.two_orders import two_orders
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.runner import judge

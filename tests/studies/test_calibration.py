@@ -6,8 +6,7 @@ from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.studies.calibration.measures import CalibrationOptions
-from judgelm.studies.calibration.study import calibration_study
+from judgelm.studies.calibration import CalibrationOptions, calibration_study
 
 HOW = Resampling(seed=0, resamples=100)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.data.sources.mm_vet import VisualQuestion
+from judgelm.data.sources.graded import VisualQuestion
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Unparsed

@@ -5,7 +5,7 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.studies.claim.study import ClaimOptions, claim_sentences, claim_win_rate
+from judgelm.studies.claim import ClaimOptions, claim_sentences, claim_win_rate
 
 FAILURE = Unparsed("off_grammar", "hm")
 

@@ -6,8 +6,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import parse_pair
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.studies.compare_judges.comparison import CompareOptions
-from judgelm.studies.compare_judges.study import compare_judges
+from judgelm.studies.compare_judges import CompareOptions, compare_judges
 
 HOW = Resampling(seed=0, resamples=100)
 WINNERS = {"1": 1, "2": 2, "=": "tie"}

@@ -8,9 +8,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgelm.data.judged_texts import match_labels
-from judgelm.data.labelled_set import read_labels
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
+from judgelm.data.labelled_set import match_labels, read_labels
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, PairVerdict, Sample

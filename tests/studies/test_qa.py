@@ -8,12 +8,11 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
-from judgelm.parsing.answer_tags import read_label
+from judgelm.parsing.verdicts import read_label
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
-from judgelm.studies.qa.answers import QaRun, qa_answers
-from judgelm.studies.qa.correlation import prompt_spread
-from judgelm.studies.qa.study import QaOptions, qa_study
+from judgelm.studies.qa import QaOptions, prompt_spread, qa_study
+from judgelm.studies.qa_scores import QaRun, qa_answers
 
 HOW = Resampling(resamples=200)
 

@@ -12,7 +12,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias.design import BiasModel, design_of, redundant
 from judgelm.metrics.self_bias.ordinal import fit_ordinal
-from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, paired_ratings, study_self_bias
+from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, paired_ratings, study_self_bias
 
 HELM = ("GPT-4", "GPT-3.5 Turbo", "Claude v1.3", "Command-Xlarge-Beta")
 QUICK = Resampling(resamples=100)

@@ -5,9 +5,8 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, SelfAnswer, Unparsed
-from judgelm.studies.self_reference.selection import JudgeResult, crossover, rank_correlation
-from judgelm.studies.self_reference.study import self_reference_study
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
+from judgelm.studies.self_reference import JudgeResult, crossover, rank_correlation, self_reference_study
+from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
 
 HOW = Resampling(resamples=200)
 

@@ -7,10 +7,10 @@ import pytest
 
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
-from judgelm.studies.self_reference.study import self_reference_study
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
-from judgelm.studies.ssr.items import PairTruth
-from judgelm.studies.ssr.study import SsrOptions, ssr_study
+from judgelm.studies.self_reference import self_reference_study
+from judgelm.studies.self_reference_answers import AnswerTruth, JudgeRuns
+from judgelm.studies.ssr import SsrOptions, ssr_study
+from judgelm.studies.ssr_items import PairTruth
 
 HOW = Resampling(resamples=300)
 JUDGES = ("gemini-1.5-pro-002", "Meta-Llama-3_1-70B-Instruct")

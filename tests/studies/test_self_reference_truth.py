@@ -2,7 +2,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Unparsed
-from judgelm.studies.self_reference.truth import (
+from judgelm.studies.self_reference_answers import (
     AnswerTruth,
     JudgeRuns,
     judged_answers,

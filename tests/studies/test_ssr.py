@@ -9,8 +9,8 @@ from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes.ssr import SelectiveSelfReference
 from judgelm.records import Judgment, PairVerdict, Sample, SelfAnswer, Shown, Unparsed
 from judgelm.runs.runner import judge
-from judgelm.studies.ssr.items import PairTruth
-from judgelm.studies.ssr.study import SsrOptions, ssr_study
+from judgelm.studies.ssr import SsrOptions, ssr_study
+from judgelm.studies.ssr_items import PairTruth
 
 HOW = Resampling(resamples=200)
 LABELS = {"right": ("1", "2"), "wrong": ("2", "1"), "split": ("1", "1")}

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown, Unparsed
-from judgelm.studies.ssr.items import PairTruth, credit, join_items, pair_outcome, pair_truth_from_row
+from judgelm.studies.ssr_items import PairTruth, credit, join_items, pair_outcome, pair_truth_from_row
 from judgelm.studies.truth_file import by_sample
 
 

@@ -1,9 +1,9 @@
 import pytest
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.majority import majority
-from judgelm.studies.ssr.items import SsrItem, SsrItems
-from judgelm.studies.ssr.tau import NEVER, choose_tau, choose_taus, chosen_table, held_out_table, split_items
+from judgelm.parsing.short_answers import majority
+from judgelm.studies.ssr import NEVER, choose_tau, choose_taus, chosen_table, held_out_table, split_items
+from judgelm.studies.ssr_items import SsrItem, SsrItems
 
 TAUS = (0.2, 0.4, 0.6, 0.8, 1.0)
 

@@ -91,7 +91,7 @@ def judge_in_cascade(
     stats, counts = join_runs(cascade, both)
     if not quiet:
         from judgelm.cli.tables import cascade_table  # pandas and scikit-learn take seconds to load
-        from judgelm.reports.cascade import cascade_rows
+        from judgelm.reports.wording import cascade_rows
 
         console.print()
         console.print(summary_table(stats, mode, {}))

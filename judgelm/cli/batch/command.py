@@ -1,62 +1,48 @@
 """`judgelm-batch`: pairs in, judgments out."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from judgelm.cli import completion
 from judgelm.cli.batch import options
 from judgelm.cli.batch.options import ModeFlags
+from judgelm.cli.commands import add_command
 from judgelm.cli.console import EXIT_FAILURES, console, run_app
 from judgelm.cli.options import (
     CanaryOptions,
     ClusterOptions,
     ColumnOptions,
-    Command,
     Config,
     JudgeOptions,
-    expand_options,
 )
 from judgelm.cli.output import JsonOut, Quiet, write_json
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
 
-app = typer.Typer(pretty_exceptions_enable=False)
 
-EPILOG = """
-Examples:
-
-  judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
-
-  judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
-
-  judgelm-batch model.json reference.json -o out.jsonl --model my-judge
-
-  judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
-
-  judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
-
-The first uses the small judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no \
-model. The same command again resumes a run. \
-Exit codes: 0 all judged, 1 usage or input error, 2 finished with failures above --max-failure-rate, 3 the judge \
-drifted from its --canary, 130 interrupted (resumable).
-"""
-
-
-@app.command(epilog=EPILOG, no_args_is_help=True, cls=Command)
-@expand_options
 def batch(
     context: typer.Context,
-    inputs: options.Inputs,
-    out: options.Out = None,
-    model: options.Model = None,
-    mode: options.ModeName = "pair",
-    mode_arg: options.ModeArgs = None,
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...")],
+    out: str | None = None,
+    model: Annotated[str | None, typer.Option("--model", "-m")] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help=f"Mode: {', '.join(completion.MODE_NAMES)}; see judgelm modes.",
+            autocompletion=completion.modes,
+            rich_help_panel="How to judge",
+        ),
+    ] = "pair",
+    mode_arg: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", autocompletion=completion.mode_args)
+    ] = None,
     references: options.References = None,
-    self_answers: options.SelfAnswers = None,
-    cascade: options.Cascade = None,
-    cascade_band: options.CascadeBand = None,
+    self_answers: str | None = None,
+    cascade: Annotated[str | None, typer.Option(metavar="SMALL,LARGE")] = None,
+    cascade_band: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
     *,
     columns: ColumnOptions,
     flags: ModeFlags,
@@ -71,7 +57,34 @@ def batch(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Judge answers with a local judge model: pairs, or as --mode says."""
+    """Judge answers with a local judge model: pairs, or as --mode says.
+
+    Options:
+        inputs: Files or folders of pairs (JSONL, JSON list, CSV, TSV, Parquet; also compressed), two files of
+            AlpacaEval outputs, or - for standard input.
+        out: Judgments as JSONL; - is standard output (no resume).
+
+    Model and engine:
+        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
+            small-judge.
+        cascade: Two judges instead of --model: the second judges only what the first is unsure about.
+        cascade_band: Unsure means P(first better) from LOW to HIGH; default 0.3,0.7.
+
+    How to judge:
+        mode_arg: An option of this mode; the value is YAML. Repeatable.
+        self_answers: Run file whose judge's own answers are reused (modes with self-reference).
+
+    Examples:
+        judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
+        judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
+        judgelm-batch model.json reference.json -o out.jsonl --model my-judge
+        judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
+        judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
+
+    The first uses the small judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no
+    model. The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input error, 2 finished with
+    failures above --max-failure-rate, 3 the judge drifted from its --canary, 130 interrupted (resumable).
+    """
     # these load a judge's parts, for which help does not wait
     from judgelm.cli.batch import run as running
     from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
@@ -120,6 +133,10 @@ def batch(
         share = f"{stats.failure_rate:.1%} of the samples have no verdict"
         console.message(f"(limit {max_failure_rate:.1%})", label=share, style="yellow")
         raise typer.Exit(EXIT_FAILURES)
+
+
+app = typer.Typer(pretty_exceptions_enable=False)
+add_command(app, batch, "batch")
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import CARD_FIELDS, make_mode
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
-from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.session import end_orphans, mark_children
 from judgelm.runs.stats import RunStats
 
 _SHOWN_REJECTS = 5
@@ -50,12 +50,12 @@ def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, mode
     """
     named = model is None or judge.ignore_card
     released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge
-    if released is None or released.template or mode == "baseline":
+    if released is None or released.template:
         make_mode(mode, chosen)
         return mode
     if is_default and mode not in released.modes:
         mode = released.modes[0]
-    make_mode("baseline", *released.mode_options(mode, chosen))
+    released.mode(mode, chosen)
     return mode
 
 

@@ -12,30 +12,29 @@ from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import parse_yaml, read_yaml
 
-EPILOG = """
-Examples:
-
-  judgelm data build --config configs/data/build.yaml
-
-  judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
-
-Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (max_reject_rate).
-"""
-
 
 def build_command(
-    config: Annotated[Path, typer.Option("--config", help="YAML file of the build; see configs/data/.")],
-    changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options that override the file's.")
-    ] = None,
+    config: Path,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
-    """Clean, split and augment labelled pairs into training and validation sets, with a report."""
+    """Clean, split and augment labelled pairs into training and validation sets, with a report.
+
+    Options:
+        config: YAML file of the build; see configs/data/.
+        changes: Options that override the file's.
+
+    Examples:
+        judgelm data build --config configs/data/build.yaml
+        judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (max_reject_rate).
+    """
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
-    from judgelm.reports.data_set.page import build_data_set
+    from judgelm.reports.data_set import build_data_set
 
     if quiet:
         built = build_data_set(options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgelm.cli.console import console
-from judgelm.cli.options import LabelOptions, expand_options
+from judgelm.cli.options import LabelOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError, InputError
 
@@ -16,43 +16,41 @@ if TYPE_CHECKING:
     from judgelm.data.labelled_pair import LabelledPair
     from judgelm.data.overlap import ExcludedQuestions
 
-EPILOG = """
-Examples:
 
-  judgelm data derive judged.jsonl -o derived.jsonl --exclude test.jsonl
-
-  judgelm data derive judged.jsonl -o derived.jsonl --same-baseline 0
-
-Exit codes: 0 done, 1 usage or input error.
-"""
-
-
-@expand_options
 def derive_command(
-    judged: Annotated[Path, typer.Argument(metavar="JUDGED", help="Labelled pairs, in any format of samples.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Derived pairs, as rows for training.")],
-    exclude: Annotated[
-        list[Path] | None,
-        typer.Option("--exclude", help="File of test questions, none of which is used; give it once for each file."),
-    ] = None,
-    same_baseline: Annotated[
-        int, typer.Option(min=0, help="Pairs of two answers compared with one third, by question, judge and third.")
-    ] = 4,
-    other_question: Annotated[
-        int, typer.Option(min=0, help="Pairs whose worse answer belongs to another question, by question.")
-    ] = 4,
-    longer_share: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="How often the longer answer of the same baseline is better.")
-    ] = 0.5,
-    max_characters: Annotated[int | None, typer.Option(min=1, help="Of question and both answers.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws other pairs.")] = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier file.")] = False,
+    judged: Annotated[Path, typer.Argument(metavar="JUDGED")],
+    out: Path,
+    exclude: list[Path] | None = None,
+    same_baseline: Annotated[int, typer.Option(min=0)] = 4,
+    other_question: Annotated[int, typer.Option(min=0)] = 4,
+    longer_share: Annotated[float, typer.Option(min=0.01, max=0.99)] = 0.5,
+    max_characters: Annotated[int | None, typer.Option(min=1)] = None,
+    seed: int = 0,
+    overwrite: bool = False,
     *,
     rows_as: LabelOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
-    """Derive training pairs from judged pairs: two answers with one baseline, or one to another question."""
+    """Derive training pairs from judged pairs: two answers with one baseline, or one to another question.
+
+    Options:
+        judged: Labelled pairs, in any format of samples.
+        out: Derived pairs, as rows for training.
+        exclude: File of test questions, none of which is used; give it once for each file.
+        same_baseline: Pairs of two answers compared with one third, by question, judge and third.
+        other_question: Pairs whose worse answer belongs to another question, by question.
+        longer_share: How often the longer answer of the same baseline is better.
+        max_characters: Of question and both answers.
+        seed: Another seed draws other pairs.
+        overwrite: Replace an earlier file.
+
+    Examples:
+        judgelm data derive judged.jsonl -o derived.jsonl --exclude test.jsonl
+        judgelm data derive judged.jsonl -o derived.jsonl --same-baseline 0
+
+    Exit codes: 0 done, 1 usage or input error.
+    """
     # numpy and scipy take a second to load
     from judgelm.data.derived_pairs import Derivation, derived_pairs
     from judgelm.data.labelled_pair import judgelm_row

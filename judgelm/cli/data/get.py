@@ -11,45 +11,21 @@ from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.sources.hub.cards import DatasetCard
-    from judgelm.data.sources.hub.importer import DatasetResult, Revision
+    from judgelm.data.sources.hub import DatasetResult, Revision
+    from judgelm.data.sources.public_datasets import DatasetCard
 
-EPILOG = """
-Examples:
-
-  judgelm data get
-
-  judgelm data get judgelm-100k --dry-run
-
-  judgelm data get judgelm-100k --split train -o data/judgelm-100k
-
-The first lists all data sets. Exit codes: 0 done, 1 usage or input error.
-"""
 
 _UNVERIFIED = "unverified: read as its publisher describes it, never yet seen in files from the hub"
 
 
 def get_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Data set; without it, all are listed.", autocompletion=completion.datasets),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for the rows; default: data/NAME.", show_default=False)
-    ] = None,
-    split: Annotated[
-        list[str] | None, typer.Option("--split", help="Split to read; may be given again. Default: all.")
-    ] = None,
-    lock: Annotated[
-        Path, typer.Option("--lock", metavar="FILE", help="Where the revision is recorded, and checked afterwards.")
-    ] = Path("judgelm-data.lock.yaml"),
-    update: Annotated[
-        bool, typer.Option("--update", metavar="", help="Take and record the hub's present revision.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace earlier rows.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Print licence, terms and sources; download nothing.")
-    ] = False,
+    name: Annotated[str | None, typer.Argument(autocompletion=completion.datasets)] = None,
+    out: Annotated[Path | None, typer.Option(show_default=False)] = None,
+    split: list[str] | None = None,
+    lock: Annotated[Path, typer.Option(metavar="FILE")] = Path("judgelm-data.lock.yaml"),
+    update: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
@@ -57,8 +33,24 @@ def get_command(
 
     Licence and terms are printed first. The revision that the hub answers with is recorded in a lockfile at the first
     download, and taken again afterwards. HF_TOKEN, HF_HOME and HF_ENDPOINT count as in every client of the hub.
+
+    Options:
+        name: Data set; without it, all are listed.
+        out: Folder for the rows; default: data/NAME.
+        split: Split to read; may be given again. Default: all.
+        lock: Where the revision is recorded, and checked afterwards.
+        update: Take and record the hub's present revision.
+        overwrite: Replace earlier rows.
+        dry_run: Print licence, terms and sources; download nothing.
+
+    Examples:
+        judgelm data get
+        judgelm data get judgelm-100k --dry-run
+        judgelm data get judgelm-100k --split train -o data/judgelm-100k
+
+    The first lists all data sets. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.hub.cards import dataset_card
+    from judgelm.data.sources.public_datasets import dataset_card
 
     if name is None:
         if out is not None or split or update or dry_run:
@@ -74,7 +66,7 @@ def get_command(
             _print(f"  source of {fact}: {source}")
         write_json(json_out, _card_row(card))
         return
-    from judgelm.data.sources.hub.importer import import_dataset  # loads huggingface_hub, for which no list waits
+    from judgelm.data.sources.hub import import_dataset  # loads huggingface_hub, for which no list waits
 
     if quiet:
         _disable_progress_bars()
@@ -99,7 +91,7 @@ def _disable_progress_bars() -> None:
 
 
 def _list(json_out: Path | None) -> None:
-    from judgelm.data.sources.hub.cards import dataset_card, dataset_names
+    from judgelm.data.sources.public_datasets import dataset_card, dataset_names
 
     cards = [dataset_card(known) for known in dataset_names()]
     write_json(json_out, [_card_row(card) for card in cards])
@@ -132,7 +124,7 @@ def _announce(card: "DatasetCard") -> None:
     if card.purpose == "evaluation":
         lines.append("  purpose: evaluation of judges; do not train a judge on it that is to be measured by it")
     if card.gated:
-        from judgelm.data.sources.hub.download import token_advice
+        from judgelm.data.sources.hub import token_advice
 
         lines.append(f"  access: gated; {token_advice(card)}")
     for line in lines:

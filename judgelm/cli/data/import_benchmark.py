@@ -7,36 +7,20 @@ import typer
 
 from judgelm.cli import completion
 from judgelm.cli.console import console, echo
-from judgelm.cli.options import LabelOptions, expand_options
+from judgelm.cli.options import LabelOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from judgelm.data.sources.importer import ImportResult
 
-EPILOG = """
-Examples:
 
-  judgelm data import
-
-  judgelm data import pandalm testset-v1.json -o pandalm.jsonl
-
-The first lists all benchmarks and the files that each takes. Exit codes: 0 done, 1 usage or input error.
-"""
-
-
-@expand_options
 def import_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Benchmark; without it, all are listed.", autocompletion=completion.benchmarks),
-    ] = None,
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="Its published files.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Rows as JSONL; the protocol is written beside it.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier import.")] = False,
+    name: Annotated[str | None, typer.Argument(autocompletion=completion.benchmarks)] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...")] = None,
+    out: Path | None = None,
+    overwrite: bool = False,
     *,
     rows_as: LabelOptions,
     json_out: JsonOut = None,
@@ -48,6 +32,18 @@ def import_command(
     JUDGE-BENCH (judge-bench-nlp), EVOUNA, WMT side by side, GSM8K, MMLU-Pro, HotpotQA, 2WikiMultiHopQA, DROP, Quoref,
     MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
     and kept in OUT.protocol.json; a file of another shape is refused.
+
+    Options:
+        name: Benchmark; without it, all are listed.
+        files: Its published files.
+        out: Rows as JSONL; the protocol is written beside it.
+        overwrite: Replace an earlier import.
+
+    Examples:
+        judgelm data import
+        judgelm data import pandalm testset-v1.json -o pandalm.jsonl
+
+    The first lists all benchmarks and the files that each takes. Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.data.sources.registry import BENCHMARKS, get_benchmark
     from judgelm.data.sources.source import protocol_of

@@ -7,47 +7,21 @@ import typer
 
 from judgelm.cli.console import console, echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from judgelm.runs.published import JudgmentImportResult
 
-EPILOG = """
-Examples:
-
-  judgelm data import-judgments
-
-  judgelm data import-judgments gpt-4_pair.jsonl -o gpt-4.jsonl
-
-  judgelm data import-judgments a-vs-b.jsonl b-vs-a.jsonl -o reviews.jsonl
-
-The first lists all formats and the files that each takes. Exit codes: 0 done, 1 usage or input error.
-"""
-
 
 def import_judgments_command(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="Published files of one judge.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="OUT.jsonl", help="The run file.")] = None,
-    published_format: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="Format, where the fields do not tell it.")
-    ] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="The judge to take, of files with several; else the judge's name.")
-    ] = None,
-    id_template: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            metavar="TEMPLATE",
-            help="Ids made of fields of the rows, such as 'faireval-{question_id}'; default: those of judgelm data "
-            "import.",
-        ),
-    ] = None,
-    rows: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Pairs whose ids to take, found by question and answers.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier import.")] = False,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="OUT.jsonl")] = None,
+    published_format: Annotated[str | None, typer.Option("--format", metavar="NAME")] = None,
+    judge: str | None = None,
+    id_template: Annotated[str | None, typer.Option("--id", metavar="TEMPLATE")] = None,
+    rows: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    overwrite: bool = False,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
@@ -55,6 +29,23 @@ def import_judgments_command(
 
     LLMBar, JudgeBench, Auto-J and PandaLM outputs, AlpacaEval annotations, FastChat and Arena-Hard judgments, reviews
     of Vicuna, QLoRA and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and the rows it could not use.
+
+    Options:
+        files: Published files of one judge.
+        out: The run file.
+        published_format: Format, where the fields do not tell it.
+        judge: The judge to take, of files with several; else the judge's name.
+        id_template: Ids made of fields of the rows, such as 'faireval-{question_id}'; default: those of judgelm data
+            import.
+        rows: Pairs whose ids to take, found by question and answers.
+        overwrite: Replace an earlier import.
+
+    Examples:
+        judgelm data import-judgments
+        judgelm data import-judgments gpt-4_pair.jsonl -o gpt-4.jsonl
+        judgelm data import-judgments a-vs-b.jsonl b-vs-a.jsonl -o reviews.jsonl
+
+    The first lists all formats and the files that each takes. Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.data.sources.registry import PUBLISHED
     from judgelm.runs.published import runs_of

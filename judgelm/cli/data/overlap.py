@@ -14,31 +14,34 @@ if TYPE_CHECKING:
     from judgelm.data.overlap import Overlap, OverlapKind
 
 EXIT_OVERLAP = 2
-EPILOG = """
-Examples:
-
-  judgelm data overlap train.jsonl pandalm.jsonl llmbar.jsonl
-
-  judgelm data overlap train.jsonl test.jsonl --json overlap.json
-
-Exit codes: 0 no overlap, 1 usage or input error, 2 something of a test file is in the training file.
-"""
 _SHOWN = 100
 _KINDS: "tuple[OverlapKind, ...]" = ("exact", "near", "passage")
 
 
 def overlap_command(
-    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="The training file, in any format of samples.")],
-    tests: Annotated[list[Path], typer.Argument(metavar="TEST...", help="Test files, in any format of samples.")],
-    threshold: Annotated[
-        float, typer.Option(min=0.7, max=1.0, help="Similarity from which texts are near copies; 1 finds equal ones.")
-    ] = 0.7,
-    words: Annotated[int, typer.Option(min=0, help="Words of a passage that questions share; 0 looks for none.")] = 13,
-    examples: Annotated[int, typer.Option(min=0, help="Examples of each kind for each test file.")] = 3,
+    train: Annotated[Path, typer.Argument(metavar="TRAIN")],
+    tests: Annotated[list[Path], typer.Argument(metavar="TEST...")],
+    threshold: Annotated[float, typer.Option(min=0.7, max=1.0)] = 0.7,
+    words: Annotated[int, typer.Option(min=0)] = 13,
+    examples: Annotated[int, typer.Option(min=0)] = 3,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
-    """Find questions and answers of test files in a training file: equal, near, or sharing a passage."""
+    """Find questions and answers of test files in a training file: equal, near, or sharing a passage.
+
+    Options:
+        train: The training file, in any format of samples.
+        tests: Test files, in any format of samples.
+        threshold: Similarity from which texts are near copies; 1 finds equal ones.
+        words: Words of a passage that questions share; 0 looks for none.
+        examples: Examples of each kind for each test file.
+
+    Examples:
+        judgelm data overlap train.jsonl pandalm.jsonl llmbar.jsonl
+        judgelm data overlap train.jsonl test.jsonl --json overlap.json
+
+    Exit codes: 0 no overlap, 1 usage or input error, 2 something of a test file is in the training file.
+    """
     from judgelm.data.overlap import IndexedTexts  # numpy and scipy take a second to load
 
     training = IndexedTexts(str(train), threshold=threshold, words=words)

@@ -8,41 +8,41 @@ import typer
 
 from judgelm.cli.console import echo
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.readers.streams import input_files
-from judgelm.data.subsets import Subset, draw_subset
+from judgelm.data.samples import Subset, draw_subset
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import parse_json, whole_file
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import check_output_is_no_input
-
-EPILOG = """
-Examples:
-
-  judgelm data sample mmlu-pro.jsonl --per category 100 -o sampled.jsonl
-
-  judgelm data sample questions.jsonl --size 1000 --seed 1 -o sampled.jsonl
-
-The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
-"""
+from judgelm.runs.run_files import check_output_is_no_input, input_identities
 
 
 def sample_command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Rows with ids: a file, a folder, or a pattern.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="The rows drawn, unchanged.")],
-    per: Annotated[
-        tuple[str, int] | None,
-        typer.Option(metavar="FIELD N", help="At most N rows for each value of a field, such as category 100."),
-    ] = None,
-    size: Annotated[int | None, typer.Option(metavar="N", help="At most N rows of the whole file.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws others; a larger sample holds the smaller.")] = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace another sample.")] = False,
+    file: Annotated[str, typer.Argument(metavar="FILE")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    per: Annotated[tuple[str, int] | None, typer.Option(metavar="FIELD N")] = None,
+    size: Annotated[int | None, typer.Option(metavar="N")] = None,
+    seed: int = 0,
+    overwrite: bool = False,
     json_out: JsonOut = None,
     quiet: Quiet = False,
 ) -> None:
     """Draw a seeded sample of a file's rows: so many for each value of a field, or of the whole file.
 
     Values with fewer rows are kept whole and named. OUT.sample.json records the draw.
+
+    Options:
+        file: Rows with ids: a file, a folder, or a pattern.
+        out: The rows drawn, unchanged.
+        per: At most N rows for each value of a field, such as category 100.
+        size: At most N rows of the whole file.
+        seed: Another seed draws others; a larger sample holds the smaller.
+        overwrite: Replace another sample.
+
+    Examples:
+        judgelm data sample mmlu-pro.jsonl --per category 100 -o sampled.jsonl
+        judgelm data sample questions.jsonl --size 1000 --seed 1 -o sampled.jsonl
+
+    The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
     """
     if (per is None) == (size is None):
         raise ConfigError("give --per FIELD N, or --size N for the whole file")

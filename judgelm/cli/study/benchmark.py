@@ -6,20 +6,15 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.options import LabelOptions, expand_options
+from judgelm.cli.options import LabelOptions
 from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import InputError
 
 
-@expand_options
 def benchmark_command(
-    judgments: Annotated[Path, typer.Argument(metavar="RUN", help="A run file over rows of `judgelm data import`.")],
-    rows: Annotated[
-        Path, typer.Option("--rows", "-r", metavar="FILE", help="These rows; their .protocol.json names the benchmark.")
-    ],
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The benchmark, where its .protocol.json is not beside the rows.")
-    ] = None,
+    judgments: Annotated[Path, typer.Argument(metavar="RUN")],
+    rows: Annotated[Path, typer.Option("--rows", "-r", metavar="FILE")],
+    name: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     *,
     rows_as: LabelOptions,
     output: StudyOutput,
@@ -29,6 +24,11 @@ def benchmark_command(
     Also RewardBench 2, LLMBar, Auto-J, FairEval, Prometheus, JUDGE-BENCH, EVOUNA and WMT side by side.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
+
+    Options:
+        judgments: A run file over rows of `judgelm data import`.
+        rows: These rows; their .protocol.json names the benchmark.
+        name: The benchmark, where its .protocol.json is not beside the rows.
     """
     from judgelm.cli.study.inputs import read_run  # scikit-learn takes seconds to load
     from judgelm.data.labelled_set import read_labels

@@ -5,32 +5,28 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.options import expand_options
 from judgelm.cli.study.options import StudyOutput
 
 
-@expand_options
 def capabilities_command(
-    judgments: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Run files that grade answers, one for each answering model.")
-    ],
-    questions: Annotated[
-        Path, typer.Option("--questions", "-q", metavar="FILE", help="MM-Vet's mm-vet.json, or rows: id, capabilities.")
-    ],
-    name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Name of the model of each run, in order; default: the file's."),
-    ] = None,
+    judgments: Annotated[list[Path], typer.Argument(metavar="RUN")],
+    questions: Annotated[Path, typer.Option("--questions", "-q", metavar="FILE")],
+    name: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     *,
     output: StudyOutput,
 ) -> None:
     """Mean grades by the capabilities that questions ask for, alone and combined, as MM-Vet reports them.
 
     Example: judgelm study capabilities llava.jsonl emu.jsonl -q mm-vet/mm-vet.json -o capabilities
+
+    Options:
+        judgments: Run files that grade answers, one for each answering model.
+        questions: MM-Vet's mm-vet.json, or rows: id, capabilities.
+        name: Name of the model of each run, in order; default: the file's.
     """
     from judgelm.cli.evaluation import load_manifest  # scikit-learn takes seconds to load
     from judgelm.cli.study.inputs import read_judges
-    from judgelm.data.sources.mm_vet import read_capabilities
+    from judgelm.data.sources.graded import read_capabilities
     from judgelm.studies.capabilities import CapabilityOptions, capability_study
 
     runs = read_judges(judgments, name or [], parser="judgelm", scale="any")

@@ -5,26 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.options import ColumnOptions, expand_options
+from judgelm.cli.options import ColumnOptions
 from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Reading
-    from judgelm.studies.leaderboard.matches import JudgeMatches
+    from judgelm.studies.leaderboard import JudgeMatches
 
 
-@expand_options
 def leaderboard_command(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN...", help="Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json."),
-    ],
-    rows: Annotated[
-        list[Path] | None,
-        typer.Option("--rows", "-r", metavar="FILE", help="The pairs that runs judged, with the models' names."),
-    ] = None,
+    files: Annotated[list[str], typer.Argument(metavar="RUN...")],
+    rows: Annotated[list[Path] | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
     *,
     rows_as: ColumnOptions,
     output: StudyOutput,
@@ -32,9 +25,13 @@ def leaderboard_command(
     """Elo ratings of many models by Bradley-Terry: soft verdicts, ties, order effects, intervals, ranks.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
+
+    Options:
+        files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
+        rows: The pairs that runs judged, with the models' names.
     """
-    from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.studies.leaderboard.study import leaderboard_study  # statsmodels takes seconds to load
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
     notes: list[str] = []
@@ -57,7 +54,7 @@ def _judges(
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.alpaca_eval import read_annotations
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.leaderboard.matches import matches_of_comparisons, matches_of_run
+    from judgelm.studies.leaderboard import matches_of_comparisons, matches_of_run
 
     named = [named_run(text) for text in files]
     paths = [path.resolve() for _, path in named]

@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyOutput:
-    """The values of the shared options: where a study is written, and how its intervals are drawn."""
+    """The values of the shared options: where a study is written, and how its intervals are drawn.
 
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write: page, tables, figures.")]
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", metavar="", help="Replace the study that the folder holds.")
-    ] = False
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the resampling and of all other random draws.")] = 0
-    bootstrap: Annotated[int, typer.Option("--bootstrap", min=100, help="Resamples behind each interval.")] = 2000
+    Options:
+        out: Folder to write: page, tables, figures.
+        overwrite: Replace the study that the folder holds.
+        seed: Seed of the resampling and of all other random draws.
+        bootstrap: Resamples behind each interval.
+    """
+
+    out: Annotated[Path, typer.Option(metavar="FOLDER")]
+    overwrite: bool = False
+    seed: int = 0
+    bootstrap: Annotated[int, typer.Option(min=100)] = 2000
     json: JsonOut = None
 
     @property
@@ -41,7 +46,7 @@ class StudyOutput:
         Raises:
             RunError: the folder holds a study already, or a file cannot be written.
         """
-        from judgelm.reports.study.folder import write_study  # matplotlib takes seconds to load
+        from judgelm.reports.study import write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)
         for sentence in result.findings:

@@ -5,32 +5,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.options import expand_options
 from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import InputError
 
 if TYPE_CHECKING:
-    from judgelm.studies.position_bias.study import PairGroup
+    from judgelm.studies.position_bias import PairGroup
 
 
-@expand_options
 def position_bias_command(
-    judgments: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[NAME=]RUN",
-            help="Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of "
-            "one NAME. NAME is the file's without one; a pair has the name of the first file that holds it.",
-        ),
-    ],
+    judgments: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN")],
     *,
     output: StudyOutput,
 ) -> None:
     """Effect of the order of answers on a judge's verdicts, for each file or pair of files; no labels.
 
     Example: judgelm study position-bias bard=bard-vs-gpt.jsonl gpt-vs-bard.jsonl -o order
+
+    Options:
+        judgments: Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of one
+            NAME. NAME is the file's without one; a pair has the name of the first file that holds it.
     """
-    from judgelm.studies.position_bias.study import position_bias_study  # statsmodels takes seconds to load
+    from judgelm.studies.position_bias import position_bias_study  # statsmodels takes seconds to load
 
     output.write(position_bias_study(_groups([named_run(text) for text in judgments]), output.resampling))
 
@@ -44,7 +39,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
     from judgelm.cli.evaluation import is_run_file
     from judgelm.data.sources.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.position_bias.pairs import merge_groups, pairs_of_reviews, pairs_of_run
+    from judgelm.studies.position_bias import merge_groups, pairs_of_reviews, pairs_of_run
 
     paths = [path.resolve() for _, path in files]
     if repeated := next((path for path in paths if paths.count(path) > 1), None):

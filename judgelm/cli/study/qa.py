@@ -7,61 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from judgelm.cli.options import ColumnOptions, expand_options
+from judgelm.cli.options import ColumnOptions
 from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from judgelm.data.samples import Reading
     from judgelm.records import Sample
-    from judgelm.studies.qa.answers import QaRun
+    from judgelm.studies.qa_scores import QaRun
 
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
 
 
-@expand_options
 def qa_command(
-    answers: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The answers that were judged: plain rows, or a QA set's own file.")
-    ],
-    judgments: Annotated[
-        list[str],
-        typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=RUN", help="A run of mode qa; give one or more."),
-    ],
-    human: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="People's labels: rows of id and label (correct or incorrect, 1 or 0)."),
-    ] = None,
-    siblings: Annotated[
-        list[str] | None,
-        typer.Option("--sibling", metavar="MODEL=JUDGE", help="An answering model and a judge of its family."),
-    ] = None,
-    own: Annotated[
-        list[str] | None,
-        typer.Option("--own", metavar="MODEL=JUDGE", help="An answering model's own judge, where their names differ."),
-    ] = None,
-    sibling_others: Annotated[
-        Literal["with-own", "without-own"],
-        typer.Option(help="Whether a sibling's other judges include the answering model's own."),
-    ] = "with-own",
-    types_judge: Annotated[
-        str | None,
-        typer.Option(metavar="JUDGE", help="Judge of the analysis by answer type; default: the nearest to people."),
-    ] = None,
-    failures: Annotated[
-        Literal["excluded", "as_incorrect"],
-        typer.Option(help="Answers without a label: left out, or incorrect as in the original code."),
-    ] = "excluded",
-    rules: Annotated[
-        Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"],
-        typer.Option(help="Whose exact match decides without a judge; as in the run."),
-    ] = "hotpotqa",
-    validated: Annotated[
-        bool,
-        typer.Option(
-            "--validated/--first", metavar="", help="Match any validated answer, or the first alone; as in the run."
-        ),
-    ] = True,
+    answers: Annotated[Path, typer.Argument(metavar="FILE")],
+    judgments: Annotated[list[str], typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=RUN")],
+    human: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    siblings: Annotated[list[str] | None, typer.Option("--sibling", metavar="MODEL=JUDGE")] = None,
+    own: Annotated[list[str] | None, typer.Option(metavar="MODEL=JUDGE")] = None,
+    sibling_others: Literal["with-own", "without-own"] = "with-own",
+    types_judge: Annotated[str | None, typer.Option(metavar="JUDGE")] = None,
+    failures: Literal["excluded", "as_incorrect"] = "excluded",
+    rules: Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"] = "hotpotqa",
+    validated: Annotated[bool, typer.Option("--validated/--first", metavar="")] = True,
     *,
     rows_as: ColumnOptions,
     output: StudyOutput,
@@ -69,10 +37,22 @@ def qa_command(
     """Exact match and F1 against judges and people, by data set, prompt and answer type; self-preference.
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
+
+    Options:
+        answers: The answers that were judged: plain rows, or a QA set's own file.
+        judgments: A run of mode qa; give one or more.
+        human: People's labels: rows of id and label (correct or incorrect, 1 or 0).
+        siblings: An answering model and a judge of its family.
+        own: An answering model's own judge, where their names differ.
+        sibling_others: Whether a sibling's other judges include the answering model's own.
+        types_judge: Judge of the analysis by answer type; default: the nearest to people.
+        failures: Answers without a label: left out, or incorrect as in the original code.
+        rules: Whose exact match decides without a judge; as in the run.
+        validated: Match any validated answer, or the first alone; as in the run.
     """
     from judgelm.data.judged_texts import match_samples
-    from judgelm.studies.qa.answers import qa_answers  # statsmodels takes seconds to load
-    from judgelm.studies.qa.study import QaOptions, qa_study
+    from judgelm.studies.qa import QaOptions, qa_study
+    from judgelm.studies.qa_scores import qa_answers  # statsmodels takes seconds to load
 
     options = QaOptions(
         failures=failures,
@@ -115,7 +95,7 @@ def _run(text: str) -> "QaRun":
         ConfigError: the text has another form.
     """
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.qa.answers import QaRun
+    from judgelm.studies.qa_scores import QaRun
 
     name, equals, file = text.partition("=")
     judge, _, variant = name.partition(":")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from judgelm.cli.console import console
-from judgelm.cli.options import ColumnOptions, expand_options
+from judgelm.cli.options import ColumnOptions
 from judgelm.cli.study.options import StudyOutput, print_plain
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
@@ -19,82 +19,33 @@ if TYPE_CHECKING:
     from judgelm.records import Sample
 
 
-@expand_options
 def self_bias_command(
-    ratings: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Ratings in long format, wide files of the Play Favorites data, or a folder of HELM Instruct's runs.",
-        ),
-    ] = None,
-    run: Annotated[
-        list[str] | None,
-        typer.Option("--run", metavar="JUDGE=RUN", help="A judge's run of mode rubric or single; repeat for several."),
-    ] = None,
-    rows: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The rows these runs judged: answer, answer_models, item (or question)."),
-    ] = None,
-    families: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="YAML: family -> list of models; default: by the models' names.")
-    ] = None,
-    reference: Annotated[
-        str, typer.Option(metavar="JUDGE", help="The judge whose scores are the reference.")
-    ] = "human",
-    item_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the prompt.")] = "item",
-    dimension_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the dimension.")] = "dimension",
-    task_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the task type.")] = "task",
-    by: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A further column to fit apart; repeat for several.")
-    ] = None,
-    indicator: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="0 and 1: another bias with a control group, one effect per judge."),
-    ] = None,
-    scaling: Annotated[
-        Literal["maximum", "unit"], typer.Option(help="Divide by the dimension's maximum, or rescale to [0, 1].")
-    ] = "maximum",
-    spline: Annotated[
-        bool, typer.Option("--spline", metavar="", help="A cubic spline of the reference for its slope.")
-    ] = False,
-    length: Annotated[
-        Literal["none", "per_judge", "shared"], typer.Option(help="Control for length in the main regression.")
-    ] = "none",
-    length_over: Annotated[
-        Literal["prompt", "overall"], typer.Option(help="Lengths are normalised within a prompt, or over all rows.")
-    ] = "prompt",
-    length_tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Hub id or folder whose tokenizer counts the lengths of --run's answers, such as bert-base-uncased "
-            "(the paper's); default: words.",
-        ),
-    ] = None,
-    dimensions: Annotated[bool, typer.Option(metavar="", help="Effects of the dimensions.")] = True,
-    self_term: Annotated[bool, typer.Option(metavar="", help="Self-bias in the regression.")] = True,
-    family_term: Annotated[bool, typer.Option(metavar="", help="Family-bias in the regression.")] = True,
-    errors: Annotated[
-        Literal["HC1", "HC0", "cluster"], typer.Option(help="Standard errors; cluster is by item.")
-    ] = "HC1",
-    level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the Wald intervals.")] = 0.90,
-    checks: Annotated[bool, typer.Option(metavar="", help="Run the robustness checks.")] = True,
-    weak: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODEL", help="A model that a check leaves out; repeat; default: the paper's."),
-    ] = None,
-    other_reference: Annotated[
-        Literal["paper", "authors", "both"],
-        typer.Option(help="A family's judges as reference: without its completions, or with, as the authors' code."),
-    ] = "paper",
-    label_share: Annotated[
-        float, typer.Option(min=0.001, max=0.999, help="Share of labels that inference from few labels is shown.")
-    ] = 0.1,
-    draws: Annotated[int, typer.Option(min=1, help="How often these labels are drawn.")] = 100,
-    debiased: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write all scores without the bias, as JSON lines.")
-    ] = None,
+    ratings: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
+    run: Annotated[list[str] | None, typer.Option(metavar="JUDGE=RUN")] = None,
+    rows: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    families: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    reference: Annotated[str, typer.Option(metavar="JUDGE")] = "human",
+    item_column: Annotated[str, typer.Option(metavar="COLUMN")] = "item",
+    dimension_column: Annotated[str, typer.Option(metavar="COLUMN")] = "dimension",
+    task_column: Annotated[str, typer.Option(metavar="COLUMN")] = "task",
+    by: Annotated[list[str] | None, typer.Option(metavar="COLUMN")] = None,
+    indicator: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
+    scaling: Literal["maximum", "unit"] = "maximum",
+    spline: bool = False,
+    length: Literal["none", "per_judge", "shared"] = "none",
+    length_over: Literal["prompt", "overall"] = "prompt",
+    length_tokenizer: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
+    dimensions: bool = True,
+    self_term: bool = True,
+    family_term: bool = True,
+    errors: Literal["HC1", "HC0", "cluster"] = "HC1",
+    level: Annotated[float, typer.Option(min=0.5, max=0.999)] = 0.90,
+    checks: bool = True,
+    weak: Annotated[list[str] | None, typer.Option(metavar="MODEL")] = None,
+    other_reference: Literal["paper", "authors", "both"] = "paper",
+    label_share: Annotated[float, typer.Option(min=0.001, max=0.999)] = 0.1,
+    draws: Annotated[int, typer.Option(min=1)] = 100,
+    debiased: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
     rows_as: ColumnOptions,
     output: StudyOutput,
@@ -104,16 +55,47 @@ def self_bias_command(
     Judges are files of ratings, run files, or both; people's ratings name items and models as the rows do.
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
+
+    Options:
+        ratings: Ratings in long format, wide files of the Play Favorites data, or a folder of HELM Instruct's runs.
+        run: A judge's run of mode rubric or single; repeat for several.
+        rows: The rows these runs judged: answer, answer_models, item (or question).
+        families: YAML: family -> list of models; default: by the models' names.
+        reference: The judge whose scores are the reference.
+        item_column: Column of the prompt.
+        dimension_column: Column of the dimension.
+        task_column: Column of the task type.
+        by: A further column to fit apart; repeat for several.
+        indicator: 0 and 1: another bias with a control group, one effect per judge.
+        scaling: Divide by the dimension's maximum, or rescale to [0, 1].
+        spline: A cubic spline of the reference for its slope.
+        length: Control for length in the main regression.
+        length_over: Lengths are normalised within a prompt, or over all rows.
+        length_tokenizer: Hub id or folder whose tokenizer counts the lengths of --run's answers, such as
+            bert-base-uncased (the paper's); default: words.
+        dimensions: Effects of the dimensions.
+        self_term: Self-bias in the regression.
+        family_term: Family-bias in the regression.
+        errors: Standard errors; cluster is by item.
+        level: Level of the Wald intervals.
+        checks: Run the robustness checks.
+        weak: A model that a check leaves out; repeat; default: the paper's.
+        other_reference: A family's judges as reference: without its completions, or with, as the authors' code.
+        label_share: Share of labels that inference from few labels is shown.
+        draws: How often these labels are drawn.
+        debiased: Also write all scores without the bias, as JSON lines.
     """
-    from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.data.sources.helm_instruct import helm_instruct_ratings, is_helm_output
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
+        helm_instruct_ratings,
+        is_helm_output,
         read_ratings,
         write_ratings,
     )
     from judgelm.metrics.self_bias.design import BiasModel
-    from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
+    from judgelm.studies.self_bias import debiased_ratings, study_self_bias
+    from judgelm.studies.self_bias_fits import SelfBiasOptions
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
     columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)

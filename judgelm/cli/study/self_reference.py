@@ -5,30 +5,14 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.options import expand_options
 from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import ConfigError
 
 
-@expand_options
 def self_reference_command(
-    truth: Annotated[
-        Path,
-        typer.Option(
-            "--truth",
-            "-t",
-            metavar="FILE",
-            help="The truth about each judged answer, JSON lines: id, agent, dataset, truth (true or false); answer "
-            "(the right one) or judge_correct; question.",
-        ),
-    ],
-    cot: Annotated[
-        list[str] | None, typer.Option("--cot", metavar="[JUDGE=]RUN", help="A run without reference; once per judge.")
-    ] = None,
-    guided: Annotated[
-        list[str] | None,
-        typer.Option("--guided", metavar="[JUDGE=]RUN", help="A run guided by the judge's own answer; once per judge."),
-    ] = None,
+    truth: Annotated[Path, typer.Option("--truth", "-t", metavar="FILE")],
+    cot: Annotated[list[str] | None, typer.Option(metavar="[JUDGE=]RUN")] = None,
+    guided: Annotated[list[str] | None, typer.Option(metavar="[JUDGE=]RUN")] = None,
     *,
     output: StudyOutput,
 ) -> None:
@@ -38,10 +22,16 @@ def self_reference_command(
     reference. JUDGE defaults to the file's name; runs of one JUDGE are compared.
 
     Example: judgelm study self-reference --cot small=cot.jsonl --guided small=guided.jsonl -t truth.jsonl -o FOLDER
+
+    Options:
+        truth: The truth about each judged answer, JSON lines: id, agent, dataset, truth (true or false); answer (the
+            right one) or judge_correct; question.
+        cot: A run without reference; once per judge.
+        guided: A run guided by the judge's own answer; once per judge.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
-    from judgelm.studies.self_reference.study import self_reference_study
-    from judgelm.studies.self_reference.truth import JudgeRuns, truth_from_row
+    from judgelm.studies.self_reference import self_reference_study
+    from judgelm.studies.self_reference_answers import JudgeRuns, truth_from_row
     from judgelm.studies.truth_file import read_truths
 
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)

@@ -13,7 +13,7 @@ from judgelm.cli.evaluation import Scored, load_judgments, score
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment
-from judgelm.runs.cost_estimate import prices_of
+from judgelm.runs.teacher import prices_of
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
 from judgelm.studies.judgelm_tables import LAYOUTS, CostPrices, TableRun, Timing, read_as_authors
 from judgelm.yaml_files import read_yaml

@@ -6,32 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.options import ColumnOptions, expand_options
+from judgelm.cli.options import ColumnOptions
 from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Reading
     from judgelm.data.sources.alpaca_eval import Comparison
 
 
-@expand_options
 def win_rates_command(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="AlpacaEval's annotations.json, or run files of pairs (with --rows)."),
-    ],
-    rows: Annotated[
-        Path | None,
-        typer.Option("--rows", "-r", metavar="FILE", help="The pairs that runs judged; answer 1 is the baseline's."),
-    ] = None,
-    difficulty: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Rows: instruction (or index) and instruction_difficulty, for the length control."
-        ),
-    ] = None,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    rows: Annotated[Path | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
+    difficulty: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
     rows_as: ColumnOptions,
     output: StudyOutput,
@@ -39,8 +27,13 @@ def win_rates_command(
     """Win rates against a baseline as AlpacaEval computes them: weighted, discrete, length-controlled.
 
     Example: judgelm study win-rates results/*/annotations.json -o win-rates
+
+    Options:
+        files: AlpacaEval's annotations.json, or run files of pairs (with --rows).
+        rows: The pairs that runs judged; answer 1 is the baseline's.
+        difficulty: Rows: instruction (or index) and instruction_difficulty, for the length control.
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.alpaca_eval import read_difficulties
     from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from judgelm.data.readers.fields import (
     content_id,
     extra_fields,
-    field_error,
     optional_text,
     reference_field,
     required_id,
@@ -24,8 +23,7 @@ from judgelm.data.readers.fields import (
     text_field,
 )
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, unique
 from judgelm.data.sources.codes import winner_field
 from judgelm.modes.answer import Answer, QuestionTask
 from judgelm.records import Sample, Winner

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from string import ascii_lowercase
 
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, field_error, row_error
 from judgelm.data.readers.streams import row_suffix
 from judgelm.data.readers.values import raw_text
 from judgelm.errors import InputError
@@ -22,16 +22,6 @@ _SHOWN = 60
 _URLS = ("data:", "http://", "https://")
 _WHOLE = re.compile(r"(-?[1-9]\d*|0)\.0+")
 _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
-
-
-def row_error(row: Row, finding: str) -> InputError:
-    """The finding with the row's place before it."""
-    return InputError(f"{row.file}:{row.line}: {finding}")
-
-
-def field_error(row: Row, name: str, finding: str) -> InputError:
-    """The finding with the row's place and the field's name before it."""
-    return row_error(row, f'field "{name}": {finding}')
 
 
 def describe(value: object) -> str:

@@ -16,18 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judgelm.data.readers.fields import (
-    describe,
-    field_error,
-    number_field,
-    optional_text,
-    row_error,
-    row_id,
-    text_field,
-)
+from judgelm.data.readers.fields import describe, number_field, optional_text, row_id, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, row_error
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError

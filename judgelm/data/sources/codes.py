@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, field_error, list_value
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.fields import describe, list_value
+from judgelm.data.readers.rows import Row, field_error
 from judgelm.errors import ConfigError, FileError
 from judgelm.records import Winner
 

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 
-from judgelm.data.readers.fields import describe, field_error, required_id, row_error, text_field, texts_field
+from judgelm.data.readers.fields import describe, required_id, text_field, texts_field
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
-from judgelm.parsing.final_answers import canonical, final_answer
+from judgelm.errors import InputError
+from judgelm.parsing.short_answers import canonical, final_answer
 from judgelm.records import Label, Sample, Winner
 
 _GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"
@@ -249,3 +250,68 @@ def _mmlu_pair(row: Row, results: _Results) -> Entry:
     if sample.category is not None:
         truth["category"] = sample.category
     return Entry(plain_row(sample, Label(sample_id="", winner=winner)), truth)
+
+
+_GSM_SYMBOLIC = "GSM-Symbolic"
+_GSM_SYMBOLIC_NEEDS = ("id", "instance", "question", "answer", "original_id")
+_GSM_VARIANT = re.compile(r"(?<![a-z0-9])p[12](?![a-z0-9])", re.IGNORECASE)
+_MAIN_FILE, _MAIN_FOLDER = re.compile(r"symbolic|main", re.IGNORECASE), "main"
+
+
+def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """The questions of GSM-Symbolic's files."""
+    for path in files:
+        first = first_row(path)
+        known = first is not None and first.data.keys() >= set(_GSM_SYMBOLIC_NEEDS)  # else the shape is what is wrong
+        make = partial(_gsm_symbolic_entry, data_set=_gsm_symbolic_set(path) if known else _GSM_SYMBOLIC)
+        yield from convert_file(path, Shape(name=_GSM_SYMBOLIC, needs=_GSM_SYMBOLIC_NEEDS), make, on_reject)
+
+
+def _gsm_symbolic_set(path: str) -> str:
+    """`GSM-Symbolic`, `GSM-Symbolic-P1` or `GSM-Symbolic-P2`, by the name of the file or of its folder.
+
+    Raises:
+        InputError: the names say neither, or two.
+    """
+    name, folder = Path(path).name, Path(path).absolute().parent.name
+    variants = {found.upper() for text in (name, folder) for found in _GSM_VARIANT.findall(text)}
+    if len(variants) == 1:
+        return f"{_GSM_SYMBOLIC}-{variants.pop()}"
+    if not variants and (_MAIN_FILE.search(name) or folder.lower() == _MAIN_FOLDER):
+        return _GSM_SYMBOLIC
+    found = " and ".join(sorted(variants)) or "none of them"
+    raise InputError(
+        f"{path}: its rows do not say which of GSM-Symbolic, P1 and P2 they are, and its name and folder say {found}; "
+        "name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl"
+    )
+
+
+def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
+    template, instance = (_number(row, name) for name in ("id", "instance"))
+    worked = text_field(row, "answer", ", ".join(_GSM_SYMBOLIC_NEEDS))
+    gold = canonical(worked, "number") if "####" in worked else None
+    if gold is None:
+        raise field_error(row, "answer", 'no final number behind "####"; this is no row of GSM-Symbolic')
+    metadata = {
+        "data_set": data_set,
+        "solution": worked,
+        "template": template,
+        "original_id": _number(row, "original_id"),
+    }
+    if isinstance(row.data.get("canary"), str):
+        metadata["canary"] = row.data["canary"]
+    sample = Sample(
+        id=f"{data_set.lower()}-{template}-{instance}",
+        question=text_field(row, "question", ", ".join(_GSM_SYMBOLIC_NEEDS)),
+        answers=(),
+        reference=gold,
+        metadata=metadata,
+    )
+    return Entry(plain_row(sample))
+
+
+def _number(row: Row, name: str) -> int:
+    value = row.data.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise field_error(row, name, f"expected a number from 0, got {describe(value)}")
+    return value

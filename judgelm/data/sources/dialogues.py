@@ -15,15 +15,13 @@ from judgelm.data.readers.fields import (
     content_id,
     describe,
     extra_fields,
-    field_error,
     optional_text,
     reference_field,
-    row_error,
     row_id,
     text_field,
     texts_field,
 )
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, field_error, row_error
 from judgelm.data.readers.values import cell_value
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from judgelm.data.builder.dataset_files import DatasetFiles
-from judgelm.data.readers.rejects import FileUse, OnReject, RejectCounts, no_usable_row
-from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.rows import FileUse, OnReject, Reject, RejectCounts, no_usable_row
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Entry, Source, plain_row, protocol_of, single_file

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.fields import (
     ID_FIELDS,
     content_id,
     describe,
     extra_fields,
-    field_error,
     images_field,
     number_field,
     numbered_fields,
@@ -22,15 +21,12 @@ from judgelm.data.readers.fields import (
     optional_text,
     reference_field,
     required_id,
-    row_error,
     row_id,
     scores_field,
     text_field,
     texts_field,
 )
-from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
-from judgelm.data.soft_preference import rounded_preference, winner_by_preference
+from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
 from judgelm.data.sources.codes import is_missing, majority, winner_field
 from judgelm.data.sources.source import Entry, Shape, convert_file
 from judgelm.modes.pairwise import winner_of

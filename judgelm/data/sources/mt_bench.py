@@ -16,10 +16,9 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, reject_row, row_error
 from judgelm.data.sources.codes import majority, winner_field
 from judgelm.data.sources.dialogues import read_turns
 from judgelm.data.sources.source import Entry, plain_row

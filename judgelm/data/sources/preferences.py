@@ -12,15 +12,13 @@ from judgelm.data.readers.fields import (
     content_id,
     describe,
     extra_fields,
-    field_error,
     number_field,
     optional_text,
     reference_field,
-    row_error,
     row_id,
     text_field,
 )
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, field_error, row_error
 from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.dialogues import Turn, full_dialogue, json_list, question_and_answers, read_turns
 from judgelm.data.sources.layouts import plain_pair_label

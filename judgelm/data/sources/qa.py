@@ -24,10 +24,19 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
 from judgelm.data.readers.files import first_row, read_json, read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, reject_row, unique
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import (
+    OnReject,
+    Reject,
+    Row,
+    convert_rows,
+    field_error,
+    raise_reject,
+    reject_row,
+    row_error,
+    unique,
+)
 from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type

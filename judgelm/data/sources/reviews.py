@@ -7,19 +7,19 @@ from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 
-from judgelm.data.readers.fields import (
-    describe,
-    field_error,
-    optional_text,
-    required_id,
-    row_error,
-    row_id,
-    scores_field,
-    text_field,
-)
+from judgelm.data.readers.fields import describe, optional_text, required_id, row_id, scores_field, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_or_reject, convert_rows, raise_reject, unique
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import (
+    OnReject,
+    Reject,
+    Row,
+    convert_or_reject,
+    convert_rows,
+    field_error,
+    raise_reject,
+    row_error,
+    unique,
+)
 from judgelm.data.sources.layouts import split_review
 from judgelm.data.sources.source import json_scores
 from judgelm.errors import InputError

@@ -12,10 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from judgelm.data.readers.fields import describe, row_error
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, reject_row, row_error
 from judgelm.data.sources.codes import FieldCode, LabelDecoder, Soft, Values
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, Sample

@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judgelm.data.judged_texts import match_labels, match_samples
-from judgelm.data.labelled_set import read_labels
+from judgelm.data.judged_texts import match_samples
+from judgelm.data.labelled_set import match_labels, read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError, RunError
 from judgelm.modes.conversation import per_order
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.runs.aggregation import verdict_text
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import read_judgments, read_manifest
+from judgelm.runs.panel import verdict_text
+from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
 from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
 from judgelm.studies.pair_labels import by_id, orders_of
 

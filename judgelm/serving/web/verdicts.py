@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from judgelm.errors import ConfigError
 from judgelm.judges.released import JudgeFormat
-from judgelm.parsing.distribution import LEAST_ASSIGNED, score_lines
+from judgelm.parsing.scores import LEAST_ASSIGNED, score_lines
 from judgelm.records import (
     GradeVerdict,
     Judgment,

@@ -17,10 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from judgelm.data.augmentation import swap_answers
-from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores, uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.data.soft_preference import training_scores
 from judgelm.errors import ConfigError, FileError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.reasoned import verdict_text

@@ -8,7 +8,7 @@ import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.reward_benchmarks import SECTIONS
+from judgelm.data.sources.preference_sets import SECTIONS
 from judgelm.errors import InputError
 
 FIRST = {

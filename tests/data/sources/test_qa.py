@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.graded import VisualQuestion, read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import VisualQuestion, read_capabilities
 from judgelm.data.sources.qa import sample_by_type, type_counts
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
-from judgelm.studies.self_reference.truth import truth_from_row
-from judgelm.studies.ssr.items import pair_truth_from_row
+from judgelm.studies.self_reference_answers import truth_from_row
+from judgelm.studies.ssr_items import pair_truth_from_row
 from judgelm.studies.truth_file import by_sample
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.reward_benchmarks import best_of_n_key
+from judgelm.data.sources.preference_sets import best_of_n_key
 from judgelm.errors import InputError
 from tests.support.benchmark_files import published
 

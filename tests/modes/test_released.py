@@ -1,0 +1,204 @@
+"""Judges that others released, run as ours are."""
+
+import pytest
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError, InputError
+from judgelm.judges.released import released_judge
+from judgelm.modes.released import ReleasedMode, ReleasedPrompt
+from judgelm.records import GradeVerdict, Sample
+from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive, reply
+
+ONE = Sample(id="1", question="q", answers=("a",))
+AUTO_J = released_judge("auto-j").tasks["pair"]
+PROMPTS = {
+    "pandalm": released_judge("pandalm").prompt("pair"),
+    "prometheus-relative": released_judge("prometheus-2").prompt("pair"),
+    "prometheus-absolute": released_judge("prometheus-2").prompt("single"),
+    "prometheus-1": released_judge("prometheus-1").prompt("single"),
+    "auto-j": ReleasedPrompt(
+        id="auto-j",
+        texts={"": "Compare.\n[Query]: {question}\n[Response 1]: {answer_1}\n[Response 2]: {answer_2}"},
+        delimiters=AUTO_J.delimiters,
+        reply=AUTO_J.reply,
+    ),
+}
+
+
+def text_of(request):
+    return "".join(span.text for span in request.prompt.spans)
+
+
+def mode_of(judge_name, **options):
+    return ReleasedMode(prompt=PROMPTS[judge_name], **options)
+
+
+def judged(judge_name, *texts, sample=None, finish="stop", **options):
+    mode = mode_of(judge_name, both_orders=len(texts) == 2, **options)
+    sample = {} if sample is None else {"sample": sample}
+    [asked], judgment = drive(mode, [reply(text, finish=finish) for text in texts], **sample)
+    return asked, judgment
+
+
+@pytest.mark.parametrize(
+    ("judge_name", "text", "winner"),
+    [
+        ("pandalm", "1", 1),
+        ("pandalm", "Tie", "tie"),
+        ("auto-j", "Both are short.\nSo, the final decision is Response 2", 2),
+        ("auto-j", "So, the final decision is Tie.", "tie"),
+        ("prometheus-relative", "Feedback: A says more. [RESULT] A", 1),
+    ],
+)
+def test_one_order(judge_name, text, winner):
+    _, judgment = judged(judge_name, text)
+    assert (judgment.winner, judgment.failure, judgment.consistent) == (winner, None, None)
+    assert judgment.shown[0].label == str(winner)
+
+
+def test_two_orders_are_put_back_in_sample_order():
+    # Shown swapped, "2" is the sample's first answer.
+    asked, judgment = judged("pandalm", "1", "2")
+    assert (judgment.winner, judgment.consistent) == (1, True)
+    assert "### Response 1:\nb\n\n### Response 2:\na\n" in text_of(asked[1])
+
+
+@pytest.mark.parametrize(("first", "second"), [("1", "1"), ("1", "Tie"), ("Tie", "2")])
+def test_orders_that_disagree_are_a_tie(first, second):
+    _, judgment = judged("pandalm", first, second)
+    assert (judgment.winner, judgment.consistent) == ("tie", False)
+
+
+def test_an_unreadable_order_is_a_failure_unless_one_order_is_enough():
+    _, judgment = judged("auto-j", "So, the final decision is Response 1", "Hm.")
+    assert (judgment.verdict, judgment.failure.code, judgment.consistent) == (None, "off_grammar", None)
+    _, judgment = judged("auto-j", "So, the final decision is Response 1", "Hm.", accept_one_order=True)
+    assert (judgment.winner, judgment.failure) == (1, None)
+
+
+def test_a_grade():
+    _, judgment = judged("prometheus-absolute", "Clear. [RESULT] 4", sample=ONE)
+    assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=4), (4,))
+
+
+def test_a_grade_out_of_range_is_a_failure():
+    _, judgment = judged("prometheus-absolute", "Superb. [RESULT] 6", sample=ONE)
+    assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, "out_of_range")
+
+
+def test_a_reply_that_was_cut_off_has_no_verdict():
+    _, judgment = judged("auto-j", "So, the final decision is Response 1", finish="length")
+    assert judgment.failure.code == "truncated"
+
+
+def test_pandalms_label_stands_though_its_reason_was_cut_off():
+    _, judgment = judged("pandalm", "2\n\n### Reason: because it", finish="length", explain=True)
+    assert judgment.winner == 2
+    _, judgment = judged("pandalm", "2", finish="length")  # it could have become 25
+    assert judgment.failure.code == "truncated"
+
+
+def test_pandalm_stops_behind_its_label_unless_it_is_to_explain():
+    asked, _ = judged("pandalm", "1")
+    assert asked[0].sampling.stop == ("\n\n",)
+    asked, _ = judged("pandalm", "1", explain=True)
+    assert asked[0].sampling.stop == ()
+
+
+def test_a_broken_engine_and_a_prompt_that_is_too_long_are_failures():
+    for failed, code in ((broken(), "engine"), (broken("too_long", "9 tokens too many"), "too_long")):
+        _, judgment = drive(mode_of("pandalm"), [failed])
+        assert (judgment.verdict, judgment.failure.code) == (None, code)
+
+
+def test_pandalm_shows_an_instructions_input_apart():
+    metadata = {"instruction": "Sum up.", "input": "A long text."}
+    sample = Sample(id="1", question="Sum up.\n\nA long text.", answers=("a", "b"), metadata=metadata)
+    asked, _ = judged("pandalm", "1", sample=sample)
+    assert "### Instruction:\nSum up.\n\n### Input:\nA long text.\n\n### Response 1:" in text_of(asked[0])
+    other = Sample(id="1", question="Another question.", answers=("a", "b"), metadata=metadata)
+    asked, _ = judged("pandalm", "1", sample=other)
+    assert "### Instruction:\nAnother question.\n\n### Response 1:" in text_of(asked[0])
+
+
+def test_a_reference_is_shown_where_there_is_a_place_for_it():
+    sample = Sample(id="1", question="q", answers=("a", "b"), reference="REF")
+    shown = {name: "REF" in text_of(judged(name, "x", sample=sample)[0][0]) for name in ("pandalm", "auto-j")}
+    assert shown == {"pandalm": False, "auto-j": False}
+    for reference, there in (("auto", True), ("use", True), ("ignore", False)):
+        asked, _ = judged("prometheus-relative", "x", sample=sample, reference=reference)
+        assert ("###Reference Answer:\nREF\n" in text_of(asked[0])) == there
+
+
+def test_prometheus_1_always_expects_a_reference():
+    assert mode_of("prometheus-1").reference == "use"
+    with pytest.raises(InputError, match="no reference"):
+        judged("prometheus-1", "x", sample=ONE)
+
+
+def test_the_samples_rubric_goes_before_the_modes_and_ours():
+    own = Sample(id="1", question="q", answers=("a",), metadata={"rubric": "[Is it kind?]"})
+    assert "###Score Rubrics:\n[Is it kind?]\n" in text_of(judged("prometheus-absolute", "x", sample=own)[0][0])
+    asked, _ = judged("prometheus-absolute", "x", sample=ONE, rubric="[Is it short?]")
+    assert "###Score Rubrics:\n[Is it short?]\n" in text_of(asked[0])
+    asked, _ = judged("prometheus-relative", "x")  # ours, without its levels
+    assert "useful level of detail?]\n\n###Feedback:" in text_of(asked[0])
+
+
+@pytest.mark.parametrize(
+    ("judge_name", "options", "finding"),
+    [
+        ("prometheus-absolute", {"both_orders": True}, "has no order"),
+        ("pandalm", {"reference": "use"}, "no place for a reference"),
+        ("prometheus-1", {"reference": "ignore"}, "always grades beside a reference"),
+        ("auto-j", {"rubric": "[Is it kind?]"}, "knows no rubric"),
+        ("auto-j", {"explain": True}, "reasons before its verdict anyway"),
+        ("pandalm", {"max_tokens": 0}, "must be above 0"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(judge_name, options, finding):
+    with pytest.raises(ConfigError, match=finding):
+        mode_of(judge_name, **options)
+
+
+def test_another_number_of_answers_is_refused():
+    with pytest.raises(InputError, match="judges one answer, got 2"):
+        judged("prometheus-absolute", "x")
+
+
+def test_many_samples_on_the_scripted_engine():
+    samples = [Sample(id=str(number), question="q", answers=(f"a{number}", "b")) for number in range(20)]
+    engine = ScriptedEngine({"*": "Feedback: B is right. [RESULT] B"}, max_in_flight=3)
+    judgments = list(judge(samples, mode_of("prometheus-relative", both_orders=True), engine))
+    # B each time is the second answer as given and the first one swapped: position alone.
+    assert {(one.winner, one.consistent) for one in judgments} == {("tie", False)}
+    assert len(judgments) == 20
+
+
+@pytest.fixture(scope="module")
+def roomy_model(tmp_path_factory):
+    """A model of random weights with room for these judges' long prompts."""
+    from judgelm.training.tiny_model import make_base
+
+    folder = tmp_path_factory.mktemp("roomy") / "model"
+    make_base(["a b c"] * 20, folder, hidden_size=32, layers=1, heads=2, vocab_size=300, max_positions=4096, seed=0)
+    return folder
+
+
+def test_a_model_that_writes_nonsense_fails_and_does_not_tie(roomy_model):
+    engine = load_engine("transformers", EngineOptions(model=str(roomy_model)))
+    sample = Sample(id="1", question="what", answers=("paris", "london"), reference="paris")
+    try:
+        for name in ("pandalm", "prometheus-relative"):
+            [judgment] = judge([sample], mode_of(name, both_orders=True, max_tokens=8), engine)
+            assert (judgment.verdict, len(judgment.shown)) == (None, 2)
+            assert judgment.failure.code in ("off_grammar", "truncated")
+            assert judgment.prompt_tokens > 100
+        one = Sample(id="2", question="what", answers=("paris",), reference="paris")
+        [judgment] = judge([one], mode_of("prometheus-1", max_tokens=8), engine)
+        assert judgment.failure.code in ("off_grammar", "truncated")
+    finally:
+        engine.close()
