@@ -293,7 +293,7 @@ def adapter_on_gguf(tiny_model, tmp_path, monkeypatch):
     return folder
 
 
-def test_the_base_is_the_checkpoint_in_the_cache(adapter, tiny_model, tmp_path):
+def test_the_base_is_the_checkpoint_in_the_cache(adapter_on_gguf, tiny_model, tmp_path):
     base = Path(shutil.copytree(tiny_model, tmp_path / "cache/gguf" / SHA))
     assert split_adapter(EngineOptions(model=str(adapter_on_gguf))) == (str(base), str(adapter_on_gguf))
     with Judge(str(adapter_on_gguf), engine="transformers") as judge:
@@ -301,12 +301,12 @@ def test_the_base_is_the_checkpoint_in_the_cache(adapter, tiny_model, tmp_path):
     assert (described["path"], described["adapter"]) == (str(base), str(adapter_on_gguf))
 
 
-def test_a_base_that_is_not_in_the_cache_is_named(adapter):
+def test_a_base_that_is_not_in_the_cache_is_named(adapter_on_gguf):
     with pytest.raises(ModelError, match=r"its base, the GGUF file tiny.gguf \(sha256 abababababab...\), is not in"):
         split_adapter(EngineOptions(model=str(adapter_on_gguf)))
 
 
-def test_an_adapter_is_refused_on_the_checkpoint_of_another_file(adapter, tiny_model, tmp_path):
+def test_an_adapter_is_refused_on_the_checkpoint_of_another_file(adapter_on_gguf, tiny_model, tmp_path):
     other = cached_base(tmp_path / "cache", tiny_model)
     with pytest.raises(
         ModelError, match=r"trained on another base, the GGUF file tiny.gguf \(sha256 abababababab...\), "
@@ -316,7 +316,7 @@ def test_an_adapter_is_refused_on_the_checkpoint_of_another_file(adapter, tiny_m
     assert split_adapter(EngineOptions(model=str(tiny_model), adapter=str(adapter_on_gguf)))[0] == str(tiny_model)
 
 
-def test_a_merged_judge_needs_the_file_no_longer(adapter, tiny_model, tmp_path, monkeypatch):
+def test_a_merged_judge_needs_the_file_no_longer(adapter_on_gguf, tiny_model, tmp_path, monkeypatch):
     shutil.copytree(tiny_model, tmp_path / "cache/gguf" / SHA)
     write_card(adapter_on_gguf, replace(JUDGE_CARD, name="small-judge"))
     monkeypatch.setattr(sys, "argv", ["merge_lora.py", str(adapter_on_gguf), "-o", str(tmp_path / "merged")])
