@@ -202,7 +202,7 @@ def edit(folder, name="config.json", **values):
         (lambda f: (f / "config.json").unlink(), "no config.json in this folder"),
         (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: not a checkpoint"),
         (lambda f: (f / "model.safetensors").write_bytes(b"torn"), "cannot load the model"),
-        (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "cannot load"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "read the model's config"),
         (lambda f: (f / "config.json").write_text("null"), "cannot load the tokenizer: argument of type 'NoneType'"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "nested|cannot"),
         (lambda f: (f / "generation_config.json").write_text("[]"), "cannot load the model: 'list' object"),
