@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from gguf import GGMLQuantizationType, GGUFReader
@@ -31,6 +31,7 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidat
 from jinja2 import TemplateError
 from packaging.version import Version
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 from tokenizers import decoders, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -163,7 +164,7 @@ def _merge_hint(path: Path) -> str:
     return f"join the parts with llama.cpp: llama-gguf-split --merge {first} OUT.gguf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class GgufRecord:
     """`gguf.json` of a checkpoint: the file that it was made from, and how.
 
@@ -177,8 +178,6 @@ class GgufRecord:
         repairs: differences between the file's statements and the conversion that were mended.
         versions: of the libraries that converted it.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     file: str
     sha256: str

