@@ -67,7 +67,7 @@ class StepResult:
 
 
 class Worker:
-    """An engine in a process of its own.
+    """An engine in a separate process.
 
     Args:
         cores: its CPU cores, and so threads for torch, which is imported only after this.

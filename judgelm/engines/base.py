@@ -443,7 +443,7 @@ class LoopThread:
 def release_openmp_threads() -> None:
     """End the OpenMP threads that compute for the calling thread; its next operation starts new ones.
 
-    Each thread that computes has some of its own. GNU's OpenMP, which torch has on Linux, lets them wait ready for the
+    Each thread that computes has its own. GNU's OpenMP, which torch has on Linux, lets them wait ready for the
     next operation only while the process has no more of them than cores. With more, all of them sleep after each
     operation and are woken for the next one, and passes take up to 1.3 times as long. So a thread that computes no more
     lets go of them.

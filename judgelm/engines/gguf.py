@@ -175,7 +175,7 @@ class GgufRecord:
         quantised: whether the file's weights are blocks of a few bits each.
         dtype: of the checkpoint's weights.
         weight_bytes: size of the checkpoint's weights.
-        repairs: differences between the file's statements and the conversion that were mended.
+        repairs: differences between the file's statements and the conversion that were corrected.
         versions: of the libraries that converted it.
     """
 
@@ -301,7 +301,7 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path) -> None:
         for scratch in (partial, source):
             shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
             scratch.mkdir()
-        # alone in its folder, so that nothing beside it is taken for its own
+        # alone in its folder, so that no other file there is taken for a part of the model
         (source / file.name).symlink_to(file.resolve())
         dtype, repairs = _convert(header, source, partial, dtype)
         record = GgufRecord(

@@ -292,7 +292,7 @@ class ReleasedTask:
             `{rubric}`, `{criterion}`, `{levels}` and `{bulleted_levels}`.
         braces: whether doubled braces in the words stand for single ones, as Python's `str.format` has them.
         chat: whether the tokenizer's chat template wraps the messages.
-        before: where it does not, what stands before the message, and `after` behind it.
+        before: without a chat template, the text before the message; `after` follows it.
         after: see `before`.
         stripped: whether blanks around answers are taken off.
         delimiters: what bounds the blocks; confusables in untrusted text are sanitized.

@@ -190,7 +190,7 @@ def _status(code: Any) -> int | None:
 
 
 def _error_text(error: Any, data: dict[str, Any]) -> str:
-    """The message, and the upstream's own words where the gateway adds them."""
+    """The message, and the upstream's message where the gateway adds it."""
     if not isinstance(error, dict):
         return json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False)
     message = error.get("message") or error.get("msg") or error.get("detail") or error

@@ -102,7 +102,7 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """The message for a 401 or 403, without the server's own words, since some repeat the key."""
+        """The message for a 401 or 403, without the server's text, since some servers repeat the key."""
         if self.key is None:
             return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
         return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set another one"

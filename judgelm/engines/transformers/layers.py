@@ -188,7 +188,7 @@ class OutputHead(nn.Module):
 def install_head(model: Any) -> OutputHead | None:
     """Put an `OutputHead` in the place of a 16-bit model's head.
 
-    None where the head is of another kind, and for a model in training, which is wrapped and stays as it is.
+    None where the head is of another kind, and for a model in training, which is wrapped and stays unchanged.
     """
     find: Any = getattr(model, "get_output_embeddings", None)
     head: Any = None if find is None else find()
@@ -202,7 +202,7 @@ def install_head(model: Any) -> OutputHead | None:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer without gradients. Long rows are products of several blocks, each with scales of its own.
+    """A linear layer without gradients. Long rows are products of several blocks, each with separate scales.
 
     Args:
         linear: the layer, on the CPU.

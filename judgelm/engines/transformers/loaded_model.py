@@ -249,7 +249,7 @@ def device_of(name: str) -> str:
 
 
 def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
-    """The model with the adapter beside its weights.
+    """The model with the adapter attached, not merged.
 
     Raises:
         ModelError: the folder is no PEFT adapter, or does not fit the model.
@@ -296,7 +296,7 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
 
 
 class AdaptedLinear(nn.Module):
-    """A linear layer, packed or not, and the adapters' products beside it.
+    """A linear layer, packed or not, and the adapters' products, added to its output.
 
     Args:
         base: the model's own layer.

@@ -57,7 +57,7 @@ class QueuedRequest:
         images: the prompt's images.
         images_end: tokens of the prompt up to the end of its last image.
         candidate_logprobs: set when the tree has been evaluated.
-        alone: whether it runs in passes of its own, since a pass with it failed.
+        alone: whether it runs in passes without other requests, since a pass with it failed.
     """
 
     request: Request

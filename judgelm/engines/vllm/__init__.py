@@ -40,7 +40,7 @@ def quiet_imports() -> Iterator[None]:
 
 
 def stage_of(message: str) -> str | None:
-    """The stage of vLLM's start that a message of its log tells of; None for all others."""
+    """The stage of vLLM's start that a log message belongs to; None for other messages."""
     return next((stage(message) for words, stage in _STAGES if words in message), None)
 
 

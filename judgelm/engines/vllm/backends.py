@@ -146,7 +146,7 @@ class InProcessBackend:
 
 
 class AsyncBackend:
-    """vLLM's asynchronous engine with its child processes, in the event loop of its own thread."""
+    """vLLM's asynchronous engine with its child processes, in the event loop of a separate thread."""
 
     def __init__(self, arguments: EngineArgs) -> None:
         self._loop = LoopThread("vllm")
