@@ -25,7 +25,7 @@ from judgelm.data.training_questions import read_hashes, write_hashes
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import gguf_checkpoint, gguf_record
 from judgelm.engines.model_files import LOAD_ERRORS, cached_base, check_vocabulary, load_tokenizer
-from judgelm.engines.transformers.loading import attach_adapter
+from judgelm.engines.transformers.loaded_model import attach_adapter
 from judgelm.engines.weights import safe_unpickling, weights_file
 from judgelm.errors import JudgelmError, ModelError, RunError, first_line
 from judgelm.prompts.judge_card import find_card, is_gguf, write_card

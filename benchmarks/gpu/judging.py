@@ -31,7 +31,7 @@ from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.model_files import eos_ids
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.loading import LoadedModel
+from judgelm.engines.transformers.loaded_model import LoadedModel
 from judgelm.engines.weights import prefill_parameters
 from judgelm.records import Sample
 

@@ -1,4 +1,4 @@
-"""Many workers in place of one engine: each holds an engine of its own, and one driver feeds them all."""
+"""Ray workers in place of one engine: each worker holds an engine, and one driver sends requests to all of them."""
 
 import os
 from dataclasses import replace

@@ -2,6 +2,14 @@
 
 The runner sees one engine, so resume, reasons and distributions work as on one device. The requests of a lost worker or
 node are sent to another worker, and a new worker is started in its place.
+
+The scheduler knows neither Ray nor processes, and has no clock: the caller passes the time (seconds, from any start).
+A worker has a limited number of tokens in flight. The limit grows while requests come back soon and shrinks while they
+come back late, so that a slow worker gets less, and no worker has much more than some seconds of work when the input
+ends. Prompts that begin alike go to the worker that has read that beginning, which it need not read again.
+
+A request can kill the worker that reads it (out of memory, a broken kernel). Requests that were in flight at two losses
+are sent to a worker one at a time; if the worker is lost again while it has no other request, the request fails.
 """
 
 import logging
@@ -29,6 +37,13 @@ _BY_DEVICE = {"engine_args"}
 """Parts of an engine's description that may differ: all get the same arguments, and vLLM sets the rest by device."""
 _JOINING_S = 10.0
 """Wait of the first ready worker for others to be placed; a process takes seconds to start."""
+_SOON_S = 10.0
+_SOON_S_PER_REPLY_TOKEN = 0.1
+"""A busy engine without a queue answers within this time; a decoding step is faster on a GPU or a small CPU."""
+_MIN_TOKENS = 4096
+_BYTES_PER_TOKEN = 4
+_LOSSES_TO_SUSPECT = 2
+_MAX_HOMES = 10_000
 
 
 class RayEngine:
@@ -232,15 +247,6 @@ def _sum(left: Any, right: Any) -> Any:
     if isinstance(left, list):
         return sorted({*left, *right})
     return left + right if isinstance(left, int | float) and isinstance(right, int | float) else left or right
-
-
-_SOON_S = 10.0
-_SOON_S_PER_REPLY_TOKEN = 0.1
-"""A busy engine without a queue answers within this time; a decoding step is faster on a GPU or a small CPU."""
-_MIN_TOKENS = 4096
-_BYTES_PER_TOKEN = 4
-_LOSSES_TO_SUSPECT = 2
-_MAX_HOMES = 10_000
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Workers as Ray actors: started, watched, and restarted when they are lost. Knows nothing about their requests."""
+"""Workers as Ray actors: each holds an engine, is started, watched, and replaced when it is lost."""
 
 import os
 import platform
@@ -24,6 +24,12 @@ from judgelm.version import VERSION
 
 _MARK = "/judgelm-worker"
 """Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""
+_CALLS_AHEAD = 2
+"""Steps in flight at each worker: while the driver handles the results of one, the engine works on the next."""
+_MAX_LOSSES = 5
+_CLOSING_S = 10.0
+_OBJECT_STORE_BYTES = 200 << 20
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
 class EngineRefusedError(EngineError):
@@ -61,7 +67,7 @@ class StepResult:
 
 
 class Worker:
-    """An engine in a process of its own.
+    """An engine in a separate process.
 
     Args:
         cores: its CPU cores, and so threads for torch, which is imported only after this.
@@ -134,14 +140,6 @@ class Worker:
         """End the engine and its processes."""
         if self._engine is not None:
             self._engine.close()
-
-
-_CALLS_AHEAD = 2
-"""Steps in flight at each worker: while the driver handles the results of one, the engine works on the next."""
-_MAX_LOSSES = 5
-_CLOSING_S = 10.0
-_OBJECT_STORE_BYTES = 200 << 20
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

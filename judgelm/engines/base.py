@@ -20,6 +20,10 @@ from judgelm.records import Completion, FinishReason, Request, Sampling, Thinkin
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
 """Names of the engines that load a model on this machine or on workers."""
+INT8 = "int8"
+"""Quantization with products of 8-bit integers on the CPU; other names are bitsandbytes'."""
+Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class Engine(Protocol):
@@ -95,10 +99,6 @@ class HoldsAdapters(Protocol):
     def unload_adapter(self, adapter: str) -> bool:
         """Free a LoRA adapter; False, and nothing is done, while requests in flight name it."""
         ...
-
-
-INT8 = "int8"
-"""Quantization with products of 8-bit integers on the CPU; other names are bitsandbytes'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,9 +320,6 @@ class LoneFailures(EngineView):
         super().abort(dropped)
 
 
-Result = TypeVar("Result")
-
-
 class AdapterView(EngineView):
     """Adds an adapter's name to all requests. Views share the engine, so only one of them may run at a time.
 
@@ -368,9 +365,6 @@ def with_adapter(
         return result
     finally:
         flow.close()
-
-
-T = TypeVar("T")
 
 
 class LoopThread:
@@ -449,7 +443,7 @@ class LoopThread:
 def release_openmp_threads() -> None:
     """End the OpenMP threads that compute for the calling thread; its next operation starts new ones.
 
-    Each thread that computes has some of its own. GNU's OpenMP, which torch has on Linux, lets them wait ready for the
+    Each thread that computes has its own. GNU's OpenMP, which torch has on Linux, lets them wait ready for the
     next operation only while the process has no more of them than cores. With more, all of them sleep after each
     operation and are woken for the next one, and passes take up to 1.3 times as long. So a thread that computes no more
     lets go of them.

@@ -1,6 +1,14 @@
-"""Probabilities of given replies: as trees of token ids, and from the texts that an endpoint lists.
+r"""Probabilities of given replies, whether an engine sees token ids or only the texts that an endpoint lists.
 
-Many replies begin alike (`8 6`, `8 7`), so their tokens form a tree.
+Many replies begin alike (`8 6`, `8 7`), so their tokens form a tree, of which only the inner nodes need a forward step,
+since a token's probability is known at its parent: the hundred score lines of a pair have about twenty. The
+transformers engine evaluates all nodes at once. vLLM can only continue from a prefix, so a search follows the most
+probable branches first, until the others have at most 0.01 of the probability.
+
+An endpoint lists the most probable tokens at each position of a reply as texts, and usually without their ids. There
+the tree's nodes are texts, the beginnings of candidates: a reply is at node `8 ` however it was split into tokens, and
+tokens that lead to the same text add up. A token may go beyond a candidate (`6\n` completes `8 6` as `6` does). Texts
+are compared exactly: a reply that begins with a blank does not begin with `8 6`, as for the engines that compare ids.
 """
 
 import math
@@ -19,6 +27,11 @@ ROOT = -1
 
 Step = tuple[int, int]
 """A token behind a node: (node, token id)."""
+FOLLOWED_MASS = 0.99
+"""Share of the probability that must be followed to the end of the replies."""
+NEGLIGIBLE = 0.01
+"""Maximum probability that may stay unexplored in total."""
+_TAIL_CHARACTERS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +156,6 @@ def _without(total: float, longer: list[float]) -> float:
     return total + math.log1p(-share) if share < 1 else -math.inf
 
 
-FOLLOWED_MASS = 0.99
-"""Share of the probability that must be followed to the end of the replies."""
-
-
 class CandidateSearch:
     """The known part of one prompt's tree.
 
@@ -195,10 +204,6 @@ class CandidateSearch:
     def logprobs(self) -> tuple[float, ...]:
         """The values of `Completion.candidate_logprobs`; -inf for branches not followed."""
         return self.tree.logprobs(self._steps)
-
-
-NEGLIGIBLE = 0.01
-"""Maximum probability that may stay unexplored in total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,9 +364,6 @@ def _dropped_blank(text: str, position: int, token: str) -> str:
 
 def _log(probability: float) -> float:
     return math.log(min(probability, 1.0)) if probability > 0 else -math.inf
-
-
-_TAIL_CHARACTERS = 32
 
 
 class CandidateTokenizer:

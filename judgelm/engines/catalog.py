@@ -62,7 +62,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
         base, _ = split_adapter(options)
         if name == "transformers":
             from judgelm.engines.dtype import resolve_dtype
-            from judgelm.engines.transformers.loading import device_of
+            from judgelm.engines.transformers.loaded_model import device_of
 
             device = device_of(options.device)
             choice = resolve_dtype(base, load_config(base, options), options, device=device, engine=name)
@@ -150,7 +150,7 @@ def _load_openai(options: EngineOptions) -> Engine:
     require("openai", extra="openai")
     from judgelm.engines.openai.engine import OpenAIEngine
 
-    return OpenAIEngine.load(options)
+    return OpenAIEngine(options)
 
 
 ENGINES: dict[str, Callable[[EngineOptions], Engine]] = {

@@ -1,4 +1,14 @@
-"""GGUF files as models: found, checked, dequantised once into the cache, then loaded as any checkpoint is."""
+"""GGUF files as models: found, checked, dequantised once into the cache, then loaded as any checkpoint is.
+
+The checkpoint is stored in float16 unless the file's own weights are in another format: the blocks of all quantised
+formats hold a float16 scale and a few bits a weight, of which rounding to float16's 11 bits moves each value by at most
+1 part in 2,048, far less than the quantisation did, in half of float32's space. Weights beyond float16's range make it
+float32. Engines and training then read the same numbers, in whatever format they compute.
+
+The tokenizer is compared with the file's statements and repaired where it differs: transformers 5.19 reads vocabulary
+and merges, but ignores `add_bos_token` and `add_space_prefix`, and splits text as GPT-2 does where it does not know the
+file's splitting. A Gemma model without its begin token predicts text at 5.0 nats a token instead of 1.7.
+"""
 
 import fcntl
 import hashlib
@@ -12,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from gguf import GGMLQuantizationType, GGUFReader
@@ -21,6 +31,7 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidat
 from jinja2 import TemplateError
 from packaging.version import Version
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 from tokenizers import decoders, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -32,6 +43,18 @@ from judgelm.prompts.chat_templates import render_chat
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAGIC = b"GGUF"
 _OLDEST_TRANSFORMERS = "5.17"
+_RECORD_NAME = "gguf.json"
+_ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+_OTHER_BYTES = 64 << 20
+"""Tokenizer and configuration, at most."""
+_BEGIN_BY_DEFAULT = frozenset(
+    {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}
+)
+"""Values of `tokenizer.ggml.pre` for which llama.cpp adds a begin token where the file does not say."""
+_SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
+"""Values of `tokenizer.ggml.pre` that split each digit off, then split as GPT-2."""
+_AS_GPT2 = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "trillion"})
+_PROBE = "Scores: 10 7.5\n\n  Two  spaces, 1234 naïve 東京 \U0001f600</s>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,13 +164,7 @@ def _merge_hint(path: Path) -> str:
     return f"join the parts with llama.cpp: llama-gguf-split --merge {first} OUT.gguf"
 
 
-_RECORD_NAME = "gguf.json"
-_ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-_OTHER_BYTES = 64 << 20
-"""Tokenizer and configuration, at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class GgufRecord:
     """`gguf.json` of a checkpoint: the file that it was made from, and how.
 
@@ -158,11 +175,9 @@ class GgufRecord:
         quantised: whether the file's weights are blocks of a few bits each.
         dtype: of the checkpoint's weights.
         weight_bytes: size of the checkpoint's weights.
-        repairs: differences between the file's statements and the conversion that were mended.
+        repairs: differences between the file's statements and the conversion that were corrected.
         versions: of the libraries that converted it.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     file: str
     sha256: str
@@ -286,7 +301,7 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path) -> None:
         for scratch in (partial, source):
             shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
             scratch.mkdir()
-        # alone in its folder, so that nothing beside it is taken for its own
+        # alone in its folder, so that no other file there is taken for a part of the model
         (source / file.name).symlink_to(file.resolve())
         dtype, repairs = _convert(header, source, partial, dtype)
         record = GgufRecord(
@@ -394,16 +409,6 @@ def _check_rope(file: GgufFile) -> None:
             f"{file.path}: scales its positions ({finding}), which transformers does not convert from GGUF; use the "
             "model's safetensors, or a server of llama.cpp with --engine openai"
         )
-
-
-_BEGIN_BY_DEFAULT = frozenset(
-    {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken", "chameleon"}
-)
-"""Values of `tokenizer.ggml.pre` for which llama.cpp adds a begin token where the file does not say."""
-_SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
-"""Values of `tokenizer.ggml.pre` that split each digit off, then split as GPT-2."""
-_AS_GPT2 = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "trillion"})
-_PROBE = "Scores: 10 7.5\n\n  Two  spaces, 1234 naïve 東京 \U0001f600</s>"
 
 
 def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:

@@ -1,4 +1,9 @@
-"""A sample's images: read from files and `data:` URLs, and processed for a vision-language model."""
+"""A sample's images: read from files and `data:` URLs, and processed for a vision-language model.
+
+Nothing is fetched from a network. The processor makes of an image its tokens in the prompt, and its pixels.
+
+Source: transformers' `ProcessorMixin`, whose image tokens are written into the text before it is tokenised.
+"""
 
 import base64
 import binascii
@@ -26,6 +31,8 @@ _DAMAGE = (
 
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Of `data:` URLs, which may be a stranger's: PIL passes others, such as EPS, to programs of this machine."""
+_MAX_CACHED = 64
+_TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
 def read_image(source: str) -> Any:
@@ -83,10 +90,6 @@ def image_bytes(source: str) -> bytes:
 
 def _named(source: str) -> str:
     return f"image {source if len(source) <= _SHOWN or not source.startswith('data:') else source[:_SHOWN] + '...'}"
-
-
-_MAX_CACHED = 64
-_TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,4 +1,7 @@
-"""The folder of what judgelm makes of model files: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Light: loads no model."""
+"""The folder of what judgelm makes of model files: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Light: loads no model.
+
+It also keeps the speeds that `judgelm doctor --speed` measured, by which `auto` chooses engine and numeric format.
+"""
 
 import hashlib
 import json
@@ -11,6 +14,9 @@ from pathlib import Path
 from judgelm.version import VERSION
 
 CACHE_VARIABLE = "JUDGELM_CACHE"
+_LIBRARIES = ("torch", "transformers", "vllm")
+_ENVIRONMENT = ("OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES")
+"""Variables that change the speed of an engine."""
 
 
 def cache_root() -> Path:
@@ -25,11 +31,6 @@ def gguf_folder(sha256: str) -> Path:
         sha256: of the file, hex.
     """
     return cache_root() / "gguf" / sha256
-
-
-_LIBRARIES = ("torch", "transformers", "vllm")
-_ENVIRONMENT = ("OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES")
-"""Variables that change the speed of an engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,9 @@
-"""Checks of weight files before and after a library reads them, and numbers of weights."""
+"""Weight files, checked before a library reads them: finite numbers, pickles of tensors alone, shards in their folder.
+
+A pickle can run any function while it is read. torch's `weights_only` unpickler builds tensors and plain containers and
+calls nothing else. transformers, PEFT and vLLM use it too, but their errors do not name the file. They also open any
+path that an index of shards names, in the folder or not. Adapters are read without peft, which vLLM does not need.
+"""
 
 import os
 import pickle
@@ -20,6 +25,18 @@ from judgelm.errors import ModelError
 from judgelm.jsonl import parse_json
 
 _FINITE_FORMATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_SAFETENSORS, _PICKLED = "adapter_model.safetensors", "adapter_model.bin"
+_VOCABULARY = re.compile(
+    r"\.(?P<layer>embed_tokens|lm_head|wte|embed_in|embed_out|word_embeddings)\."
+    r"(?P<part>weight|base_layer\.weight|lora_embedding_A|lora_B\.weight)$"
+)
+_KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetensors", "adapter_model.bin"))
+_IN_ORDER = (
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
+"""The files of which transformers reads the first; an index that it does not read may name files that are not there."""
+_BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
+_POINTER = b"version https://git-lfs"
 
 
 def prefill_parameters(config: Any) -> int:
@@ -76,13 +93,6 @@ def parameters_of_described(described: Mapping[str, Any]) -> int | None:
         return prefill_parameters(AutoConfig.from_pretrained(model["path"], revision=model.get("revision")))
     except (OSError, ValueError, KeyError):
         return None
-
-
-_SAFETENSORS, _PICKLED = "adapter_model.safetensors", "adapter_model.bin"
-_VOCABULARY = re.compile(
-    r"\.(?P<layer>embed_tokens|lm_head|wte|embed_in|embed_out|word_embeddings)\."
-    r"(?P<part>weight|base_layer\.weight|lora_embedding_A|lora_B\.weight)$"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,15 +177,6 @@ def _download(adapter: str) -> Path | None:
         except (OSError, HFValidationError) as error:
             raise ModelError(f"{adapter}: no such folder here, and not available from the hub: {error}") from error
     return None
-
-
-_KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetensors", "adapter_model.bin"))
-_IN_ORDER = (
-    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
-)  # fmt: skip
-"""The files of which transformers reads the first; an index that it does not read may name files that are not there."""
-_BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
-_POINTER = b"version https://git-lfs"
 
 
 def pickled_files(folder: Path) -> list[Path]:

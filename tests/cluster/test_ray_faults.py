@@ -143,6 +143,17 @@ def test_a_killed_node_and_one_that_joins(run, two_nodes, expected):
     assert manifest(out)["sessions"][-1]["engine"]["lost_workers"] == 1
 
 
+def test_a_run_killed_on_a_cluster_that_stays(run, two_nodes, pairs, tiny_judge, expected):
+    cluster, _ = two_nodes
+    process, out, _ = run(address=cluster.address)
+    before = workers()
+    process.kill()
+    process.wait(60)
+    assert not still_alive(before), "Ray ends what a lost driver had"
+    finish(pairs, out, tiny_judge, address=cluster.address)
+    assert judgments(out) == expected
+
+
 def test_probabilities_and_reasons_are_those_of_one_process(pairs, tiny_judge, tmp_path):
     alone, together = tmp_path / "alone.jsonl", tmp_path / "together.jsonl"
     options = ("--distribution", "--limit", "200")

@@ -16,7 +16,7 @@ from judgelm.engines.dtype import (
     stored_dtype,
     wide_note,
 )
-from judgelm.engines.transformers.loading import in_gpu_dtype
+from judgelm.engines.transformers.loaded_model import in_gpu_dtype
 from judgelm.engines.weights import all_parameters
 from judgelm.training.tiny_model import make_base
 

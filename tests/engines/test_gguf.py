@@ -187,24 +187,11 @@ def test_the_second_start_converts_nothing(tiny_gguf, tmp_path):
     assert (folder / "model.safetensors").stat() == before
 
 
-def test_a_changed_file_is_another_model(tiny_gguf, tiny_model):
-    first = checkpoint_of(tiny_gguf)
-    write_gguf(tiny_model, tiny_gguf, extra={"general.name": "other"})
-    assert checkpoint_of(tiny_gguf) != first
-
-
 def test_a_damaged_checkpoint_is_made_again(tiny_gguf):
     folder = checkpoint_of(tiny_gguf)
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-10])
     assert (checkpoint_of(tiny_gguf) / "model.safetensors").read_bytes() == whole
-
-
-def test_what_a_killed_process_left_is_no_obstacle(tiny_gguf, cache):
-    folder = checkpoint_of(tiny_gguf)
-    folder.rename(folder.with_suffix(".partial"))
-    assert checkpoint_of(tiny_gguf) == folder
-    assert {path.suffix for path in (cache / "gguf").iterdir()} == {"", ".lock"}
 
 
 @pytest.mark.slow

@@ -83,21 +83,6 @@ def test_replies_are_those_of_transformers_itself(engine, judge, pictures):
     assert [found[one.key].texts[0] for one in requests] == own
 
 
-def test_several_at_once_are_as_one_by_one(engine, pictures):
-    requests = mixed(pictures)
-    together = run(engine, requests)
-    for request in requests:
-        [alone] = run(engine, [request]).values()
-        assert alone.texts == together[request.key].texts
-        assert alone.candidate_logprobs == pytest.approx(together[request.key].candidate_logprobs, abs=1e-4)
-
-
-def test_another_image_is_another_judgment(engine, pictures):
-    found = run(engine, [request_of("a", pictures[:1]), request_of("b", pictures[1:2])])
-    first, second = found["a"].candidate_logprobs, found["b"].candidate_logprobs
-    assert max(abs(one - other) for one, other in zip(first, second, strict=True)) > 0.05
-
-
 def test_a_reply_goes_on_from_its_own_image(engine, pictures):
     begun = run(engine, [request_of("a", pictures[:1]), request_of("b", pictures[1:2])])
     before = engine.stats()["reused_prompt_tokens"]

@@ -1,7 +1,10 @@
-"""Sends requests to one endpoint, with retries, and counts requests, retries and cost.
+"""Sends requests to one endpoint, with retries, and checks its responses once.
 
 A rate limit is not a failure: the request waits as long as other requests get through. Other transient errors (a
 connection error, a timeout, a 5xx, a malformed reply) are retried a limited number of times.
+
+Servers differ in details (llama.cpp gives log-probabilities of the chat form on /completions, llama-cpp-python the
+other way round), so each form is read wherever it is. Another form of response is a `BadReplyError`, not a guess.
 """
 
 import asyncio
@@ -187,7 +190,7 @@ def _status(code: Any) -> int | None:
 
 
 def _error_text(error: Any, data: dict[str, Any]) -> str:
-    """The message, and the upstream's own words where the gateway adds them."""
+    """The message, and the upstream's message where the gateway adds it."""
     if not isinstance(error, dict):
         return json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False)
     message = error.get("message") or error.get("msg") or error.get("detail") or error

@@ -16,7 +16,7 @@ import openai
 from judgelm.engines.base import EngineOptions, ImageError, LoopThread, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.candidates import NEGLIGIBLE, TextTree, frequencies
 from judgelm.engines.openai.endpoint import Choice, Replies, RetriesExhaustedError
-from judgelm.engines.openai.options import EndpointOptions, OverBudgetError, Usage, endpoint_options
+from judgelm.engines.openai.options import OverBudgetError, Usage, endpoint_options
 from judgelm.engines.openai.requests import (
     CHAT_TEMPLATE,
     FEW_TOP_LOGPROBS,
@@ -26,10 +26,10 @@ from judgelm.engines.openai.requests import (
     RenderedPrompt,
     request_body,
 )
-from judgelm.engines.openai.servers import EndpointPool, ServerCapabilities, discover_servers
+from judgelm.engines.openai.servers import HELLO, EndpointPool, ServerCapabilities, discover_servers
 from judgelm.errors import ConfigError, EngineError
 from judgelm.parsing.thinking import separate
-from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of, template_arguments
+from judgelm.prompts.thinking import opening_of, template_arguments
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Completion, FinishReason, Request, Sampling, ThinkingMode
 
@@ -47,68 +47,44 @@ class OpenAIEngine:
     """Sends requests to a server, as many at once as it takes.
 
     Args:
-        options: the engine's own arguments.
-        model: the server's name for the model.
-        pool: the servers.
-        server: their capabilities.
-        truncator: the length policy, where the tokenizer is known.
-        loop: runs the requests; the engine closes it.
-        thinking: the thinking settings.
+        options: the model as the server calls it; `engine_args` name the server.
+
+    Raises:
+        ConfigError: an argument that is wrong, unknown or without meaning here.
+        ModelError: wrong API, key, model or tokenizer.
+        EngineError: the server cannot be reached.
     """
 
-    def __init__(
-        self,
-        options: EndpointOptions,
-        model: str,
-        pool: EndpointPool,
-        server: ServerCapabilities,
-        truncator: Truncator | None,
-        loop: LoopThread,
-        thinking: Thinking = NOT_ASKED,
-    ) -> None:
+    def __init__(self, options: EngineOptions) -> None:
+        own = self._options = endpoint_options(options)
+        tokenizer: Any = None
+        if own.tokenizer is not None:
+            from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds
+
+            tokenizer = load_tokenizer(own.tokenizer, None, options)
+        hello = None if tokenizer is None else list(tokenizer(HELLO)["input_ids"])
+        self._model = options.model
+        pool = self._pool = EndpointPool(own, min(own.concurrency, options.max_num_seqs))
+        loop = LoopThread("openai-engine")
+        try:
+            server = self._server = loop.run(discover_servers(pool, options.model, own, hello))
+            window = server.window if tokenizer is None else _window(tokenizer, server, options)
+            self.thinking = thinking_policy(options, window=window, resumes=False)
+        except BaseException as error:
+            loop.close(pool.close())
+            if isinstance(error, OverBudgetError):
+                message = f"max_cost_usd is too small to test what {own.address} supports: {error}"
+                raise ConfigError(message) from None
+            raise
         self.supports_grammar = server.supports_grammar
-        self.thinking = thinking
-        self._options = options
-        self._model = model
-        self._pool = pool
-        self._server = server
-        self._truncator = truncator
+        self._truncator = None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=self.thinking.mode)
         self._loop: LoopThread | None = loop
-        self._renderer = PromptRenderer(server.api, truncator, accepts_token_ids=server.accepts_token_ids)
-        self._sampler = ReplySampler(pool, model, thinking.mode, self._renderer, options.candidate_samples)
+        self._renderer = PromptRenderer(server.api, self._truncator, accepts_token_ids=server.accepts_token_ids)
+        self._sampler = ReplySampler(pool, self._model, self.thinking.mode, self._renderer, own.candidate_samples)
         self._in_flight: dict[str, int] = {}
         self._serial = 0
         self._results: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
         self._error: BaseException | None = None
-
-    @classmethod
-    def load(cls, options: EngineOptions) -> "OpenAIEngine":
-        """Connect to the server that `engine_args` name, and check that it has the model.
-
-        Raises:
-            ConfigError: an argument that is wrong, unknown or without meaning here.
-            ModelError: wrong API, key, model or tokenizer.
-            EngineError: the server cannot be reached.
-        """
-        endpoint_args = endpoint_options(options)
-        tokenizer = None if endpoint_args.tokenizer is None else _tokenizer(endpoint_args.tokenizer, options)
-        hello = None if tokenizer is None else list(tokenizer("Hello")["input_ids"])
-        pool = EndpointPool(endpoint_args, min(endpoint_args.concurrency, options.max_num_seqs))
-        loop = LoopThread("openai-engine")
-        try:
-            server = loop.run(discover_servers(pool, options.model, endpoint_args, hello))
-            window = server.window if tokenizer is None else _window(tokenizer, server, options)
-            truncator = (
-                None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=options.thinking or "absent")
-            )
-            thinking = thinking_policy(options, window=window, resumes=False)
-        except BaseException as error:
-            loop.close(pool.close())
-            if isinstance(error, OverBudgetError):
-                message = f"max_cost_usd is too small to test what {endpoint_args.address} supports: {error}"
-                raise ConfigError(message) from None
-            raise
-        return cls(endpoint_args, options.model, pool, server, truncator, loop, thinking)
 
     @property
     def supports_images(self) -> bool:
@@ -301,12 +277,6 @@ class OpenAIEngine:
 
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:
     return Completion.failed(request.key, why, reason, truncations=rendered.truncations, sanitized=rendered.sanitized)
-
-
-def _tokenizer(source: str, options: EngineOptions) -> Any:
-    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
-
-    return load_tokenizer(source, None, options)
 
 
 def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) -> int:

@@ -1,4 +1,9 @@
-"""Options of the OpenAI-compatible engine: the endpoint, its limits, and the price of its tokens."""
+"""Options of the OpenAI-compatible engine, and what enforces them: the cost tracker and the limiter of requests.
+
+The maximum cost of a request counts while it is in flight. It counts for good where the reply was cut off, came too
+late or stated no usage, since the server may bill it nevertheless. The limit of concurrent requests grows while replies
+come, and is halved when the server is overloaded (additive increase, multiplicative decrease, as in TCP).
+"""
 
 import asyncio
 import base64
@@ -97,7 +102,7 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """The message for a 401 or 403, without the server's own words, since some repeat the key."""
+        """The message for a 401 or 403, without the server's text, since some servers repeat the key."""
         if self.key is None:
             return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
         return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set another one"

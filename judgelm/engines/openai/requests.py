@@ -1,8 +1,11 @@
-"""Renders a prompt for an endpoint as token ids, text or chat messages, and builds the request body.
+"""Renders a prompt for an endpoint, builds the request body, and adapts it to what the server refuses.
 
 With the model's tokenizer the length policy of the local engines applies, and /completions gets exactly the token ids
 that they would read. Without it nothing can be measured or truncated; common special tokens in the text are sanitized,
 since a server's tokenizer would read them as such.
+
+There is no list of servers and their parameters: each server names the unknown field itself, in a 400. A parameter
+whose removal helped is left out of all later requests.
 """
 
 import re
@@ -27,6 +30,24 @@ _SPECIAL = frozenset(
     }
 )
 _BETWEEN_BARS = re.compile("<[|｜][^<>|｜\\s]{1,40}[|｜]>")
+CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
+CHAT_TEMPLATE = "chat_template_kwargs"
+FEW_TOP_LOGPROBS = 5
+SYSTEM_MESSAGE = "system_message"
+_NO_SYSTEM = re.compile(
+    r"system (?:role|message|prompt|instruction)s?.{0,30}(?:not|un)[ -]?(?:be )?(?:supported|allowed|enabled|accepted)"
+    r"|(?:not|n't) support.{0,30}\bsystem\b|developer instructions?.{0,20}not enabled|roles? must alternate"
+    r"|only user(?:,| and) (?:and )?assistant roles|(?:unexpected|invalid|unknown|unsupported) role:? ['\"`]?system",
+    re.IGNORECASE,
+)
+_PLAIN = ("temperature", "stop", "seed", "n", CHAT_TEMPLATE)
+_LOGPROBS = ("logprobs", "top_logprobs")
+_TOO_LONG = re.compile(
+    r"context.{0,30}(length|size|window)|maximum (model|input|prompt|sequence) length|max_model_len"
+    r"|(prompt|input).{0,40} too long|longer than the (model|maximum)|inputs.{0,3} tokens \+",
+    re.IGNORECASE,
+)
+_OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|between|<=|>=|too (large|long|many|high)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +153,7 @@ class PromptRenderer:
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """The body for `sampling.n` replies by OpenAI's reference; see `unsupported_params` for other servers."""
+    """The body for `sampling.n` replies by OpenAI's reference; see `without_unsupported` for other servers."""
     body: dict[str, Any] = {
         "model": model,
         "prompt" if prompt.api == "completions" else "messages": prompt.content,
@@ -175,33 +196,10 @@ def _truncated(spans: tuple[Span, ...], truncations: tuple[Truncation, ...], tru
     shortened = list(spans)
     for answer, length in lengths.items():
         span = spans[answers[answer]]
-        shortened[answers[answer]] = replace(span, text=_beginning(span.text, length, truncator))
+        encoded = truncator.tokenizer(span.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        end = encoded["offset_mapping"][:length][-1][1] if length else 0
+        shortened[answers[answer]] = replace(span, text=span.text[:end])
     return tuple(shortened)
-
-
-def _beginning(text: str, tokens: int, truncator: Truncator) -> str:
-    encoded = truncator.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    return text[: encoded["offset_mapping"][:tokens][-1][1]] if tokens else ""
-
-
-CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
-CHAT_TEMPLATE = "chat_template_kwargs"
-FEW_TOP_LOGPROBS = 5
-SYSTEM_MESSAGE = "system_message"
-_NO_SYSTEM = re.compile(
-    r"system (?:role|message|prompt|instruction)s?.{0,30}(?:not|un)[ -]?(?:be )?(?:supported|allowed|enabled|accepted)"
-    r"|(?:not|n't) support.{0,30}\bsystem\b|developer instructions?.{0,20}not enabled|roles? must alternate"
-    r"|only user(?:,| and) (?:and )?assistant roles|(?:unexpected|invalid|unknown|unsupported) role:? ['\"`]?system",
-    re.IGNORECASE,
-)
-_PLAIN = ("temperature", "stop", "seed", "n", CHAT_TEMPLATE)
-_LOGPROBS = ("logprobs", "top_logprobs")
-_TOO_LONG = re.compile(
-    r"context.{0,30}(length|size|window)|maximum (model|input|prompt|sequence) length|max_model_len"
-    r"|(prompt|input).{0,40} too long|longer than the (model|maximum)|inputs.{0,3} tokens \+",
-    re.IGNORECASE,
-)
-_OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|between|<=|>=|too (large|long|many|high)")
 
 
 @dataclass(eq=False)

@@ -28,6 +28,8 @@ from judgelm.prompts.truncation import FOLDED_SYSTEM
 
 _DOWN_S = 2.0
 _MAX_DOWN_S = 60.0
+HELLO = "Hello"
+_GRAMMAR = "ZQ[0-9]{2}"  # no model would write this by itself
 
 
 @dataclass(eq=False, slots=True)
@@ -169,10 +171,6 @@ class EndpointPool:
         return answer
 
 
-_HELLO = "Hello"
-_GRAMMAR = "ZQ[0-9]{2}"  # no model would write this by itself
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
     """Features that the server supports.
@@ -242,11 +240,11 @@ async def discover_server(
     accepts_token_ids = False
     if options.api != "chat":
         accepts_token_ids = hello is not None and await _refusal(endpoint, model, "completions", hello) is None
-        refused = None if accepts_token_ids else await _refusal(endpoint, model, "completions", _HELLO)
+        refused = None if accepts_token_ids else await _refusal(endpoint, model, "completions", HELLO)
     api: Api = "completions"
     if options.api == "chat" or (refused is not None and options.api == "auto"):
         api = "chat"
-        refused = await _refusal(endpoint, model, "chat", [{"role": "user", "content": _HELLO}])
+        refused = await _refusal(endpoint, model, "chat", [{"role": "user", "content": HELLO}])
     if refused is not None:
         raise _unusable(refused, models, model, options)
     return ServerCapabilities(
@@ -298,7 +296,7 @@ async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) ->
 
 async def _supports_grammar(endpoint: Endpoint, model: str, api: Api) -> bool:
     """Test by the reply, since most servers ignore unknown parameters."""
-    content = _HELLO if api == "completions" else [{"role": "user", "content": _HELLO}]
+    content = HELLO if api == "completions" else [{"role": "user", "content": HELLO}]
     body = _smallest(model, api, content) | {"max_tokens": 8, "structured_outputs": {"regex": _GRAMMAR}}
     try:
         answer = await endpoint.complete(api, body)

@@ -1,4 +1,10 @@
-"""Options of an attention layer: scaling, a bound of its scores, a sliding window."""
+"""Attention over packed sequences: no padding, separate keys and values for each sequence.
+
+Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them at once.
+Only attention looks at each sequence alone: at new prompts, on a GPU all of them in one call; at the tree of candidates
+behind each; and at a block of running replies (`sequences`) in one call. The function is registered with transformers
+under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +20,13 @@ from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 
 from judgelm.errors import EngineError
+
+_WIDEST_HEAD = 256
+_AMPERE = 8
+VarlenKernel = Callable[..., Tensor]
+"""Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
+ATTENTION_NAME = "judgelm_packed"
+_CAUSAL_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +105,6 @@ class KVCache:
         self.length = tokens
 
 
-_WIDEST_HEAD = 256
-_AMPERE = 8
-
-
-VarlenKernel = Callable[..., Tensor]
-"""Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
-
-
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
     """FlashAttention as torch has it built in, where it can compute this attention; else None.
 
@@ -120,10 +125,6 @@ def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> Va
 def _major(device: int) -> int:
     """A GPU's major compute capability."""
     return torch.cuda.get_device_capability(device)[0]
-
-
-ATTENTION_NAME = "judgelm_packed"
-_CAUSAL_BLOCK = 64
 
 
 class Segment(Protocol):

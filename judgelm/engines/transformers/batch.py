@@ -1,4 +1,8 @@
-"""A pass: its packed row, cached prefixes, image features, and the replies that it begins."""
+"""A pass of the transformers engine: its packed row, cached prefixes, image features, and the replies that it begins.
+
+Prompts of one question share it and often an answer, both orders of a pair share its question, and a reason continues
+from its score line. Their keys and values are computed once and reused.
+"""
 
 import gc
 from collections import OrderedDict
@@ -28,6 +32,28 @@ from judgelm.engines.transformers.sequences import (
 )
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
+
+_MAX_ENTRIES = 64
+_MAX_COMPARED = 32
+_REPLY_TOKENS = 64
+MIN_SHARED_TOKENS = 32
+"""Shorter shared prefixes are computed again: copying them costs about as much."""
+_Key = tuple[str, tuple[str | None, tuple[str, ...]]]
+"""A prompt's text and context: equal texts may show different images, or be read with different adapters."""
+_MAX_CACHED = 16
+Result = TypeVar("Result")
+_MEMORY_SHARE = 0.5
+_NO_CODE = "could not create a primitive\n"
+_NO_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
+    _NO_CODE,
+    "could not create a memory object\n",
+    "could not execute a primitive\n",
+)
+"""In the messages of a CPU, for which torch has no error class."""
+_LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +125,6 @@ class PackedRow:
                 row.positions += (len(new.queued.ids) + depth for depth in tree.depths)
                 row.segments.append(TreeSegment(new.kv, new.new_tokens, torch.from_numpy(tree.visible)))
         return row
-
-
-_MAX_ENTRIES = 64
-_MAX_COMPARED = 32
-_REPLY_TOKENS = 64
-
-MIN_SHARED_TOKENS = 32
-"""Shorter shared prefixes are computed again: copying them costs about as much."""
-
-_Key = tuple[str, tuple[str | None, tuple[str, ...]]]
-"""A prompt's text and context: equal texts may show different images, or be read with different adapters."""
 
 
 class CachedPrefix(NamedTuple):
@@ -271,9 +286,6 @@ def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tens
     return [tree.logprobs(dict(zip(each, known, strict=False))) for (tree, _), each in zip(trees, steps, strict=True)]
 
 
-_MAX_CACHED = 16
-
-
 class ImageFeatures:
     """Embeds packed rows for one vision-language model.
 
@@ -334,29 +346,6 @@ def _to_model(value: Any, model: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     return value.to(model.device, model.dtype) if value.is_floating_point() else value.to(model.device)
-
-
-Result = TypeVar("Result")
-
-
-_MEMORY_SHARE = 0.5
-
-
-_NO_CODE = "could not create a primitive\n"
-
-
-_NO_MEMORY = (
-    "can't allocate memory",
-    "not enough memory",
-    # oneDNN's words, whole: those of a shape that it does not support go on ("... a primitive descriptor for ...")
-    _NO_CODE,
-    "could not create a memory object\n",
-    "could not execute a primitive\n",
-)
-"""In the messages of a CPU, for which torch has no error class."""
-
-
-_LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
 
 def kv_capacity(model: Any, device: torch.device) -> int:

@@ -1,7 +1,7 @@
 """The embedded engine: a transformers model, continuous batching, no padding.
 
 Every forward pass takes the next token of all running sequences together with as many new prompts as the token budget
-allows, packed into one row (see `packed_attention`). A finished reply makes room at once. In float32 a greedy reply
+allows, packed into one row (see `attention`). A finished reply makes room at once. In float32 a greedy reply
 does not depend on the other sequences of its passes. When memory runs out, the budget is halved and the pass repeated.
 """
 
@@ -31,8 +31,7 @@ from judgelm.engines.transformers.batch import (
     shared_tokens,
 )
 from judgelm.engines.transformers.layers import install_head
-from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
-from judgelm.engines.transformers.lora import LoraAdapters
+from judgelm.engines.transformers.loaded_model import LoadedModel, LoraAdapters, load, no_vision_reason
 from judgelm.engines.transformers.sequences import (
     DecodeBlocks,
     QueuedRequest,

@@ -1,16 +1,21 @@
-"""Layers in the form that a CPU computes fastest: with the fewest passes over memory.
+"""A model's layers in other forms: packed for a CPU, with products of 8-bit integers, with an exact output head.
 
 torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it in every call; in float32 it takes
-MKL, which on processors that are not Intel's uses AVX2 alone. Here the products are oneDNN's, and the weight is
-rearranged once, when the model is loaded. A gated MLP applies activation and product where the matrix products write
-their results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
+MKL, which on processors that are not Intel's uses AVX2 alone. Packed layers use oneDNN's products, and rearrange the
+weight once, when the model is loaded. A gated MLP applies activation and product where the matrix products write their
+results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
+
+8-bit layers have a scale for each output channel and each block of input channels, and for each token and block of
+activations. Single channels of a model's activations are far larger than the others, and would leave those few of a
+block's steps. So each input channel is divided by a factor that its weights are multiplied with, as in SmoothQuant.
+
+Source: Xiao et al., SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models (2023).
 """
 
 import json
 import platform
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +29,16 @@ from judgelm.everyday_pairs import EVERYDAY_PAIRS
 from judgelm.prompts.truncation import Tokenizer
 
 _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
+MIGRATIONS = (0.55, 0.65, 0.75)
+"""Migration strengths of SmoothQuant, 0 to 1: 1 moves all of the activations' range into the weights."""
+_BLOCK = 192
+_TINY = 1e-8
+_ZERO = 128  # the kernel is fast for unsigned activations alone
+_PRODUCT_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+_SAMPLED_TOKENS = 256
+_LARGEST_ERROR = 0.03
+_EVERY = 4
+"""Share of the everyday pairs: some thousand tokens are enough."""
 
 
 class PackedLinear(nn.Module):
@@ -173,7 +188,7 @@ class OutputHead(nn.Module):
 def install_head(model: Any) -> OutputHead | None:
     """Put an `OutputHead` in the place of a 16-bit model's head.
 
-    None where the head is of another kind, and for a model in training, which is wrapped and stays as it is.
+    None where the head is of another kind, and for a model in training, which is wrapped and stays unchanged.
     """
     find: Any = getattr(model, "get_output_embeddings", None)
     head: Any = None if find is None else find()
@@ -186,16 +201,8 @@ def install_head(model: Any) -> OutputHead | None:
     return exact
 
 
-MIGRATIONS = (0.55, 0.65, 0.75)
-"""Migration strengths of SmoothQuant, 0 to 1: 1 moves all of the activations' range into the weights."""
-_BLOCK = 192
-_TINY = 1e-8
-_ZERO = 128  # the kernel is fast for unsigned activations alone
-_PRODUCT_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
-
-
 class Int8Linear(nn.Module):
-    """A linear layer without gradients. Long rows are products of several blocks, each with scales of its own.
+    """A linear layer without gradients. Long rows are products of several blocks, each with separate scales.
 
     Args:
         linear: the layer, on the CPU.
@@ -301,12 +308,6 @@ def runs_int8() -> bool:
     return has_kernels and platform.machine().lower() in {"x86_64", "amd64"}
 
 
-_SAMPLED_TOKENS = 256
-_LARGEST_ERROR = 0.03
-_EVERY = 4
-"""Share of the everyday pairs: some thousand tokens are enough."""
-
-
 def check_int8(device: str) -> None:
     """Refuse a device that cannot run 8-bit products.
 
@@ -346,38 +347,29 @@ def quantise(model: Any, tokenizer: Tokenizer) -> str:
 
 
 def _calibrated(model: Any, layers: Iterable[nn.Linear], tokenizer: Tokenizer) -> dict[nn.Module, Smoothing]:
-    """The factors of each layer that the model uses, found while it reads the calibration text."""
+    """The factors of each layer that the model uses, found in one packed pass over everyday questions and answers."""
     smoothings: dict[nn.Module, Smoothing] = {}
+    flags = this_cpu_flags()
 
-    def calibrate(layer: nn.Module, arguments: tuple[Tensor, ...], flags: frozenset[str]) -> None:
+    def calibrate(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
         assert isinstance(layer, nn.Linear)
         rows = arguments[0].reshape(-1, layer.in_features)
         step = max(1, len(rows) // _SAMPLED_TOKENS)
         smoothings[layer] = best_smoothing(layer, rows[::step], flags)
 
-    hook = partial(calibrate, flags=this_cpu_flags())
-    hooks = [layer.register_forward_pre_hook(hook) for layer in layers]
+    rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()[::_EVERY]]
+    texts = ["\n\n".join((row["question"], row["answer_1"], row["answer_2"])) for row in rows]
+    sequences: list[list[int]] = tokenizer(texts, add_special_tokens=True)["input_ids"]
+    hooks = [layer.register_forward_pre_hook(calibrate) for layer in layers]
     try:
-        _read(model, calibration_ids(tokenizer))
+        model(
+            input_ids=torch.tensor([[token for ids in sequences for token in ids]]),
+            position_ids=torch.tensor([[position for ids in sequences for position in range(len(ids))]]),
+            use_cache=False,
+            logits_to_keep=1,
+            segments=[PromptSegment(KVCache(), len(ids)) for ids in sequences],
+        )
     finally:
         for registered in hooks:
             registered.remove()
     return smoothings
-
-
-def calibration_ids(tokenizer: Tokenizer) -> list[list[int]]:
-    """Token ids of everyday questions with two answers each; labels have no part in it."""
-    rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()[::_EVERY]]
-    texts = ["\n\n".join((row["question"], row["answer_1"], row["answer_2"])) for row in rows]
-    return list(tokenizer(texts, add_special_tokens=True)["input_ids"])
-
-
-def _read(model: Any, sequences: list[list[int]]) -> None:
-    """One pass over all sequences, packed."""
-    model(
-        input_ids=torch.tensor([[token for ids in sequences for token in ids]]),
-        position_ids=torch.tensor([[position for ids in sequences for position in range(len(ids))]]),
-        use_cache=False,
-        logits_to_keep=1,
-        segments=[PromptSegment(KVCache(), len(ids)) for ids in sequences],
-    )

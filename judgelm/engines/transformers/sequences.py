@@ -1,4 +1,7 @@
-"""Queued requests, running replies, and the blocks in which these attend together."""
+"""Queued requests, running replies, and the blocks in which these attend together.
+
+One call attends for all replies of a block, since a call for each takes far longer.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -19,6 +22,10 @@ from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request
 
 NOT_DRAWN = "no token can be drawn: the model's probabilities are not finite; check its weights and dtype"
+_MAX_ROWS = 32
+_FIRST_ROWS = 4
+_SPARE_TOKENS = 32
+_Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 def check_request(request: Request) -> None:
@@ -50,7 +57,7 @@ class QueuedRequest:
         images: the prompt's images.
         images_end: tokens of the prompt up to the end of its last image.
         candidate_logprobs: set when the tree has been evaluated.
-        alone: whether it runs in passes of its own, since a pass with it failed.
+        alone: whether it runs in passes without other requests, since a pass with it failed.
     """
 
     request: Request
@@ -174,13 +181,6 @@ def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, gree
     return tokens
 
 
-_MAX_ROWS = 32
-_FIRST_ROWS = 4
-_SPARE_TOKENS = 32
-
-_Layers = Mapping[int, tuple[Tensor, Tensor]]
-
-
 class DecodeBlock:
     """Replies with room for equally many tokens, their keys and values side by side: one row each.
 
@@ -273,7 +273,7 @@ class DecodeBlock:
         self._masks = {}
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """Attention of each reply's last token, as precise as transformers' `eager`; see `packed_attention.Segment`."""
+        """Attention of each reply's last token, as precise as transformers' `eager`; see `attention.Segment`."""
         assert self._places is not None, "begin_pass comes first"
         rows, places = self._places
         keys, values = self._layers[layer]

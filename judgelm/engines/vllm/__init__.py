@@ -1,4 +1,8 @@
-"""The vLLM engine."""
+"""The vLLM engine, and the environment for importing and starting vLLM.
+
+No log lines appear between a run's own, and no usage statistics are sent. The stages of a start, which takes minutes
+for a large model, are logged by `START_LOG` at level INFO; the command line shows them.
+"""
 
 import logging
 import os
@@ -16,6 +20,13 @@ _DEFAULTS = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `auto` wants a NUMA node for each worker
 }
+_STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("Starting to load model", lambda message: "loading weights"),
+    ("Loading weights took", lambda message: "weights are loaded; profiling memory"),
+    ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
+    ("Graph capturing finished", lambda message: "CUDA graphs are captured"),
+)
+"""vLLM's log message at the end of a stage, and the stage."""
 
 
 @contextmanager
@@ -28,17 +39,8 @@ def quiet_imports() -> Iterator[None]:
         yield
 
 
-_STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("Starting to load model", lambda message: "loading weights"),
-    ("Loading weights took", lambda message: "weights are loaded; profiling memory"),
-    ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
-    ("Graph capturing finished", lambda message: "CUDA graphs are captured"),
-)
-"""vLLM's log message at the end of a stage, and the stage."""
-
-
 def stage_of(message: str) -> str | None:
-    """The stage of vLLM's start that a message of its log tells of; None for all others."""
+    """The stage of vLLM's start that a log message belongs to; None for other messages."""
     return next((stage(message) for words, stage in _STAGES if words in message), None)
 
 

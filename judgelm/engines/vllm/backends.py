@@ -1,4 +1,4 @@
-"""The two ways to run vLLM behind one interface.
+"""vLLM's engine arguments from judgelm's options, and the two ways to run vLLM with them behind one interface.
 
 On one device its engine runs in this process, with no child process to hang or to be left behind. On several devices
 vLLM needs worker processes, and its asynchronous engine runs in its own thread: it reports a dead engine core at once,
@@ -48,6 +48,24 @@ _START_TIMEOUT_S = 3600.0
 _CLOSE_TIMEOUT_S = 60.0
 _CONTEXT = UsageContext.LLM_CLASS
 """vLLM sets the tokens of a step by this: as for its `LLM` class, which works through a list, not as for a server."""
+_OWN_OPTIONS = {
+    "model": "--model",
+    "tokenizer": "--model",
+    "revision": "--revision",
+    "dtype": "--dtype",
+    "trust_remote_code": "--trust-remote-code",
+    "max_model_len": "--max-model-len",
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+}
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+_CPU_KEY_VALUE_BYTES = 4 << 30
+_CPU_DEFAULTS: dict[str, Any] = {
+    "enforce_eager": True,  # compiling takes half a minute and is seldom won back
+    "block_size": 32,  # vLLM's 128 would leave most of a score tree's branches uncached
+    "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
+    "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
+}
 
 
 class PromptRefusedError(Exception):
@@ -128,7 +146,7 @@ class InProcessBackend:
 
 
 class AsyncBackend:
-    """vLLM's asynchronous engine with its child processes, in the event loop of its own thread."""
+    """vLLM's asynchronous engine with its child processes, in the event loop of a separate thread."""
 
     def __init__(self, arguments: EngineArgs) -> None:
         self._loop = LoopThread("vllm")
@@ -224,26 +242,6 @@ def _dead(error: BaseException) -> EngineError:
     if isinstance(error, EngineDeadError):
         return EngineError("vLLM's engine core has died; finished judgments are on disk, run the same command again")
     return EngineError(f"vLLM failed: {type(error).__name__}: {error}")
-
-
-_OWN_OPTIONS = {
-    "model": "--model",
-    "tokenizer": "--model",
-    "revision": "--revision",
-    "dtype": "--dtype",
-    "trust_remote_code": "--trust-remote-code",
-    "max_model_len": "--max-model-len",
-    "max_num_seqs": "--max-num-seqs",
-    "max_num_batched_tokens": "--max-num-batched-tokens",
-}
-_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-_CPU_KEY_VALUE_BYTES = 4 << 30
-_CPU_DEFAULTS: dict[str, Any] = {
-    "enforce_eager": True,  # compiling takes half a minute and is seldom won back
-    "block_size": 32,  # vLLM's 128 would leave most of a score tree's branches uncached
-    "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
-    "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
-}
 
 
 def engine_args(

@@ -44,7 +44,6 @@ from judgelm.engines.vllm.backends import (
 )
 from judgelm.engines.weights import adapter_vocabulary, check_weights
 from judgelm.errors import EngineError, ModelError, first_line
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
@@ -211,78 +210,57 @@ class VllmEngine:
     """A model run by vLLM. Deterministic for greedy replies in float32; sampled ones repeat for the same seed.
 
     Args:
-        backend: the running engine.
-        arguments: its arguments.
-        tokenizer: the model's fast tokenizer.
-        identity: of the model, for the manifest.
-        eos_ids: token ids that end a reply.
+        options: the model, and how to run it: in this process on one device, with worker processes over several.
+
+    Attributes:
         followed_mass: share of the probability at which the search for candidates stops.
-        vision: the processor of a vision-language model.
-        notes: lines for the user on the choices made.
-        thinking: the thinking settings.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+        ConfigError: an engine argument that vLLM does not have.
     """
 
     supports_grammar = True
 
-    def __init__(
-        self,
-        backend: Backend,
-        arguments: EngineArgs,
-        tokenizer: Any,
-        *,
-        identity: dict[str, Any],
-        eos_ids: frozenset[int],
-        followed_mass: float = FOLLOWED_MASS,
-        vision: Vision | None = None,
-        notes: tuple[str, ...] = (),
-        thinking: Thinking = NOT_ASKED,
-    ) -> None:
-        self._backend: Backend | None = backend
-        self._settled = resolved_args(backend.config)
-        self._dtype = str(backend.config.model_config.dtype).removeprefix("torch.")
-        self._notes = notes
-        self._arguments = arguments
-        self._tokenizer = tokenizer
-        self._identity = identity
-        self._eos_ids = eos_ids
-        self.followed_mass = followed_mass
-        self._vision = vision
-        self.thinking = thinking
-        self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.mode)
-        self._candidates = CandidateTokenizer(tokenizer)
-        self._adapters = VllmAdapters(backend, arguments, self._truncator)
-        self._adapter: LoRARequest | None = None
+    def __init__(self, options: EngineOptions) -> None:
+        base, adapter = split_adapter(options)
+        self._tokenizer = load_tokenizer(base, adapter, options)
+        choice = choose_dtype(base, options)
+        arguments = self._arguments = engine_args(base, adapter, self._tokenizer, options, dtype=choice.dtype)
+        self._identity = identity_of(base, adapter, options)
+        self._eos_ids = eos_ids(generation_config(base, options), self._tokenizer)
+        self._vision = Vision.load(base, options) if has_vision(base, options) else None
+        window = int(arguments.max_model_len or 0)
+        self.thinking = thinking_policy(options, window=window or None, resumes=True)
+        self._truncator = Truncator(self._tokenizer, window, self._vision, self.thinking.mode)
+        self._candidates = CandidateTokenizer(self._tokenizer)
+        self.followed_mass = FOLLOWED_MASS
         self._in_flight: dict[str, RequestState] = {}
         self._by_vllm_id: dict[str, RequestState] = {}
         self._serial = count()
         self._finished: list[Completion] = []
         self._counts = Counter(requests=0, branches=0, prompt_tokens=0, cached_prompt_tokens=0)
+        backend = InProcessBackend(arguments) if device_count(arguments) == 1 else AsyncBackend(arguments)
+        self._backend: Backend | None = backend
+        self._notes = [note for note in (gguf_note(base), choice.note, batch_note(backend.config, options)) if note]
+        self._settled = resolved_args(backend.config)
+        self._dtype = str(backend.config.model_config.dtype).removeprefix("torch.")
+        self._adapters = VllmAdapters(backend, arguments, self._truncator)
+        self._adapter: LoRARequest | None = None
 
     @classmethod
     def load(cls, options: EngineOptions) -> "VllmEngine":
-        """Start vLLM: in this process on one device, with worker processes over several.
+        """Start vLLM, check its weights and load its adapters.
 
         Raises:
-            ModelError: the model or its adapter cannot be loaded.
+            ModelError: the model or an adapter cannot be loaded.
             ConfigError: an engine argument that vLLM does not have.
         """
-        base, adapter = split_adapter(options)
-        tokenizer = load_tokenizer(base, adapter, options)
-        choice = choose_dtype(base, options)
-        arguments = engine_args(base, adapter, tokenizer, options, dtype=choice.dtype)
-        backend = InProcessBackend(arguments) if device_count(arguments) == 1 else AsyncBackend(arguments)
-        engine = cls(
-            backend,
-            arguments,
-            tokenizer,
-            identity=identity_of(base, adapter, options),
-            eos_ids=eos_ids(generation_config(base, options), tokenizer),
-            vision=Vision.load(base, options) if has_vision(base, options) else None,
-            notes=tuple(note for note in (gguf_note(base), choice.note, batch_note(backend.config, options)) if note),
-            thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
-        )
+        engine = cls(options)
+        base, adapter = engine._identity["path"], engine._identity.get("adapter")
         try:
-            if (weight := next(filter(None, backend.call_workers("first_weight_not_finite")), None)) is not None:
+            finite = engine._live_backend.call_workers("first_weight_not_finite")
+            if (weight := next(filter(None, finite), None)) is not None:
                 raise EngineError(f"{base}: {weight} holds NaN or infinity; take another copy of the model")
             if adapter is not None:
                 engine._adapter = engine._adapters.load(adapter)

@@ -1,5 +1,6 @@
 """Servers that limit, stall, break and lie, and several of them that share the load."""
 
+import asyncio
 import threading
 import time
 
@@ -11,9 +12,8 @@ from judgelm.engines.openai.endpoint import retry_after_s
 from judgelm.engines.openai.options import AdaptiveLimiter
 from judgelm.errors import EngineError, ModelError
 from judgelm.modes.pairwise import Pairwise
-from judgelm.records import Request, Sample, Sampling
+from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from tests.support.driving import prompt_of
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.client import ask_all, load
 from tests.support.endpoint.server import endpoint, first
@@ -57,15 +57,6 @@ def test_what_a_later_try_mends_is_tried_again(fault, api):
         engine.close()
 
 
-def test_a_server_that_stalls_is_asked_again():
-    with endpoint(stall_s=1.0) as server:
-        engine = load(server, timeout_s=0.3)
-        server.misbehave(first(2, "stall"))
-        assert ask_all(engine, "x")["x"].texts == ("8 6",)
-        assert engine.stats()["retries"] == {"timeout": 2}
-        engine.close()
-
-
 def test_a_storm_of_rate_limits_slows_down_and_loses_nothing():
     with endpoint(most_at_once=3, delay_s=0.005, retry_after="0.02") as server:
         engine = load(server, retries=0)  # rate limits do not count as failures
@@ -75,21 +66,6 @@ def test_a_storm_of_rate_limits_slows_down_and_loses_nothing():
         assert stats["concurrency"] < 10
         answered = sum("[Q] what" in body["prompt"] for body in server.bodies) - server.counts["limited"]
         assert answered == 200, "each sample was answered once"
-        engine.close()
-
-
-def test_all_wait_as_long_as_the_server_asks():
-    with endpoint(retry_after="0.6") as server:
-        engine = load(server)
-        server.misbehave(first(1, "429"))
-        engine.submit([Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=6))])
-        assert engine.collect(0.3) == []
-        started, asked = time.monotonic(), len(server.bodies)
-        engine.submit([Request(key="2", prompt=prompt_of("y"), sampling=Sampling(max_tokens=6))])
-        assert engine.collect(0.15) == []
-        assert len(server.bodies) == asked
-        assert len([one for _ in range(2) for one in engine.collect(2)]) == 2
-        assert time.monotonic() - started > 0.2
         engine.close()
 
 
@@ -119,6 +95,16 @@ def test_the_gate_halves_once_for_one_burst_and_grows_with_success():
     for _ in range(10):
         limiter.overloaded(time.monotonic(), None)
     assert limiter.limit == 1
+
+
+def test_all_requests_wait_as_long_as_the_server_asks():
+    async def enter():
+        limiter = AdaptiveLimiter(32)
+        limiter.overloaded(0.0, 60.0)
+        await asyncio.wait_for(limiter.__aenter__(), 0.01)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(enter())
 
 
 def test_a_server_that_stays_away_ends_the_run_with_what_was_judged():
@@ -209,18 +195,6 @@ def test_a_key_that_the_server_repeats_is_not_passed_on(monkeypatch):
 
 def judged_by(server):
     return sum("[Q] what" in str(body.get("prompt")) for body in server.bodies)
-
-
-def test_the_load_is_shared_by_how_much_each_has_in_hand():
-    with endpoint(delay_s=0.01) as one, endpoint(delay_s=0.01) as other:
-        engine = load(one, other, concurrency=4)
-        assert engine.max_in_flight == 4 * (4 + 4)
-        assert engine.describe()["endpoint"] == f"{one.base_url},{other.base_url}"
-        assert_all_judged(list(judge(SAMPLES, MODE, engine)))
-        engine.close()
-        assert judged_by(one) + judged_by(other) == 200
-        assert 70 <= judged_by(one) <= 130
-        assert max(one.counts["at_once"], other.counts["at_once"]) <= 4
 
 
 def test_a_server_that_is_killed_half_way_loses_nothing():

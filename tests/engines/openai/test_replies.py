@@ -11,7 +11,7 @@ from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Prompt, Sample, Span
 from judgelm.runs.runner import judge
-from tests.support.driving import prompt_of, run
+from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.client import ask, load, request_of
 from tests.support.endpoint.server import endpoint, first
@@ -65,17 +65,6 @@ def test_a_rate_limit_with_status_200_is_waited_for():
         engine.close()
 
 
-@pytest.mark.parametrize(("code", "finding"), [(402, "HTTP 402: Top up"), (401, "needs a key")])
-def test_an_error_with_status_200_that_no_retry_helps_ends_the_run(code, finding):
-    with endpoint() as server:
-        engine = load_chat(server)
-        server.misbehave(lambda *_: (200, {"error": {"message": "Top up", "code": code}}))
-        with pytest.raises(EngineError, match=finding):
-            ask(engine)
-        assert engine.stats()["retries"] == {}
-        engine.close()
-
-
 def test_an_error_without_a_known_code_is_tried_again_and_keeps_its_words():
     with endpoint() as server:
         engine = load_chat(server)
@@ -84,20 +73,6 @@ def test_an_error_without_a_known_code_is_tried_again_and_keeps_its_words():
         server.misbehave(lambda *_: (200, {"status": "FAILED", "error": "err.supplier"}))
         with pytest.raises(EngineError, match=r"err\.supplier"):
             ask(engine)
-        engine.close()
-
-
-def test_parts_are_text_and_thinking():
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "9 1?"}]},
-        {"type": "text", "text": "8 "},
-        {"type": "output_text", "text": "6\nSo."},
-    ]
-    with endpoint() as server:
-        engine = load_chat(server)
-        server.misbehave(changing(message={"content": parts}))
-        [judgment] = judge([PAIR], Pairwise(), engine)
-        assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "9 1?")
         engine.close()
 
 
@@ -313,16 +288,6 @@ def test_where_only_the_chosen_tokens_probability_is_told(api):
         words = "up to 0.30 of the probability may be missing: the server lists only the chosen token"
         assert done.approximation == words
         assert engine.stats()["retries"] == {}
-        engine.close()
-
-
-def test_a_forced_beginning_that_is_silently_begun_anew_is_not_repeated():
-    script = {"": {"8 6\n": 1.0}, "8 6\n": {"Both": 1.0}}
-    with endpoint(ScriptedBackend(script), ignores_continuation=True) as server:
-        engine = load(server, api="chat")
-        prompt = Prompt(spans=prompt_of("x").spans, prefill="8 6\n")
-        assert ask(engine, prompt=prompt, stop=()).texts == ("Both",)
-        assert engine.stats()["not_taken_by_server"] == []
         engine.close()
 
 

@@ -3,11 +3,7 @@
 import gc
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,43 +111,6 @@ def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
     assert counts[-1] == counts[1] <= 2 * 64, "the latest prompts' alone"
 
 
-def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
-    # A real one: the address space is limited after the model is loaded, to less than one large pass needs. The
-    # limited engine goes first: memory that another one has given back to the allocator would be used again.
-    script = textwrap.dedent(
-        f"""
-        import resource
-        from judgelm.engines.base import EngineOptions
-        from judgelm.engines.catalog import load_engine
-        from tests.support.driving import prompt_of, run
-        from judgelm.records import Request, Sampling
-        requests = [
-            Request(key=str(i), prompt=prompt_of("", f"{{i}} a big fox jumps" * 60), sampling=Sampling(max_tokens=4))
-            for i in range(300)
-        ]
-        engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}, max_num_batched_tokens=10**6))
-        engine.kv_capacity = 10**9
-        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        before = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (used + (200 << 20), before[1]))
-        found = {{key: one.texts for key, one in run(engine, requests).items()}}
-        assert engine.halvings > 0, "memory was never short"
-        resource.setrlimit(resource.RLIMIT_AS, before)
-        free = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}))
-        expected = {{key: one.texts for key, one in run(free, requests).items()}}
-        assert found == expected, {{key: (found[key], expected[key]) for key in found if found[key] != expected[key]}}
-        print("halved", engine.halvings)
-        """
-    )
-    # Large tensors go back to the system when they are freed, as they must where code is generated for new shapes.
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3]), "MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=250
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.startswith("halved")
-
-
 class Short(TransformersEngine):
     """Has memory for so many sequences in a pass."""
 
@@ -243,7 +202,7 @@ def edit(folder, name="config.json", **values):
         (lambda f: (f / "config.json").unlink(), "no config.json in this folder"),
         (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: not a checkpoint"),
         (lambda f: (f / "model.safetensors").write_bytes(b"torn"), "cannot load the model"),
-        (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "cannot load"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "read the model's config"),
         (lambda f: (f / "config.json").write_text("null"), "cannot load the tokenizer: argument of type 'NoneType'"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "nested|cannot"),
         (lambda f: (f / "generation_config.json").write_text("[]"), "cannot load the model: 'list' object"),

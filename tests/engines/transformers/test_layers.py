@@ -25,7 +25,7 @@ from judgelm.engines.transformers.layers import (
     quantised_weight,
     runs_int8,
 )
-from judgelm.engines.transformers.loading import load
+from judgelm.engines.transformers.loaded_model import load
 from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of

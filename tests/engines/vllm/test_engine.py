@@ -216,7 +216,6 @@ def test_it_leaves_this_process_as_it_was(vllm_engine):
     assert "LD_PRELOAD" not in os.environ
     threads = torch.get_num_threads()
     torch.set_num_threads(threads)
-    assert len(os.sched_getaffinity(0)) == os.cpu_count()
 
 
 def test_heads_that_the_cpu_build_cannot_run_are_refused_at_once(vllm_engine, tmp_path):
