@@ -15,7 +15,7 @@ from judgelm.cluster.scheduler import Scheduler
 from judgelm.cluster.worker import StepTask
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
-from judgelm.prompts.thinking import NOT_ASKED
+from judgelm.prompts.chat_templates import NOT_ASKED
 from judgelm.records import Completion, Request
 
 log = logging.getLogger("judgelm.cluster")

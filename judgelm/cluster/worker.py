@@ -10,7 +10,7 @@ from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.engines.engine_view import LoneFailures
 from judgelm.errors import EngineError
-from judgelm.prompts.thinking import Thinking
+from judgelm.prompts.chat_templates import Thinking
 from judgelm.records import Completion, Request
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.version import VERSION

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 
 from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.extras import install_hint
-from judgelm.prompts.thinking import Thinking
+from judgelm.prompts.chat_templates import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")

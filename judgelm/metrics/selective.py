@@ -1,7 +1,7 @@
 """Self-reference only where the judge's own answers agree: the gate, what it lets through, and what that is worth.
 
-A judge answers a question k times (see `judgelm.parsing.short_answers`); where their agreement is `tau` or above the gate
-is on, and the commonest answer is shown as the reference.
+A judge answers a question k times (see `judgelm.parsing.short_answers`); where their agreement is `tau` or above the
+gate is on, and the commonest answer is shown as the reference.
 """
 
 from collections.abc import Hashable, Sequence

@@ -13,12 +13,11 @@ from judgelm.modes.conversation import Conversation
 from judgelm.modes.correctness import Correctness
 from judgelm.modes.flow import BatchMode, Flow, Mode
 from judgelm.modes.multi import Multi
-from judgelm.modes.multimodal import Multimodal
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.reasoned import Reasoned
 from judgelm.modes.rubric import Rubric
-from judgelm.modes.single import Single
+from judgelm.modes.single import Multimodal, Single
 from judgelm.modes.ssr import SelectiveSelfReference
 
 MODES: dict[str, type[BatchMode]] = {

@@ -13,12 +13,11 @@ from judgelm.errors import ConfigError
 from judgelm.modes.completions import cut_off, failure_of, thinking_of
 from judgelm.modes.flow import RequestFlow
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.modes.qa import context_of
+from judgelm.modes.qa import QA_ANSWERING, context_of
 from judgelm.modes.self_answers import stops
 from judgelm.parsing.short_answers import final_answer
 from judgelm.parsing.verdicts import TagRule, tagged_answer
-from judgelm.prompts.correctness import question_of, solving_prompt
-from judgelm.prompts.qa import QA_ANSWERING
+from judgelm.prompts.self_reference import question_of, solving_prompt
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sample, Span, Unparsed
 
 PLAIN = "Question: {question}\nAnswer:"

@@ -21,7 +21,7 @@ from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import Reasons
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.follow_up import follow_up_prompt, stops, talk_sha
+from judgelm.prompts.conversation import follow_up_prompt, stops, talk_sha
 from judgelm.records import Completion, Judgment, Request, Sample, Shown, Truncation, Unparsed
 
 

@@ -49,7 +49,7 @@ class Conversation(Pairwise):
 
     One dialogue is graded behind the dialogue of its references where every turn shown has one, as JudgeLM grades a
     single answer (the references have the full score, and the judge continues it); else in the prompt of a plain
-    grade (`judgelm.prompts.plain_grade`). The verdict is the mean over turns; `distribution` gives each turn's
+    grade (`judgelm.prompts.catalog`). The verdict is the mean over turns; `distribution` gives each turn's
     `Shown.grades`. Orders and retries are of pairs and do not concern it.
 
     Attributes:

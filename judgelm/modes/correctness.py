@@ -15,8 +15,7 @@ from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
 from judgelm.parsing.short_answers import Task
 from judgelm.parsing.verdicts import read_verdict
-from judgelm.prompts.correctness import judging_prompt
-from judgelm.prompts.self_reference import SELF_REFERENCE
+from judgelm.prompts.self_reference import SELF_REFERENCE, judging_prompt
 from judgelm.records import Judgment, Request, Sample, Unparsed
 
 SelfReference = Literal["cot", "guided"]

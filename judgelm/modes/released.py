@@ -6,8 +6,7 @@ samples at temperature 1 and asks again up to ten times), a reply that cannot be
 hold a block's delimiter are sanitized.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -18,9 +17,8 @@ from judgelm.modes.flow import Flow
 from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.modes.pairwise import in_sample_order, winner_of
 from judgelm.parsing.marked_reply import MarkedReply
-from judgelm.prompts.sanitization import sanitizer_for
-from judgelm.prompts.template import fill, sha_of
-from judgelm.records import Completion, Judgment, Prompt, Request, Role, Sample, Shown, Span, SpanKind
+from judgelm.prompts.template import PromptText, sha_of
+from judgelm.records import Completion, Judgment, Prompt, Request, Sample, Shown, SpanKind
 
 Slots = Mapping[str, str]
 """`question`, `answer_1` and, as the judge has places for them, `answer_2`, `input`, `reference`, `rubric`."""
@@ -34,10 +32,15 @@ Score 4: The response does what the instruction asks, with only small shortcomin
 Score 5: The response does all that the instruction asks, correctly and at a useful level of detail."""
 """The rubric of a sample that has none; ours. A pair is compared by its first line."""
 
-_SLOT = re.compile(r"\{(question|input|answer_[12]|reference|rubric|criterion|levels|bulleted_levels)\}")
 _RUBRIC_SLOTS = ("rubric", "criterion", "levels", "bulleted_levels")
-# A rubric, as a question, is never cut: what its last level says would be lost first.
-_KINDS: Mapping[str, SpanKind] = {"reference": "reference", "answer_1": "answer", "answer_2": "answer"}
+_KINDS: Mapping[str, SpanKind] = {
+    "question": "question",
+    "input": "question",
+    "reference": "reference",
+    "answer_1": "answer",
+    "answer_2": "answer",
+    **dict.fromkeys(_RUBRIC_SLOTS, "question"),  # never cut: what its last level says would be lost first
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,25 +103,17 @@ class ReleasedPrompt:
             KeyError: a slot has no value, or the judge has no place for what is to be shown.
         """
         shown = " ".join(name for name in ("input", "reference") if name in slots)
-        message = _SLOT.split(self.texts[shown])
-        messages: list[tuple[Role | None, Sequence[str]]] = [
-            (None, [self.before]),
-            (None, message),
-            (None, [self.after]),
-        ]
-        if chat:
-            messages = [("user", message)]
-            if self.system is not None:
-                messages.insert(0, ("system", [self.system]))
-
-        def show(slot: str) -> list[Span]:
-            kind = _KINDS.get(slot, "question")
-            return [Span(slots[slot].strip() if self.stripped and kind == "answer" else slots[slot], kind)]
-
-        prompt = replace(fill(messages, show, sanitizer_for(self.delimiters), chat=chat), compares=self.answers)
-        if chat and self.system == "":  # some judges are shown an empty system message, which a template would fill
-            return replace(prompt, spans=(Span("", "template", "system"), *prompt.spans))
-        return prompt
+        text = PromptText(
+            text=self.texts[shown],
+            kinds=_KINDS,
+            delimiters=self.delimiters,
+            system=self.system,
+            before=self.before,
+            after=self.after,
+        )
+        if self.stripped:
+            slots = {slot: value.strip() if _KINDS[slot] == "answer" else value for slot, value in slots.items()}
+        return replace(text.render(slots, chat=chat), compares=self.answers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

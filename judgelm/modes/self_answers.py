@@ -15,7 +15,7 @@ from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.flow import RequestFlow
 from judgelm.modes.options import check_choices, sampling_for
 from judgelm.parsing.short_answers import Task, final_answer
-from judgelm.prompts.correctness import question_of, solving_prompt
+from judgelm.prompts.self_reference import question_of, solving_prompt
 from judgelm.records import Request, Sample, SelfAnswer, Unparsed
 
 _NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")

@@ -16,7 +16,7 @@ from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
 from judgelm.parsing.short_answers import Task, majority
 from judgelm.parsing.verdicts import read_verdict
-from judgelm.prompts.ssr import SSR, comparing_prompt
+from judgelm.prompts.self_reference import SSR, comparing_prompt
 from judgelm.records import Judgment, Request, Sample, SelfAnswer, Unparsed
 
 When = Literal["selective", "always", "never"]

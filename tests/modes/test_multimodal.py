@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.multimodal import Multimodal
+from judgelm.modes.single import Multimodal
 from judgelm.records import GradeVerdict, Sample
 from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply

@@ -6,8 +6,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.qa import QaCorrectness
-from judgelm.prompts.qa import qa_template
+from judgelm.modes.qa import QaCorrectness, qa_template
 from judgelm.records import Completion, LabelVerdict, Sample
 from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply

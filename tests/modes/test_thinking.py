@@ -9,14 +9,13 @@ from judgelm.modes.chat import Chat
 from judgelm.modes.conversation import Conversation
 from judgelm.modes.correctness import Correctness
 from judgelm.modes.multi import Multi
-from judgelm.modes.multimodal import Multimodal
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.rubric import Rubric
-from judgelm.modes.single import Single
+from judgelm.modes.single import Multimodal, Single
 from judgelm.modes.ssr import SelectiveSelfReference
 from judgelm.modes.thinking import separate_thinking
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import judge
 from tests.support import thinking_model

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.modes.rubric import PLAY_FAVORITES
 from judgelm.parsing.verdicts import parse_level
-from judgelm.prompts.play_favorites import PLAY_FAVORITES
 from judgelm.records import Unparsed
 
 CORRECTNESS = ("correct", "partially correct", "incorrect")

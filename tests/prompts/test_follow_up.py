@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.follow_up import follow_up_prompt, stops, talk_sha
+from judgelm.prompts.conversation import follow_up_prompt, stops, talk_sha
 from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import chat_messages
 from judgelm.records import Sample

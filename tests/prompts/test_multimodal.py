@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.multimodal import multimodal_template, read_gold
+from judgelm.modes.single import multimodal_template, read_gold
 from judgelm.records import Sample
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from judgelm.prompts.plain_grade import grading_family, grading_prompt
+from judgelm.prompts.catalog import grading_family, grading_prompt
 from judgelm.records import Sample
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts" / "judgelm-grade.txt"

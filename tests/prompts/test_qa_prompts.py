@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.qa import EXAMPLES, OURS, PRINTED, QA_ANSWERING, qa_template
+from judgelm.modes.qa import EXAMPLES, OURS, PRINTED, QA_ANSWERING, qa_template
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
 VALUES = {

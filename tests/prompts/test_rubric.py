@@ -3,8 +3,7 @@
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.play_favorites import PLAY_FAVORITES
-from judgelm.prompts.rubric import Dimension, Level, scale_of, scales_sha
+from judgelm.modes.rubric import PLAY_FAVORITES, Dimension, Level, scale_of, scales_sha
 from judgelm.records import Sample
 
 SAMPLE = Sample(id="1", question="Why?", answers=("Because.",))

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.prompts.correctness import judging_prompt, question_of, solving_prompt
-from judgelm.prompts.self_reference import SELF_REFERENCE
+from judgelm.prompts.self_reference import SELF_REFERENCE, judging_prompt, question_of, solving_prompt
 from judgelm.records import Sample
 
 # A change here is a change of what was measured: give the family a new id instead.

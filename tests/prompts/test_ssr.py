@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.prompts.ssr import SSR, comparing_prompt
+from judgelm.prompts.self_reference import SSR, comparing_prompt
 from judgelm.records import Sample
 
 # A change here is a change of what was measured: give the family a new id instead.

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import TEMPLATES, get_template
-from judgelm.prompts.judgelm import JUDGELM_COMPACT
 from judgelm.records import Sample
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
@@ -89,14 +88,14 @@ def test_a_single_answer_is_the_pair_of_reference_and_answer_with_a_forced_score
 
 
 def test_the_forced_score_is_the_highest_of_the_scale():
-    assert JUDGELM_COMPACT.render(SKY, (0,), "So.", full_score=5).prefill == "5"
-    assert JUDGELM_COMPACT.render(SKY, (0,), "So.", full_score=4.5).prefill == "4.5"
+    assert TEMPLATES["judgelm-compact"].render(SKY, (0,), "So.", full_score=5).prefill == "5"
+    assert TEMPLATES["judgelm-compact"].render(SKY, (0,), "So.", full_score=4.5).prefill == "4.5"
 
 
 @pytest.mark.parametrize("order", [(0,), ()])
 def test_what_cannot_be_shown_is_refused(order):
     with pytest.raises(ValueError, match="sample sky"):
-        JUDGELM_COMPACT.render(SKY, order, None)
+        TEMPLATES["judgelm-compact"].render(SKY, order, None)
 
 
 def test_more_answers_than_the_original_has_words_for_are_counted_in_digits():

@@ -3,7 +3,7 @@
 import pytest
 from transformers import AutoTokenizer
 
-from judgelm.prompts.thinking import Thinking, opening_of
+from judgelm.prompts.chat_templates import Thinking, opening_of
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt, Span
 

@@ -20,7 +20,7 @@ from judgelm.data.sources.source import plain_row
 from judgelm.errors import InputError
 from judgelm.modes.answer import QuestionTask
 from judgelm.parsing.short_answers import canonical, final_answer
-from judgelm.prompts.correctness import question_of
+from judgelm.prompts.self_reference import question_of
 from judgelm.records import Sample
 
 _NEEDS = "question_id, model, text"

@@ -24,7 +24,7 @@ from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, u
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.sources.source import Entry, model_from_filename
 from judgelm.errors import InputError
-from judgelm.prompts.multimodal import read_gold
+from judgelm.modes.single import read_gold
 
 _IMAGES = "images"
 _IMAGE_MARK = "<IMG>"

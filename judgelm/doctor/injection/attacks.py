@@ -21,7 +21,7 @@ from judgelm.doctor.injection.texts import (
     disguises,
     likenesses,
 )
-from judgelm.prompts.special_tokens import role_markers, special_tokens
+from judgelm.prompts.chat_templates import role_markers, special_tokens
 from judgelm.prompts.template import Template
 
 Target = Literal["question", "answer_1", "answer_2", "reference"]

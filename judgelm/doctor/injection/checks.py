@@ -12,7 +12,7 @@ from typing import Any
 
 from judgelm.doctor.injection.attacks import TARGETS, Attack, Target, attacks_on, delimiters_of
 from judgelm.parsing.scores import parse_pair
-from judgelm.prompts.special_tokens import role_markers, special_tokens
+from judgelm.prompts.chat_templates import role_markers, special_tokens
 from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Prompt, Sample, Scores, Unparsed

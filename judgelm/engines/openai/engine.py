@@ -26,7 +26,7 @@ from judgelm.engines.openai.sampling import ReplySampler, UnusableReplyError, re
 from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.errors import ConfigError, EngineError
-from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking, opening_of
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Completion, FinishReason, Request
 

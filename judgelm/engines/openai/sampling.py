@@ -6,7 +6,7 @@ from judgelm.engines.openai.pool import EndpointPool
 from judgelm.engines.openai.request_body import RenderedPrompt, request_body
 from judgelm.engines.openai.response import Answer, Choice, Usage
 from judgelm.engines.openai.unsupported_params import CHAT_TEMPLATE
-from judgelm.prompts.thinking import template_arguments
+from judgelm.prompts.chat_templates import template_arguments
 from judgelm.records import FinishReason, Sampling, ThinkingMode
 
 

@@ -34,7 +34,7 @@ from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.engines.transformers.packed_layers import pack
 from judgelm.engines.transformers.vision import Vision
 from judgelm.errors import ConfigError, ModelError, first_line
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}

@@ -44,7 +44,7 @@ from judgelm.engines.vllm.engine_args import (
 )
 from judgelm.engines.vllm.requests import RequestState, branch_sampling, reply_sampling, tokens_prompt
 from judgelm.errors import EngineError, ModelError, first_line
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request
 
