@@ -23,8 +23,7 @@ from judgelm.judges.installed import InstalledJudge, named_judge
 from judgelm.judges.judge_format import judge_format
 from judgelm.judges.recognition import Recognition, recognise
 from judgelm.judges.released import ReleasedJudge
-from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import make_mode, mode_type
+from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
 from judgelm.records import Judgment, Sample

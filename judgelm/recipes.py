@@ -40,8 +40,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, Stric
 
 from judgelm.engines.model_cache import cache_root
 from judgelm.errors import ConfigError, InputError, RunError, not_found
-from judgelm.extras import extra_requirements, install_hint
 from judgelm.jsonl import Appender, read_jsonl, repair_tail
+from judgelm.package import extra_requirements, install_hint
 from judgelm.yaml_files import read_yaml
 
 CACHE_VARIABLE = "judgelm_cache"

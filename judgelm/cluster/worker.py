@@ -10,10 +10,10 @@ from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.engines.engine_view import LoneFailures
 from judgelm.errors import EngineError
+from judgelm.package import VERSION
 from judgelm.prompts.chat_templates import Thinking
 from judgelm.records import Completion, Request
 from judgelm.runs.process_cleanup import end_orphans, mark_children
-from judgelm.version import VERSION
 
 _MARK = "/judgelm-worker"
 """Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""

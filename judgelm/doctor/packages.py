@@ -14,7 +14,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 
 State = Literal["ok", "missing", "out_of_range", "broken"]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from packaging.requirements import Requirement
 
 from judgelm.errors import ConfigError, MissingExtraError
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 from judgelm.prompts.chat_templates import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 

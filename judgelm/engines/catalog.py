@@ -8,7 +8,7 @@ from judgelm.engines.base import INT8, Engine, EngineOptions, refuse_engine_args
 from judgelm.engines.measured_speed import read_speeds
 from judgelm.engines.openmp import release_openmp_threads
 from judgelm.errors import ModelError, not_found
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:

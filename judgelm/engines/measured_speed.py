@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from judgelm.engines.model_cache import cache_root
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _LIBRARIES = ("torch", "transformers", "vllm")
 _ENVIRONMENT = ("OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES")

@@ -15,10 +15,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ConfigError, not_found
 from judgelm.judges.words import Cut, WordsFile, cut, read_words
-from judgelm.modes import BatchMode
-from judgelm.modes.factory import build_mode
-from judgelm.modes.released import ReleasedMode, ReleasedPrompt
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.modes import BatchMode, build_mode
+from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
 from judgelm.records import ThinkingMode
 from judgelm.yaml_files import read_yaml
 

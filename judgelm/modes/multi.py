@@ -13,10 +13,8 @@ from itertools import permutations as all_orders
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import first_failure, read_reply, with_usage
-from judgelm.modes.flow import Flow
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.modes.reasons import Explained, explain, to_explain
+from judgelm.modes.completions import Explained, explain, first_failure, read_reply, to_explain, with_usage
+from judgelm.modes.flow import Flow, check_above_zero, check_choices, sampling_for
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS

@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError, not_found
-from judgelm.modes.completions import failure_of, labelled, read_reply, with_usage
-from judgelm.modes.flow import Flow
-from judgelm.modes.label_probability import ask_probabilities
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.completions import ask_probabilities, failure_of, labelled, read_reply, with_usage
+from judgelm.modes.flow import Flow, check_above_zero, check_choices, sampling_for
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.template import PromptText, read_texts, sha_of

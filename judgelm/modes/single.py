@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 from judgelm.errors import InputError, not_found
-from judgelm.modes.completions import graded, grades_of, read_reply, with_usage
-from judgelm.modes.flow import Flow
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.modes.reasons import Explained, explain, to_explain
+from judgelm.modes.completions import Explained, explain, graded, grades_of, read_reply, to_explain, with_usage
+from judgelm.modes.flow import Flow, check_above_zero, check_choices, sampling_for
 from judgelm.parsing.scores import parse_pair, parse_scores, score_lines
 from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
 from judgelm.prompts.sanitization import sanitizer_for

@@ -12,7 +12,7 @@ from typing import Any
 from judgelm.data.readers.streams import is_stream
 from judgelm.errors import RunError
 from judgelm.modes import BatchMode
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
 _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")

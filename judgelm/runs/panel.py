@@ -17,12 +17,12 @@ from typing import Any, get_args
 
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.package import VERSION
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Unparsed, Verdict
 from judgelm.runs.aggregation import Opinion, Rule, combine, verdict_text
 from judgelm.runs.run_files import RunFiles, check_output_is_no_input, read_manifest, standing_judgments
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import PanelJudgeStats, PanelStats, RunStats
-from judgelm.version import VERSION
 
 
 @dataclass(frozen=True, kw_only=True)

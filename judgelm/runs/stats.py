@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from judgelm.modes.answer import Answer
+from judgelm.modes.generation import Answer
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
 

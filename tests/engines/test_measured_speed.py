@@ -11,7 +11,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine, resolve_options
 from judgelm.engines.measured_speed import MeasuredSpeed, read_speeds, write_speeds
 from judgelm.engines.model_cache import CACHE_VARIABLE
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 from judgelm.training.tiny_model import make_base
 
 FLOAT32 = MeasuredSpeed(engine="transformers", dtype="float32", quantization=None, prompt_tokens_per_s=3.0)

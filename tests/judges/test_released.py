@@ -15,8 +15,7 @@ from judgelm.errors import CardError, ConfigError, InputError, ModelError
 from judgelm.judges.recognition import recognise
 from judgelm.judges.released import ReleasedJudge, ReleasedTask, released_judge, released_judges, released_names
 from judgelm.judges.words import Cut, WordsFile, bring_words, cut, read_words
-from judgelm.modes.released import ReleasedMode
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.modes.released import MarkedReply, ReleasedMode
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
 from judgelm.runs.fingerprint import mode_identity

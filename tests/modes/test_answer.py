@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.answer import AnswerMode, AnswerTask, Decoding
+from judgelm.modes.generation import AnswerMode, AnswerTask, Decoding
 from judgelm.records import Sample, Span
 from judgelm.runs.runner import drive as run
 from tests.support.flows import broken, drive, reply

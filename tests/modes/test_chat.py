@@ -5,8 +5,7 @@ import pytest
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes import Pairwise
-from judgelm.modes.chat import Chat, FollowUp
-from judgelm.modes.conversation import Conversation
+from judgelm.modes.conversation import Chat, Conversation, FollowUp
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import drive as run
 from judgelm.runs.runner import judge

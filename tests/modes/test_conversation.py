@@ -7,8 +7,8 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes import make_mode
 from judgelm.modes.conversation import Conversation, per_order
-from judgelm.modes.factory import make_mode
 from judgelm.modes.flow import interleave
 from judgelm.records import GradeVerdict, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import judge

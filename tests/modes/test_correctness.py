@@ -10,8 +10,8 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.correctness import Correctness
-from judgelm.modes.label_probability import ask_probabilities
+from judgelm.modes.completions import ask_probabilities
+from judgelm.modes.self_reference import Correctness
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.records import Completion, LabelVerdict, Prompt, Sample, SelfAnswer, Shown, Span
 from judgelm.runs.runner import judge

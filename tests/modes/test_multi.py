@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
-from judgelm.modes.factory import make_mode
+from judgelm.modes import make_mode
 from judgelm.modes.multi import Multi, ranking
 from judgelm.records import RankingVerdict, Sample, Truncation
 from judgelm.runs.runner import judge

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.factory import make_mode
+from judgelm.modes import make_mode
 from judgelm.modes.rubric import Rubric
 from judgelm.records import Completion, GradeVerdict, Sample
 from tests.support.flows import broken, drive, reply

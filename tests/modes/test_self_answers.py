@@ -7,7 +7,7 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.self_answers import Solver
+from judgelm.modes.self_reference import Solver
 from judgelm.records import Completion, Sample, SelfAnswer
 from tests.support.driving import run
 

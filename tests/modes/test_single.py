@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.factory import make_mode
+from judgelm.modes import make_mode
 from judgelm.modes.single import Single
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Completion, GradeVerdict, Sample

@@ -8,7 +8,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.ssr import SelectiveSelfReference
+from judgelm.modes.self_reference import SelectiveSelfReference
 from judgelm.records import Completion, PairVerdict, Sample
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row

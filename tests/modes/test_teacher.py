@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.modes.teacher import TeacherMode
+from judgelm.modes.generation import TeacherMode
 from judgelm.parsing.scores import split_score_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import PairVerdict, Sample

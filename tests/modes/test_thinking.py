@@ -5,15 +5,13 @@ from dataclasses import replace
 import pytest
 
 from judgelm.judges.released import released_judge
-from judgelm.modes.chat import Chat
-from judgelm.modes.conversation import Conversation
-from judgelm.modes.correctness import Correctness
+from judgelm.modes.conversation import Chat, Conversation
 from judgelm.modes.multi import Multi
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.rubric import Rubric
+from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
 from judgelm.modes.single import Multimodal, Single
-from judgelm.modes.ssr import SelectiveSelfReference
 from judgelm.modes.thinking import separate_thinking
 from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span

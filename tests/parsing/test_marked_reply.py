@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.errors import ConfigError
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.modes.released import MarkedReply
 from judgelm.records import Scores, Unparsed
 
 LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "A=B": "tie"})

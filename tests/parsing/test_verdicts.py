@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.judges.released import released_judge
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.modes.released import MarkedReply
 from judgelm.parsing.verdicts import parse_level, read_label, read_verdict
 from judgelm.records import Scores, Unparsed
 

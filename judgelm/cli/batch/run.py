@@ -19,8 +19,7 @@ from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge, judge_of
 from judgelm.judges.recognition import recognise
-from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import CARD_FIELDS, make_mode
+from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.process_cleanup import end_orphans, mark_children

@@ -23,7 +23,7 @@ from judgelm.engines.catalog import check_engine, choose_engine
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.judges.cards import default_card
 from judgelm.judges.installed import installed_judge, named_judge
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 EPILOG = """
 Examples:

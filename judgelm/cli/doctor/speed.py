@@ -23,8 +23,8 @@ from judgelm.doctor.speed import (
 from judgelm.engines.catalog import choose_engine
 from judgelm.engines.measured_speed import write_speeds
 from judgelm.errors import JudgelmError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
 from judgelm.judges.installed import named_judge
+from judgelm.package import EVERYDAY_PAIRS
 
 _FILE_OF = 1000
 

@@ -27,7 +27,7 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
 from judgelm.data.sources.codes import winner_field
-from judgelm.modes.answer import Answer, QuestionTask
+from judgelm.modes.generation import Answer, QuestionTask
 from judgelm.records import Sample, Winner
 
 REFERENCE_MODEL = "reference"

@@ -13,7 +13,7 @@ from judgelm.engines.transformers.int8_layers import Int8Linear, Smoothing, best
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.packed_attention import PromptSegment
 from judgelm.errors import ConfigError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 from judgelm.prompts.truncation import Tokenizer
 
 _SAMPLED_TOKENS = 256

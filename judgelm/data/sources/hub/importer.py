@@ -30,7 +30,7 @@ from judgelm.data.sources.registry import get_source
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import parse_json
 from judgelm.modes.pairwise import winner_of
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 SOURCE_FILE = "source.json"
 
