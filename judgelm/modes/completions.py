@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Literal, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Literal, ParamSpec, Protocol
 
-from judgelm.modes.flow import Flow, RequestFlow
+from judgelm.modes.flow import Flow, RequestFlow, pair_orders, sampling_for
 from judgelm.parsing.scores import LEAST_ASSIGNED, grade_distribution
 from judgelm.parsing.verdicts import Verdict
 from judgelm.records import (
@@ -36,6 +36,10 @@ from judgelm.records import (
     Winner,
 )
 
+if TYPE_CHECKING:
+    from judgelm.modes.pairwise import Reasoned
+    from judgelm.modes.self_reference import SelectiveSelfReference
+
 
 class Named(Protocol):
     """A mode, as judgments name it."""
@@ -47,6 +51,9 @@ class Named(Protocol):
 
 
 P = ParamSpec("P")
+
+PLACES: Mapping[str, str] = {"1": "1", "2": "2"}
+"""Labels in `Shown.label`: the place, in the order shown, of the better answer."""
 
 
 def failure_of(completion: Completion) -> Unparsed | None:
@@ -169,6 +176,42 @@ def compared(mode: Named, sample: Sample, shown: Sequence[Shown], *, accept_one_
         consistent=winners[0] == winners[1] if len(winners) == 2 else None,
         failure=failure,
     )
+
+
+def compare_by_label(
+    mode: "Reasoned | SelectiveSelfReference",
+    sample: Sample,
+    prompts: Sequence[Prompt],
+    read: Callable[[str], Verdict | Unparsed],
+    *,
+    stop: tuple[str, ...] = (),
+    referenced: bool,
+) -> Flow:
+    """Ask for each order, conclude, then ask for the probability of the verdicts where the mode wants it.
+
+    Args:
+        mode: of the judgment.
+        sample: with two answers.
+        prompts: one for each order.
+        read: finds the label in a reply.
+        stop: strings that end a reply.
+        referenced: whether a reference stands in the prompts.
+    """
+    room = mode.max_tokens
+    sampling = sampling_for(mode, sample.id, room, stop=stop)
+    replies = yield [Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)]
+    shown = [
+        read_reply(reply, read, max_tokens=room, order=order, referenced=referenced)
+        for order, reply in zip(pair_orders(mode.both_orders), replies, strict=True)
+    ]
+    if mode.retry_unparseable:
+        shown = yield from ask_missing_labels(shown, prompts, [PLACES] * len(shown), max_tokens=room)
+    judgment = compared(mode, sample, shown, accept_one_order=mode.accept_one_order)
+    if not mode.distribution:
+        return judgment
+    values = yield from ask_probabilities(shown, prompts, PLACES, read, max_tokens=room)
+    probability = mean_probability(shown, values, accept_one_order=mode.accept_one_order)
+    return replace(judgment, probability=None if judgment.failure else probability)
 
 
 def winner_shown(shown: Shown) -> Winner | None:

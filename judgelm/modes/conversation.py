@@ -37,7 +37,7 @@ from judgelm.modes.completions import (
     to_explain,
     with_usage,
 )
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, check_choices, interleave, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, interleave, sampling_for
 from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template
@@ -94,7 +94,6 @@ class Conversation(Pairwise):
     def __post_init__(self) -> None:
         """Check the options of pairs, and which turns."""
         Pairwise.__post_init__(self)
-        check_choices(self, turns=Turns)
 
     @property
     def template_sha(self) -> str:

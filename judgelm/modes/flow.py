@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Generator, Iterable, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
-from judgelm.errors import ConfigError, not_found, out_of_range
+from judgelm.errors import ConfigError, out_of_range
 from judgelm.records import MAX_SEED, MAX_TEMPERATURE, MAX_TOKENS, Completion, Judgment, Request, Sample, Sampling
 
 Result = TypeVar("Result")
@@ -134,21 +134,6 @@ def sampling_for(
     return Sampling(max_tokens=max_tokens, stop=stop, reserve=reserve, temperature=options.temperature, seed=seed)
 
 
-def check_choices(options: object, **choices: Any) -> None:
-    """Check options whose type is a `Literal`.
-
-    Args:
-        options: of the mode.
-        choices: name of the option -> its `Literal`.
-
-    Raises:
-        ConfigError: a value that the type does not have; the message lists those it has.
-    """
-    for name, literal in choices.items():
-        if (value := getattr(options, name)) not in get_args(literal):
-            raise not_found(name, value, get_args(literal))
-
-
 def check_finite(mode: object, names: Iterable[str]) -> None:
     """Check numeric options against the range that any mode can use.
 
@@ -163,6 +148,11 @@ def check_finite(mode: object, names: Iterable[str]) -> None:
         value, most = getattr(mode, name), _LARGEST.get(name, MAX_TOKENS)
         if isinstance(value, int | float) and not (-most if name == "seed" else 0) <= value <= most:
             raise out_of_range(name, value, -most if name == "seed" else 0, most)
+
+
+def pair_orders(both_orders: bool) -> tuple[tuple[int, int], ...]:
+    """The orders in which a pair is shown, as indices into a sample's answers."""
+    return ((0, 1), (1, 0)) if both_orders else ((0, 1),)
 
 
 def check_above_zero(options: object, *names: str) -> None:

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import cut_off, failure_of, read_reply, thinking_of, with_usage
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, check_choices, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, sampling_for
 from judgelm.modes.pairwise import winner_of
 from judgelm.modes.qa import QA_ANSWERING, context_of
 from judgelm.modes.self_reference import stops
@@ -130,7 +130,6 @@ class AnswerMode:
     def __post_init__(self) -> None:
         if self.plain.count("{question}") != 1:
             raise ConfigError(f"plain is {self.plain!r}; it must hold {{question}} once")
-        check_choices(self, task=QuestionTask, tags=TagRule)
         if self.task != "question" and (self.system is not None or self.plain != PLAIN):
             raise ConfigError(f"task {self.task} has the paper's prompt; leave system and plain out")
         check_above_zero(self, "max_tokens")

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import Explained, explain, first_failure, read_reply, to_explain, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, check_choices, sampling_for
+from judgelm.modes.flow import Flow, check_above_zero, sampling_for
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
@@ -74,7 +74,6 @@ class Multi:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        check_choices(self, drawing=Drawing, reasons=Explained)
         check_above_zero(self, "permutations", "reason_tokens", "max_tokens")
         if self.min_answer_tokens < MIN_ANSWER_TOKENS:
             raise ConfigError(

@@ -6,26 +6,24 @@ Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; bot
 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025): a verdict after free reasoning, both orders.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import (
+    PLACES,
     Reasons,
-    ask_missing_labels,
-    ask_probabilities,
-    compared,
+    compare_by_label,
     explain,
     failure_of,
     first_failure,
-    mean_probability,
     read_reply,
     to_explain,
     with_usage,
 )
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, check_choices, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, sampling_for
 from judgelm.parsing.scores import (
     OrderRule,
     ScoreLines,
@@ -54,7 +52,7 @@ from judgelm.records import (
     Winner,
 )
 
-_GIVEN, _SWAPPED = (0, 1), (1, 0)
+_GIVEN = (0, 1)
 _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 
 
@@ -111,7 +109,6 @@ class Pairwise:
 
     def __post_init__(self) -> None:
         """Check the options against each other, and take the distribution where one of them rests on it."""
-        check_choices(self, order_rule=OrderRule, reasons=Reasons)
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
         if self.order_rule == "given" and self.accept_one_order:
             raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
@@ -140,7 +137,7 @@ class Pairwise:
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
         """The orders in which the answers are shown, as indices into a sample's answers."""
-        return (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
+        return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
         """The prompt that the judge reads; `part` is empty, since a pair is judged in one piece."""
@@ -288,10 +285,7 @@ def _mean(pairs: list[tuple[float, float]], index: int) -> float:
     return sum(pair[index] for pair in pairs) / len(pairs)
 
 
-LABELS: Mapping[str, str] = {"1": "1", "2": "2"}
-"""In `Shown.label`: the place, in the order shown, of the better answer."""
-
-read_pair_verdict = partial(read_verdict, labels=LABELS, brackets_only=True)
+read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
 """Reads `[[1]]` or `[[2]]` at the end of a reply."""
 
 
@@ -334,7 +328,6 @@ class Reasoned:
 
     def __post_init__(self) -> None:
         """Check the template and the room."""
-        check_choices(self, reference=Literal["auto", "use", "ignore"])
         check_above_zero(self, "max_tokens")
         reasoned_template(self.template)
 
@@ -356,26 +349,8 @@ class Reasoned:
             )
         reference = None if self.reference == "ignore" else sample.reference
         template = get_template(self.template)
-        orders = (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
-        prompts = [template.render(sample, order, reference) for order in orders]
-        sampling = sampling_for(self, sample.id, self.max_tokens)
-        replies = yield [
-            Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)
-        ]
-        shown = [
-            read_reply(
-                reply, read_pair_verdict, max_tokens=self.max_tokens, order=order, referenced=reference is not None
-            )
-            for order, reply in zip(orders, replies, strict=True)
-        ]
-        if self.retry_unparseable:
-            shown = yield from ask_missing_labels(shown, prompts, [LABELS] * len(shown), max_tokens=self.max_tokens)
-        judgment: Judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
-        if not self.distribution:
-            return judgment
-        values = yield from ask_probabilities(shown, prompts, LABELS, read_pair_verdict, max_tokens=self.max_tokens)
-        probability = mean_probability(shown, values, accept_one_order=self.accept_one_order)
-        return replace(judgment, probability=None if judgment.failure else probability)
+        prompts = [template.render(sample, order, reference) for order in pair_orders(self.both_orders)]
+        return compare_by_label(self, sample, prompts, read_pair_verdict, referenced=reference is not None)
 
 
 def reasoned_template(template_id: str) -> Template:

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.completions import ask_probabilities, failure_of, labelled, read_reply, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, check_choices, sampling_for
+from judgelm.modes.flow import Flow, check_above_zero, sampling_for
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.template import PromptText, read_texts, sha_of
@@ -180,7 +180,6 @@ class QaCorrectness:
         """Check each option."""
         qa_template(self.shots, self.with_context, self.wording)
         check_rules(self.exact)
-        check_choices(self, labels=QaLabelRule)
         if self.distribution and self.labels != "strict":
             raise ConfigError(f"distribution needs labels strict, not {self.labels}: others tell no place of the label")
         check_above_zero(self, "max_tokens")

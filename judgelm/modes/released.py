@@ -20,7 +20,7 @@ from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, graded, read_reply, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, sampling_for
+from judgelm.modes.flow import Flow, check_above_zero, pair_orders, sampling_for
 from judgelm.modes.pairwise import in_sample_order, winner_of
 from judgelm.parsing.verdicts import Statement, Verdict, settled, unmarked_verdicts
 from judgelm.prompts.template import PromptText, sha_of
@@ -358,7 +358,7 @@ class ReleasedMode:
             InputError: another number of answers, a missing reference, or a rubric that is no text.
         """
         self._check(sample)
-        orders = ((0,),) if self.prompt.answers == 1 else ((0, 1), (1, 0)) if self.both_orders else ((0, 1),)
+        orders = ((0,),) if self.prompt.answers == 1 else pair_orders(self.both_orders)
         stop = () if self.explain else self.prompt.stop
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=stop)
         completions = yield [

@@ -15,17 +15,17 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import (
+    PLACES,
     ask_missing_labels,
     ask_probabilities,
-    compared,
+    compare_by_label,
     failure_of,
     labelled,
-    mean_probability,
     read_reply,
     thinking_of,
     with_usage,
 )
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, check_choices, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, sampling_for
 from judgelm.parsing.short_answers import Task, final_answer, majority
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.self_reference import (
@@ -65,7 +65,6 @@ class Solver:
     chat: bool = True
 
     def __post_init__(self) -> None:
-        check_choices(self, task=Task)
         if self.count < 1 or self.max_tokens < 1:
             raise ConfigError(f"{self.count} solves of {self.max_tokens} tokens: both must be 1 or more")
         if not self.temperature >= 0:
@@ -191,7 +190,6 @@ class Correctness:
     solve_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        check_choices(self, self_reference=SelfReference)
         check_above_zero(self, "max_tokens")
         self._solver()  # raises where its options do not fit
 
@@ -240,12 +238,8 @@ class Correctness:
 
 When = Literal["selective", "always", "never"]
 
-SSR_LABELS: Mapping[str, str] = {"1": "1", "2": "2"}
-"""In `Shown.label`: the place, in the order shown, of the better response."""
 
-_read_ssr = partial(read_verdict, labels=SSR_LABELS)
-
-_GIVEN, _SWAPPED = (0, 1), (1, 0)
+_read_ssr = partial(read_verdict, labels=PLACES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +300,6 @@ class SelectiveSelfReference:
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        check_choices(self, when=When)
         if self.task == "preference":
             raise ConfigError("task preference has no answers that could agree; use choice or number")
         if not 0 <= self.tau <= 1:
@@ -328,25 +321,12 @@ class SelectiveSelfReference:
         if isinstance(solved, Unparsed):  # a judge that cannot answer the question is not shown the answers
             return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
         reference = self.reference_of(solved)
-        orders = (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
+        orders = pair_orders(self.both_orders)
         prompts = [comparing_prompt(sample, order, reference, chat=self.chat) for order in orders]
-        sampling = sampling_for(self, sample.id, self.max_tokens, stop=stops(chat=self.chat))
-        replies = yield [
-            Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)
-        ]
-        shown = [
-            read_reply(reply, _read_ssr, max_tokens=self.max_tokens, order=order, referenced=reference is not None)
-            for order, reply in zip(orders, replies, strict=True)
-        ]
-        if self.retry_unparseable:
-            shown = yield from ask_missing_labels(shown, prompts, [SSR_LABELS] * len(shown), max_tokens=self.max_tokens)
-        judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
-        judgment = replace(judgment, self_answers=solved, own_reference=reference)
-        if not self.distribution:
-            return judgment
-        values = yield from ask_probabilities(shown, prompts, SSR_LABELS, _read_ssr, max_tokens=self.max_tokens)
-        probability = mean_probability(shown, values, accept_one_order=self.accept_one_order)
-        return replace(judgment, probability=None if judgment.failure else probability)
+        judgment = yield from compare_by_label(
+            self, sample, prompts, _read_ssr, stop=stops(chat=self.chat), referenced=reference is not None
+        )
+        return replace(judgment, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
         """See that the sample has what the task needs.
@@ -354,7 +334,7 @@ class SelectiveSelfReference:
         Raises:
             InputError: it has not.
         """
-        comparing_prompt(sample, _GIVEN, None, chat=self.chat)
+        comparing_prompt(sample, (0, 1), None, chat=self.chat)
         self._solver().request(sample)
 
     def reference_of(self, solved: Sequence[SelfAnswer]) -> str | None:

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from judgelm.errors import InputError, not_found
 from judgelm.modes.completions import Explained, explain, graded, grades_of, read_reply, to_explain, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, check_choices, sampling_for
+from judgelm.modes.flow import Flow, check_above_zero, sampling_for
 from judgelm.parsing.scores import parse_pair, parse_scores, score_lines
 from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
 from judgelm.prompts.sanitization import sanitizer_for
@@ -36,6 +36,13 @@ _POLICIES: dict[Against, Literal["auto", "use", "ignore"]] = {
     "nothing": "ignore",
 }
 _ANCHOR = "anchor"
+
+
+class _Asked(NamedTuple):
+    """What the answer stands beside, and the prompt."""
+
+    beside: Literal["reference", "anchor", "nothing"]
+    prompt: Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,6 @@ class Single:
     max_tokens: int = 24
 
     def __post_init__(self) -> None:
-        check_choices(self, against=Against, reasons=Explained)
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
         if self.distribution:
             score_lines(self.scale, self.step)  # raises where the scale has too many
@@ -142,20 +148,20 @@ class Single:
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [block.prompt], sampling))
 
-    def _ask(self, sample: Sample) -> "_Asked":
+    def _ask(self, sample: Sample) -> _Asked:
         """The prompt, and what the answer stands beside in it."""
         template = get_template(self.template)
         anchor = sample.metadata.get(_ANCHOR)
         if self.against in ("auto", "reference") and sample.reference is not None:
             prompt = template.render(sample, (0,), sample.reference, full_score=self.scale[1])
-            return _Asked(beside="reference", prompt=prompt)
+            return _Asked("reference", prompt)
         if self.against == "anchor" or (self.against == "auto" and isinstance(anchor, str)):
             first = anchor if isinstance(anchor, str) else sample.reference or ""
             pair = Sample(id=sample.id, question=sample.question, answers=(first, *sample.answers))
-            return _Asked(beside="anchor", prompt=template.render(pair, (0, 1), None))
-        return _Asked(beside="nothing", prompt=grading_prompt(sample, self.scale, chat=template.chat))
+            return _Asked("anchor", template.render(pair, (0, 1), None))
+        return _Asked("nothing", grading_prompt(sample, self.scale, chat=template.chat))
 
-    def _candidates(self, block: "_Asked") -> dict[str, float]:
+    def _candidates(self, block: _Asked) -> dict[str, float]:
         """Every reply that is a score line, and the score that it gives the answer."""
         lines = score_lines(self.scale, self.step)
         if block.beside == "anchor":
@@ -163,21 +169,13 @@ class Single:
         blank = " " if block.beside == "reference" else ""
         return {f"{blank}{value:g}": value for value in lines.values}
 
-    def _read(self, block: "_Asked", completion: Completion, lines: dict[str, float]) -> Shown:
+    def _read(self, block: _Asked, completion: Completion, lines: dict[str, float]) -> Shown:
         parse = partial(parse_scores, count=2 if block.beside == "anchor" else 1, scale=self.scale)
         referenced = block.beside == "reference"
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=referenced)
         if shown.scores is not None and block.beside == "anchor":  # the answer shown first is none of the sample's
             shown = replace(shown, scores=shown.scores[1:], anchor=shown.scores[0])
         return replace(shown, grades=grades_of(tuple(lines.values()), completion))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A prompt, and what the answer stands beside in it."""
-
-    beside: Literal["reference", "anchor", "nothing"]
-    prompt: Prompt
 
 
 Wording = Literal["code", "paper", "chat"]
@@ -336,7 +334,6 @@ class Multimodal:
     def __post_init__(self) -> None:
         """Check each option."""
         multimodal_template(self.wording)
-        check_choices(self, reasons=Explained, images=Images)
         check_above_zero(self, "max_tokens", "reason_tokens")
 
     @property
