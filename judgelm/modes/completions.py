@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Literal, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Literal, ParamSpec
 
-from judgelm.modes.flow import Flow, RequestFlow, pair_orders, sampling_for
+from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, sampling_for
 from judgelm.parsing.scores import LEAST_ASSIGNED, grade_distribution
 from judgelm.parsing.verdicts import Verdict
 from judgelm.records import (
@@ -39,15 +39,6 @@ from judgelm.records import (
 if TYPE_CHECKING:
     from judgelm.modes.pairwise import Reasoned
     from judgelm.modes.self_reference import SelectiveSelfReference
-
-
-class Named(Protocol):
-    """A mode, as judgments name it."""
-
-    @property
-    def name(self) -> str:
-        """The name in manifests."""
-        ...
 
 
 P = ParamSpec("P")
@@ -134,7 +125,7 @@ def first_failure(shown: Sequence[Shown]) -> Unparsed | None:
     return next((reply.failure for reply in shown if reply.failure is not None), None)
 
 
-def graded(mode: Named, sample: Sample, shown: Shown) -> Judgment:
+def graded(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
     """The judgment of one answer by its score."""
     return Judgment(
         sample_id=sample.id,
@@ -146,7 +137,7 @@ def graded(mode: Named, sample: Sample, shown: Shown) -> Judgment:
     )
 
 
-def labelled(mode: Named, sample: Sample, shown: Shown) -> Judgment:
+def labelled(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
     """The judgment of one answer by its label."""
     return Judgment(
         sample_id=sample.id,
@@ -157,7 +148,7 @@ def labelled(mode: Named, sample: Sample, shown: Shown) -> Judgment:
     )
 
 
-def compared(mode: Named, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
+def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
     """The judgment of a pair by the label of each order: a tie where two orders name different winners.
 
     Args:
@@ -228,42 +219,33 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:
-        flow, usage = call(*args, **kwargs), _Usage()
+        flow = call(*args, **kwargs)
         completions: list[Completion] | None = None
+        sanitized = prompt_tokens = completion_tokens = 0
+        counted_spans: list[tuple[Span, ...]] = []
         try:
             while True:
                 requests = next(flow) if completions is None else flow.send(completions)
                 completions = yield requests
-                usage.add(requests, completions)
+                for request, completion in zip(requests, completions, strict=True):
+                    prompt_tokens += completion.prompt_tokens
+                    completion_tokens += completion.completion_tokens
+                    # a reason, a retry or a label's probability continues a prompt that was counted
+                    if not any(request.prompt.spans is spans for spans in counted_spans):
+                        counted_spans.append(request.prompt.spans)
+                        sanitized += request.prompt.sanitized + completion.sanitized
         except StopIteration as finished:
             judgment: Judgment = finished.value
             return replace(
                 judgment,
-                sanitized=usage.sanitized,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
+                sanitized=sanitized,
+                prompt_tokens=prompt_tokens,
+                completion_tokens=completion_tokens,
             )
         finally:
             flow.close()
 
     return counted
-
-
-class _Usage:
-    """The counts of one flow."""
-
-    def __init__(self) -> None:
-        self.sanitized = self.prompt_tokens = self.completion_tokens = 0
-        self._counted: list[tuple[Span, ...]] = []
-
-    def add(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
-        """Count requests; a reason, a retry or a label's probability continues a prompt that was counted."""
-        for request, completion in zip(requests, completions, strict=True):
-            self.prompt_tokens += completion.prompt_tokens
-            self.completion_tokens += completion.completion_tokens
-            if not any(request.prompt.spans is spans for spans in self._counted):
-                self._counted.append(request.prompt.spans)
-                self.sanitized += request.prompt.sanitized + completion.sanitized
 
 
 Reasons = Literal["none", "all", "close", "flips"]

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 from jinja2 import Environment, TemplateError, TemplateRuntimeError
@@ -44,17 +44,7 @@ _rendered: dict[str, tuple[int, int]] = {}
 """Conversations that each template rendered, and the characters of the longest."""
 
 
-class HasChatTemplate(Protocol):
-    """The used part of a transformers tokenizer."""
-
-    chat_template: str | None
-
-    def apply_chat_template(self, conversation: list[dict[str, Any]], **options: object) -> str:
-        """The conversation as one string."""
-        ...
-
-
-def render_chat(tokenizer: HasChatTemplate, messages: list[dict[str, Any]], **options: object) -> str:
+def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: object) -> str:
     """The conversation in the tokenizer's chat template, as one string; `options` go to `apply_chat_template`.
 
     Raises:
