@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError
 from judgelm.modes.generation import AnswerMode, AnswerTask, Decoding
 from judgelm.records import Sample, Span
 from judgelm.runs.runner import drive as run
@@ -78,11 +78,6 @@ def test_a_question_reaches_the_model_with_its_options():
     assert answer.final is None
 
 
-def test_other_options_are_another_draw():
-    other = Sample(id="1", question="Which city?", answers=(), metadata={"options": ["Rome", "Bonn"]})
-    assert AnswerTask(CHOICE_SAMPLE, Decoding()).id != AnswerTask(other, Decoding()).id
-
-
 def test_the_papers_prompts_ask_by_task():
     # Figure 5, Figure 6, Figure 7 and Table 8
     assert answered(QUESTION, reply("The answer is 1,200."), task="number")[0].startswith(
@@ -109,11 +104,6 @@ def test_an_answer_that_was_cut_off_may_lack_its_end():
     assert answered(QUESTION, reply("The answer is 1", finish="length"), task="number")[1].final is None
 
 
-def test_a_base_model_is_stopped_before_it_asks_on_in_the_papers_prompts_too():
-    [[request]], _ = drive(AnswerMode(chat=False, task="number"), [reply("2")], sample=DRAW)
-    assert "\nThe question is:" in request.sampling.stop
-
-
 def test_the_answer_stands_in_the_last_tags():
     text = "First <ans> Rome </ans>, no: <ans> Paris </ans>."
     answer = answered(QA_SAMPLE, reply(text), task="qa")[1]
@@ -132,26 +122,7 @@ def test_without_tags_there_is_a_reply_and_no_answer(completion):
     assert answer.text
 
 
-@pytest.mark.parametrize("code", ["engine", "too_long"])
-def test_a_failed_request_has_neither(code):
-    answer = answered(QA_SAMPLE, broken("error" if code == "engine" else code), task="qa")[1]
-    assert (answer.text, answer.final, answer.failure.code) == (None, None, code)
-
-
-def test_question_and_context_are_asked_through_the_runner():
-    engine = ScriptedEngine({"Which city?|Paris lies on the Seine.": "<ans>Paris</ans>"})
-    [answer] = run([AnswerTask(QA_SAMPLE, Decoding())], AnswerMode(task="qa"), engine)
-    assert answer.final == "Paris"
-
-
-def test_a_question_without_context_is_refused():
-    with pytest.raises(InputError, match='no "context"'):
-        next(AnswerMode(task="qa")(DRAW))
-
-
-@pytest.mark.parametrize(
-    "options", [{"tags": "third"}, {"max_tokens": 0}, {"task": "essay"}, {"task": "number", "system": "Be brief."}]
-)
+@pytest.mark.parametrize("options", [{"max_tokens": 0}, {"task": "number", "system": "Be brief."}])
 def test_options_that_do_not_exist_or_do_not_fit_are_refused(options):
     with pytest.raises(ConfigError):
         AnswerMode(**options)

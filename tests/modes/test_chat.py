@@ -8,8 +8,6 @@ from judgelm.modes import Pairwise
 from judgelm.modes.conversation import Chat, Conversation, FollowUp
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import drive as run
-from judgelm.runs.runner import judge
-from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support.flows import broken, drive, reply
 
 
@@ -74,26 +72,6 @@ def test_a_reply_without_end_is_kept_and_marked_and_the_talk_goes_on():
     asked, judgment = drive(Chat(reasons="none", reply_tokens=2), *rounds, sample=asking("Why?", "Sure?"))
     assert judgment.shown[1].failure.why == "no end within 2 tokens or the window"
     assert said(asked[2][0].prompt) == ["8 6", "Why?", "It is", "Sure?"]
-
-
-def test_the_talk_goes_on_from_the_order_that_could_be_read():
-    mode = Chat(both_orders=True, accept_one_order=True)
-    asked, judgment = drive(mode, [reply("no"), reply("6 8")], [reply("x")], [reply("y")], sample=asking("Why?"))
-    assert [span.text for span in asked[2][0].prompt.spans if span.kind == "answer"] == ["b", "a"]
-    assert judgment.shown[2].order == (1, 0)
-
-
-def test_a_run_over_an_engine_and_its_rows():
-    script = {"q|a|b": "8 6\nbecause", "q|a|b|8 6\nbecause|Why?": "So it is.\n### Instruction:\nmore"}
-    [judgment] = judge([asking("Why?")], Chat(), ScriptedEngine(lambda prompt: scripted(script, prompt)))
-    assert parts(judgment)[1] == ("follow-up 1", "So it is.")
-    assert judgment_from_row(judgment_row(judgment)) == judgment
-
-
-def scripted(script, prompt):
-    """Going on from a forced beginning, the script gives the rest of its reply."""
-    whole = script["|".join(span.text for span in prompt.spans if span.kind != "template")]
-    return whole.removeprefix(prompt.prefill)
 
 
 JUDGED = Judgment(

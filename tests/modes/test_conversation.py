@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import InputError
 from judgelm.modes import make_mode
 from judgelm.modes.conversation import Conversation, per_order
 from judgelm.modes.flow import interleave
-from judgelm.records import GradeVerdict, PairVerdict, Sample, Shown, Truncation
+from judgelm.records import GradeVerdict, PairVerdict, Sample, Shown
 from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply
 
@@ -51,13 +51,6 @@ def test_one_judgment_of_the_last_turn_or_of_all(turns, part):
     [judgment] = judge([DIALOGUE], Conversation(turns=turns), ScriptedEngine(script | {"": ""}))
     assert parts(judgment) == [(part, (0, 1))]
     assert judgment.verdict == PairVerdict(winner=2)
-
-
-def test_references_are_ignored_where_that_is_said():
-    script = {"q1|a1|b1": "8 6\n", "q1|q2|a1|a2|b1|b2": "3 9\n"}
-    [judgment] = judge([DIALOGUE], Conversation(reference="ignore"), ScriptedEngine(script))
-    assert judgment.failure is None
-    assert [one.referenced for one in judgment.shown] == [False, False]
 
 
 def test_all_turns_and_orders_are_asked_at_once():
@@ -111,14 +104,6 @@ def test_a_turn_with_little_on_score_lines_leaves_no_probability():
     assert (judgment.probability, judgment.verdict, judgment.failure.code) == (None, None, "off_grammar")
 
 
-def test_reasons_are_asked_turn_by_turn():
-    asked, judgment = drive(
-        Conversation(reasons="all"), [reply("8 6"), reply("7 5")], [reply("first"), reply("second")], sample=DIALOGUE
-    )
-    assert [one.prompt.prefill for one in asked[1]] == ["8 6\n", "7 5\n"]
-    assert [one.reason for one in judgment.shown] == ["first", "second"]
-
-
 def test_only_the_unreadable_turn_is_repaired():
     asked, judgment = drive(
         Conversation(retry_unparseable=True), [reply("8 6"), reply("dunno")], [reply("7 5")], sample=DIALOGUE
@@ -126,11 +111,6 @@ def test_only_the_unreadable_turn_is_repaired():
     assert asked[1][0].prompt == asked[0][1].prompt
     assert [one.repaired is not None for one in judgment.shown] == [False, True]
     assert judgment.scores == (7.5, 5.5)
-
-
-def test_drawn_turns_have_seeds_of_their_own():
-    first, second = next(Conversation(temperature=1.0)(DIALOGUE))
-    assert first.sampling.seed != second.sampling.seed
 
 
 def test_one_dialogue_gets_the_mean_of_its_grades():
@@ -183,12 +163,6 @@ def test_a_grade_that_failed_is_no_number(sample, bad, code):
     assert judgment.shown[0].scores == (8.0,)
 
 
-def test_what_was_cut_stands_with_its_turn():
-    cut = (Truncation(answer=3, tokens_before=90, tokens_after=20),)
-    _, judgment = drive(Conversation(), [reply("8 6"), reply("8 6", truncations=cut)], sample=DIALOGUE)
-    assert [one.truncations for one in judgment.shown] == [(), cut]
-
-
 def test_the_prompt_of_a_part_can_be_made_again():
     mode = Conversation(both_orders=True)
     asked, judgment = drive(mode, [reply("8 6")] * 4, sample=DIALOGUE)
@@ -199,8 +173,6 @@ def test_the_prompt_of_a_part_can_be_made_again():
 def test_three_answers_and_unknown_options_are_refused():
     with pytest.raises(InputError, match="sample x: expected 1 or 2 answers, got 3"):
         next(Conversation()(Sample(id="x", question="q", answers=("a", "b", "c"))))
-    with pytest.raises(ConfigError, match="turns 'all' does not exist; available: each, last, whole"):
-        Conversation(turns="all")
     made = make_mode("conversation", {"turns": "last"}, {"template": "judgelm-chat", "scale": (1, 5)})
     assert made == Conversation(turns="last", template="judgelm-chat", scale=(1, 5))
 

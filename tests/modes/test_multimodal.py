@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.single import Multimodal
 from judgelm.records import GradeVerdict, Sample
-from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply
 
 SHAMPOO = Sample(
@@ -48,18 +46,6 @@ def test_what_cannot_be_read_is_a_failure(completion, code):
     assert judgment.scores is None
 
 
-def test_a_reason_goes_on_from_the_score_line():
-    [_, asked], judgment = drive(Multimodal(reasons="all"), [reply(" 7")], [reply("It matches.")], sample=SHAMPOO)
-    assert asked[0].prompt.prefill == "10 7\n"
-    assert judgment.reason == "It matches."
-
-
-def test_a_failed_judgment_is_not_explained():
-    asked, judgment = drive(Multimodal(reasons="all"), [reply(" good")], sample=SHAMPOO)
-    assert len(asked) == 1
-    assert judgment.reason is None
-
-
 def test_samples_that_cannot_be_judged_are_named():
     with pytest.raises(InputError, match="one answer and a reference, got 1 and none"):
         Multimodal().check(Sample(id="1", question="q", answers=("a",)))
@@ -74,13 +60,7 @@ def test_images_are_shown_where_asked_for():
         Multimodal(images="use").check(SHAMPOO)
 
 
-@pytest.mark.parametrize("options", [{"wording": "x"}, {"reasons": "flips"}, {"max_tokens": 0}, {"images": "no"}])
+@pytest.mark.parametrize("options", [{"wording": "x"}, {"max_tokens": 0}])
 def test_options_are_checked(options):
     with pytest.raises(ConfigError):
         Multimodal(**options)
-
-
-def test_a_run_on_the_scripted_engine():
-    engine = ScriptedEngine({"What is right of the shampoo?|conditioner<OR>balm|conditioner|A conditioner.": " 9\n"})
-    [judgment] = judge([SHAMPOO], Multimodal(), engine)
-    assert judgment.verdict == GradeVerdict(score=9.0)

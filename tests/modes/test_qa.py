@@ -4,11 +4,9 @@ import math
 
 import pytest
 
-from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.qa import QaCorrectness, qa_template
+from judgelm.modes.qa import QaCorrectness
 from judgelm.records import Completion, LabelVerdict, Sample
-from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply
 
 
@@ -147,18 +145,6 @@ def test_the_context_is_shown_where_it_is_asked_for():
         next(QaCorrectness(with_context=True)(qa("Lutetia")))
 
 
-def test_a_sample_that_lacks_what_is_shown_is_refused_before_it_is_judged():
-    with pytest.raises(InputError, match='no "context"'):
-        QaCorrectness(with_context=True).check(qa("paris"))
-    QaCorrectness().check(qa("paris"))
-
-
-def test_the_template_is_named_by_the_options():
-    assert QaCorrectness().template == "qa-0-shot-no-context"
-    assert QaCorrectness().template_sha == qa_template(0, False).sha
-    assert QaCorrectness(shots=6, with_context=True).template == "qa-6-shot"
-
-
 def test_a_sample_without_reference_or_with_two_answers_is_refused():
     with pytest.raises(InputError, match="sample 1: QA needs one answer and a reference, got 1 and none"):
         next(QaCorrectness()(qa("x", reference=None)))
@@ -170,7 +156,6 @@ def test_a_sample_without_reference_or_with_two_answers_is_refused():
     "options",
     [
         {"shots": 1},
-        {"labels": "loose"},
         {"exact": "squad"},
         {"max_tokens": 0},
         {"distribution": True, "labels": "original"},
@@ -179,19 +164,3 @@ def test_a_sample_without_reference_or_with_two_answers_is_refused():
 def test_options_that_do_not_exist_are_refused(options):
     with pytest.raises(ConfigError):
         QaCorrectness(**options)
-
-
-def test_a_run_asks_only_where_exact_match_says_no():
-    samples = [qa("Paris", number="1"), qa("Lutetia", number="2"), qa("Rome", number="3"), qa("?", number="4")]
-    engine = ScriptedEngine(
-        {
-            "Which city?|Paris|Lutetia": "<ans>CORRECT</ans>",
-            "Which city?|Paris|Rome": "<ans>INCORRECT</ans>",
-            "Which city?|Paris|?": "I cannot say.",
-        }
-    )
-    found = {one.sample_id: one for one in judge(samples, QaCorrectness(), engine)}
-    labels = {key: one.verdict.label for key, one in found.items() if one.verdict}
-    assert labels == {"1": "correct", "2": "correct", "3": "incorrect"}
-    assert found["4"].failure.code == "off_grammar"
-    assert [found[key].decided_by for key in "1234"] == ["exact_match", "judge", "judge", "judge"]

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.judges.judge_format import judge_format
@@ -12,8 +11,7 @@ from judgelm.modes import Pairwise, Reasoned
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card
 from judgelm.records import Completion, PairVerdict, Sample
-from judgelm.runs.runner import judge
-from tests.support.flows import SAMPLE, drive, reply
+from tests.support.flows import drive, reply
 
 BOTH = Reasoned(template="reasoned-compact", both_orders=True)
 
@@ -113,9 +111,3 @@ def test_any_other_model_can_be_asked_to_reason_first():
         pytest.raises(ConfigError, match="such as reasoned-chat"),
     ):
         judge_.mode("reasoned")
-
-
-def test_it_runs_on_an_engine():
-    engine = ScriptedEngine({"q|a|b": "The first.\n[[1]]", "q|b|a": "The second.\n[[2]]"})
-    [judgment] = judge([SAMPLE], BOTH, engine)
-    assert (judgment.winner, judgment.consistent) == (1, True)

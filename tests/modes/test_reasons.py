@@ -32,11 +32,6 @@ def test_flips_explains_both_orders_of_a_pair_whose_orders_disagree():
     assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", "The second is."]
 
 
-def test_flips_leaves_steady_pairs_alone():
-    _, judgment = drive(Pairwise(both_orders=True, reasons="flips"), STEADY)
-    assert judgment.reason is None
-
-
 def test_close_explains_what_is_nearly_a_tie():
     _, judgment = drive(Pairwise(reasons="close"), [reply("8 6", lines=CLOSE)], [WHY])
     assert judgment.probability == pytest.approx(0.55)
@@ -50,11 +45,6 @@ def test_close_leaves_the_others_alone(first):
     # clear, too little mass for a probability, an engine without probabilities
     _, judgment = drive(Pairwise(reasons="close"), [first])
     assert judgment.reason is None
-
-
-def test_the_close_threshold_holds_its_ends():
-    lines = {"8 6": 0.6, "6 8": 0.4}
-    assert drive(Pairwise(reasons="close", close_threshold=0.1), [reply("8 6", lines=lines)], [WHY])[1].reason
 
 
 @pytest.mark.parametrize("reasons", ["all", "close", "flips"])
@@ -128,14 +118,3 @@ def test_a_reason_about_answers_cut_further_is_marked():
     _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [reply("It is.", truncations=cut)])
     [shown] = judgment.shown
     assert (shown.reason, shown.reason_failure.code, shown.truncations) == ("It is.", "too_long", ())
-
-
-def test_reasons_are_drawn_as_the_scores_are():
-    asked, _ = drive(Pairwise(reasons="all", temperature=0.7), [reply("8 6")], [WHY])
-    assert asked[1][0].sampling.temperature == 0.7
-    assert asked[1][0].sampling.seed == asked[0][0].sampling.seed
-
-
-def test_tokens_of_reasons_count():
-    _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [WHY])
-    assert (judgment.prompt_tokens, judgment.completion_tokens) == (10 + 14, 3 + 9)

@@ -2,14 +2,10 @@
 
 import pytest
 
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine
-from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judges.released import released_judge
 from judgelm.modes.released import ReleasedMode, ReleasedPrompt
 from judgelm.records import GradeVerdict, Sample
-from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply
 
 ONE = Sample(id="1", question="q", answers=("a",))
@@ -167,38 +163,3 @@ def test_options_that_do_not_fit_are_refused(judge_name, options, finding):
 def test_another_number_of_answers_is_refused():
     with pytest.raises(InputError, match="judges one answer, got 2"):
         judged("prometheus-absolute", "x")
-
-
-def test_many_samples_on_the_scripted_engine():
-    samples = [Sample(id=str(number), question="q", answers=(f"a{number}", "b")) for number in range(20)]
-    engine = ScriptedEngine({"*": "Feedback: B is right. [RESULT] B"}, max_in_flight=3)
-    judgments = list(judge(samples, mode_of("prometheus-relative", both_orders=True), engine))
-    # B each time is the second answer as given and the first one swapped: position alone.
-    assert {(one.winner, one.consistent) for one in judgments} == {("tie", False)}
-    assert len(judgments) == 20
-
-
-@pytest.fixture(scope="module")
-def roomy_model(tmp_path_factory):
-    """A model of random weights with room for these judges' long prompts."""
-    from judgelm.training.tiny_model import make_base
-
-    folder = tmp_path_factory.mktemp("roomy") / "model"
-    make_base(["a b c"] * 20, folder, hidden_size=32, layers=1, heads=2, vocab_size=300, max_positions=4096, seed=0)
-    return folder
-
-
-def test_a_model_that_writes_nonsense_fails_and_does_not_tie(roomy_model):
-    engine = load_engine("transformers", EngineOptions(model=str(roomy_model)))
-    sample = Sample(id="1", question="what", answers=("paris", "london"), reference="paris")
-    try:
-        for name in ("pandalm", "prometheus-relative"):
-            [judgment] = judge([sample], mode_of(name, both_orders=True, max_tokens=8), engine)
-            assert (judgment.verdict, len(judgment.shown)) == (None, 2)
-            assert judgment.failure.code in ("off_grammar", "truncated")
-            assert judgment.prompt_tokens > 100
-        one = Sample(id="2", question="what", answers=("paris",), reference="paris")
-        [judgment] = judge([one], mode_of("prometheus-1", max_tokens=8), engine)
-        assert judgment.failure.code in ("off_grammar", "truncated")
-    finally:
-        engine.close()

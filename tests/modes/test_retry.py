@@ -39,11 +39,6 @@ def test_nothing_else_is_tried_again(first):
     assert not judgment.repaired
 
 
-def test_without_repair_there_is_no_retry():
-    _, judgment = drive(Pairwise(), [reply("dunno")])
-    assert judgment.failure.code == "off_grammar"
-
-
 def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
     asked, judgment = drive(BOTH, [reply("8 6"), reply("dunno")], [reply("3 9")])
     assert [request.key for request in asked[1]] == ["1"]
@@ -81,8 +76,3 @@ def test_the_distribution_stays_that_of_the_first_reply():
     _, judgment = drive(mode, [reply("dunno", lines={"8 6": 0.6})], [reply("8 6")])
     assert judgment.shown[0].distribution.unassigned == pytest.approx(0.4)
     assert judgment.probability == 1
-
-
-def test_a_judge_of_halves_may_repair_to_halves():
-    asked, _ = drive(Pairwise(retry_unparseable=True, step=0.5), [reply("dunno")], [reply("8.5 6")])
-    assert re.fullmatch(asked[1][0].sampling.grammar, "8.5 6\n")

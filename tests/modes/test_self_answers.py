@@ -96,7 +96,6 @@ def test_what_is_no_solve_is_refused_by_name(solves, finding):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"task": "essay"}, "task 'essay' does not exist; available: number, choice, preference"),
         ({"count": 0}, "0 solves of 100 tokens"),
         ({"temperature": -1}, "solve temperature is -1"),
         ({"temperature": 0}, "3 solves at temperature 0 are all the same"),

@@ -9,7 +9,7 @@ import pytest
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.self_reference import SelectiveSelfReference
-from judgelm.records import Completion, PairVerdict, Sample
+from judgelm.records import Completion, Sample
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support.flows import broken, drive, reply
@@ -70,19 +70,6 @@ def test_always_shows_the_majority_and_never_asks_for_none():
     asked, judgment = drive(SelectiveSelfReference(when="never"), FIRST, sample=PAIR)
     assert [len(one) for one in asked] == [2]
     assert judgment.self_answers == ()
-
-
-@pytest.mark.parametrize(
-    ("given", "swapped", "winner", "consistent"),
-    # swapped, place 1 is the sample's second
-    [("1", "2", 1, True), ("2", "1", 2, True), ("1", "1", "tie", False), ("2", "2", "tie", False)],
-)
-def test_both_orders_vote(given, swapped, winner, consistent):
-    replies = [reply(f"[[{given}]]"), reply(f"[[{swapped}]]")]
-    _, judgment = drive(SelectiveSelfReference(when="never"), replies, sample=PAIR)
-    assert judgment.verdict == PairVerdict(winner=winner)
-    assert judgment.consistent is consistent
-    assert [(one.order, one.label) for one in judgment.shown] == [((0, 1), given), ((1, 0), swapped)]
 
 
 def test_one_order_alone():
@@ -159,16 +146,6 @@ def with_candidates(first, second):
     )
 
 
-def test_probability_is_the_mean_over_the_orders():
-    mode = SelectiveSelfReference(when="never", distribution=True)
-    labels = [with_candidates(0.6, 0.2), with_candidates(0.3, 0.6)]
-    asked, judgment = drive(mode, [reply("So [[1]]."), reply("[[2]]")], labels, sample=PAIR)
-    assert [one.prompt.prefill for one in asked[1]] == ["So [[", "[["]
-    assert [one.candidates for one in asked[1]] == [("1", "2")] * 2
-    # given: 0.6 of 0.8 = 0.75; swapped: 0.3 of 0.9 = 1/3 for the sample's second, so 2/3 for its first
-    assert judgment.probability == pytest.approx((0.75 + 2 / 3) / 2)
-
-
 def test_a_probability_of_little_mass_or_of_one_order_only_is_none():
     mode = SelectiveSelfReference(when="never", distribution=True)
     labels = [with_candidates(0.6, 0.2), with_candidates(0.1, 0.1)]
@@ -180,7 +157,6 @@ def test_a_probability_of_little_mass_or_of_one_order_only_is_none():
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"when": "often"}, "when 'often' does not exist; available: selective, always, never"),
         ({"task": "preference"}, "task preference has no answers that could agree"),
         ({"tau": 1.2}, r"tau is 1\.2"),
         ({"solves": 0}, "0 solves"),

@@ -2,7 +2,6 @@
 
 import pytest
 
-from judgelm.errors import ConfigError
 from judgelm.modes.generation import TeacherMode
 from judgelm.parsing.scores import split_score_line
 from judgelm.prompts.catalog import get_template
@@ -89,8 +88,3 @@ def test_the_seed_is_the_samples_own():
     other = drawing.request(Sample(id="2", question="q", answers=("a", "b"))).sampling
     assert one == again
     assert one.seed != other.seed
-
-
-def test_no_room_for_a_reply_is_an_error():
-    with pytest.raises(ConfigError, match="reason_tokens is 0"):
-        TeacherMode(reason_tokens=0)

@@ -1,7 +1,6 @@
 """Scores wherever a reply states them: only where all that it states agrees."""
 
 import json
-import time
 
 import pytest
 
@@ -87,13 +86,9 @@ def test_reasons_of_real_reviews_are_never_read_as_other_scores(shared_data):
     assert all(read)
 
 
-def test_time_grows_with_the_length_alone():
-    def seconds(unit, length):
-        began = time.process_time()
-        parse_pair_anywhere("x\n" + unit * (length // len(unit)))
-        return time.process_time() - began
-
-    for unit in ("Assistant 1: 8 (", "both of them a score of 1", "> - ", "output tuple is (1,", "8 6\n", " " * 50):
-        short = max(seconds(unit, 50_000) for _ in range(3))
-        # 20 times the text may take 20 times as long, twice that on a busy machine; time by the square takes 400 times
-        assert seconds(unit, 1_000_000) < 40 * short + 0.5, unit
+@pytest.mark.parametrize(
+    "unit", ["Assistant 1: 8 (", "both of them a score of 1", "> - ", "output tuple is (1,", "8 6\n", " " * 50]
+)
+def test_long_replies_are_parsed(unit):
+    # pytest's time limit ends a quadratic search
+    parse_pair_anywhere("x\n" + unit * (1_000_000 // len(unit)))

@@ -57,14 +57,6 @@ def test_each_block_has_its_turns_under_labels_and_the_note_says_which_is_judged
     assert "[The Start of Assistant 2's Answer]\n[Turn 1]\na1\n\n[Turn 2]\na2\n\n[The End" in text
 
 
-def test_what_stands_around_the_blocks_is_the_pairs_own():
-    pair = V1.render(Sample(id="1", question="QQ", answers=("AA", "BB")), (0, 1), None)
-    dialogue = dialogue_prompt(V1, whole_view(dialogue_of(sample_of(), referenced=False)), (0, 1))
-    pieces = [span.text for span in dialogue.spans]
-    for span in pair.spans:
-        assert span.kind != "template" or span.text in pieces
-
-
 def test_the_first_turn_has_the_bytes_of_a_pair():
     pair = Sample(id="1", question="q1", answers=("a1", "b1"))
     assert dialogue_prompt(V1, turn_view(dialogue_of(sample_of()), 1), (0, 1)) == V1.render(pair, (0, 1), "r1")
@@ -96,12 +88,6 @@ def test_no_answer_can_open_a_turn_or_close_its_block():
     assert prompt.sanitized == 3
     assert "(Turn 3)" in text_of(prompt)
     assert "(note)" in text_of(prompt)
-
-
-def test_a_chat_is_one_user_message():
-    prompt = dialogue_prompt(get_template("judgelm-chat"), whole_view(dialogue_of(sample_of())), (0, 1))
-    assert prompt.chat
-    assert [span.role for span in prompt.spans] == ["system"] + ["user"] * (len(prompt.spans) - 1)
 
 
 ONE = [{"question": "q1", "answers": ["a1"], "reference": "r1"}, {"question": "q2", "answers": ["a2"]}]

@@ -64,11 +64,6 @@ def test_nobody_can_open_a_turn_in_what_they_say():
     assert "*** response:" in text_of(prompt)
 
 
-def test_only_the_answers_under_judgment_may_be_cut():
-    prompt = talk("judgelm-v1", "8 6", "Why?")
-    assert [span.text for span in prompt.spans if span.kind == "answer"] == ["a", "b"]
-
-
 def test_plain_replies_end_where_the_judge_would_ask_itself():
     assert [stops(get_template(name)) for name in ("judgelm-v1", "judgelm-compact", "judgelm-chat")] == [
         ("\n### Instruction:",),

@@ -66,17 +66,6 @@ def test_an_answer_cannot_close_its_own_block():
     assert text_of(prompt).count("[The End of Assistant 2's Answer]") == 1
 
 
-def test_without_anchor_nothing_is_forced():
-    assert multimodal_template("code").render(EQUATION, full_score=None).prefill == ""
-
-
-def test_a_sample_without_reference_or_with_two_answers_is_refused():
-    with pytest.raises(ValueError, match="one answer and a reference"):
-        multimodal_template("code").render(Sample(id="1", question="q", answers=("a", "b"), reference="r"))
-    with pytest.raises(ValueError, match="tags and no answer"):
-        multimodal_template("code").render(Sample(id="1", question="q", answers=("a",), reference="<OR>"))
-
-
 def test_an_unknown_wording_is_named():
     with pytest.raises(ConfigError, match="'figure' does not exist; available: code, paper, chat"):
         multimodal_template("figure")

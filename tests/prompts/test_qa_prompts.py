@@ -106,26 +106,6 @@ def test_unknown_variants_are_refused():
         qa_template(0, True, "mine")
 
 
-def test_the_released_template_keeps_the_layout_of_the_authors_code():
-    text = messages_of(qa_template(6, True, "released").render(VALUES, chat=True)).split("\n---\n")[1]
-    head, _, task = text.partition("            ## Here is your task:\n")
-    assert head.startswith(
-        "Your job is to evaluate a predicted answer by comparing it against the gold answer and the "
-    )
-    assert "question. \n                You may refer" in head  # a blank at the line's end
-    assert '\n            * "CORRECT": The' in head
-    assert "\n\t\t\t## Response Format:\n            Please" in head
-    # the first example is indented as its place in the source is, the others are not
-    assert "## Here are some examples:\n            ### Example 1:\n  * Question: What" in head
-    assert "  * Label: <ans> CORRECT </ans>\n\n### Example 2:\n" in head
-    assert head.endswith("  * Label: <ans> INCORRECT </ans>\n\n")
-    assert task == (
-        "            * Question: What nationality is the director?\n            * Gold Answer: United States\n"
-        "            * Predicted Answer: American\n            * Context: He was born in Ohio.\n"
-        "            * <ans> YOUR LABEL </ans>\n\t\t"
-    )
-
-
 @pytest.mark.parametrize(("shots", "with_context"), [(0, True), (2, True), (6, False)])
 def test_the_released_template_has_no_other_variant(shots, with_context):
     with pytest.raises(ConfigError, match="6 shots with context"):

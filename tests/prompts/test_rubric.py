@@ -51,13 +51,6 @@ def test_the_papers_scales():
     assert PLAY_FAVORITES["faithfulness"].levels["none is faithful"] == 1
 
 
-def test_levels_stand_in_the_order_printed():
-    assert PLAY_FAVORITES["logical_correctness"].text.text.endswith(":\n\ncorrect\npartially correct\nincorrect")
-    assert PLAY_FAVORITES["conciseness"].text.text.endswith(
-        "- not at all\n- slightly\n- somewhat\n- mostly\n- completely"
-    )
-
-
 def test_question_and_answer_are_shown_and_only_the_answer_may_be_cut():
     prompt = PLAY_FAVORITES["faithfulness"].prompt(SAMPLE, chat=True)
     assert "\n\nTask: Why?\n\nCandidate Response: Because.\n\nInstruction: Evaluate" in text_of(prompt)
