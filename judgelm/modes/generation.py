@@ -81,7 +81,7 @@ class AnswerTask(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class GeneratedAnswer:
     """A model's answer, or the reason why there is none; `text` is None exactly when `failure` is set.
 
     Attributes:
@@ -134,7 +134,7 @@ class AnswerMode:
             raise ConfigError(f"task {self.task} has the paper's prompt; leave system and plain out")
         check_above_zero(self, "max_tokens")
 
-    def __call__(self, draw: AnswerTask) -> RequestFlow[Answer]:
+    def __call__(self, draw: AnswerTask) -> RequestFlow[GeneratedAnswer]:
         """Ask once.
 
         Raises:
@@ -145,8 +145,8 @@ class AnswerMode:
         failure = failure_of(completion)
         if failure is not None:
             failure = Unparsed(failure.code, "", completion.error)
-            return Answer(draw=draw, text=None, failure=failure, finish_reason=completion.finish_reasons[0])
-        return Answer(
+            return GeneratedAnswer(draw=draw, text=None, failure=failure, finish_reason=completion.finish_reasons[0])
+        return GeneratedAnswer(
             draw=draw,
             text=completion.texts[0].strip(),
             final=self._final(draw.question, completion),

@@ -39,7 +39,7 @@ from judgelm.records import (
     Unparsed,
 )
 
-Wording = Literal["paper", "reworded", "released"]
+QaWording = Literal["paper", "reworded", "released"]
 Shots = Literal[0, 2, 6]
 
 # Context is never cut, as no question is: what decides an ambiguous case could stand at its end.
@@ -90,7 +90,7 @@ QA_ANSWERING = _template(
 
 
 @cache
-def qa_template(shots: Shots, with_context: bool, wording: Wording = "paper") -> QaTemplate:
+def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") -> QaTemplate:
     """The judge's prompt in one of its variants.
 
     Raises:
@@ -101,8 +101,8 @@ def qa_template(shots: Shots, with_context: bool, wording: Wording = "paper") ->
     """
     if shots not in EXAMPLES:
         raise not_found("shots", shots, EXAMPLES)
-    if wording not in get_args(Wording):
-        raise not_found("wording", wording, get_args(Wording))
+    if wording not in get_args(QaWording):
+        raise not_found("wording", wording, get_args(QaWording))
     if wording == "released":
         return _released(shots, with_context)
     texts = _TEXTS[wording]
@@ -165,7 +165,7 @@ class QaCorrectness:
 
     shots: Shots = 0
     with_context: bool = False
-    wording: Wording = "paper"
+    wording: QaWording = "paper"
     judge_all: bool = False
     exact: QaRules = "hotpotqa"
     validated: bool = True

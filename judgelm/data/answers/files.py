@@ -27,7 +27,7 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
 from judgelm.data.sources.codes import winner_field
-from judgelm.modes.generation import Answer, QuestionTask
+from judgelm.modes.generation import GeneratedAnswer, QuestionTask
 from judgelm.records import Sample, Winner
 
 REFERENCE_MODEL = "reference"
@@ -81,7 +81,7 @@ def _question(row: Row) -> Sample:
     )
 
 
-def answer_row(answer: Answer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
+def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
     """An answer as a line of its model's run file, in the fields of JudgeLM's answer files.
 
     Tasks whose replies end in an answer have it beside the text.
