@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Literal, ParamSpec
 
-from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, sampling_for
+from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, requests_of, sampling_for
 from judgelm.parsing.scores import LEAST_ASSIGNED, grade_distribution
 from judgelm.parsing.verdicts import Verdict
 from judgelm.records import (
@@ -190,7 +190,7 @@ def compare_by_label(
     """
     room = mode.max_tokens
     sampling = sampling_for(mode, sample.id, room, stop=stop)
-    replies = yield [Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)]
+    replies = yield requests_of(prompts, sampling)
     shown = [
         read_reply(reply, read, max_tokens=room, order=order, referenced=referenced)
         for order, reply in zip(pair_orders(mode.both_orders), replies, strict=True)

@@ -6,7 +6,17 @@ from itertools import islice
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from judgelm.errors import ConfigError, out_of_range
-from judgelm.records import MAX_SEED, MAX_TEMPERATURE, MAX_TOKENS, Completion, Judgment, Request, Sample, Sampling
+from judgelm.records import (
+    MAX_SEED,
+    MAX_TEMPERATURE,
+    MAX_TOKENS,
+    Completion,
+    Judgment,
+    Prompt,
+    Request,
+    Sample,
+    Sampling,
+)
 
 Result = TypeVar("Result")
 
@@ -148,6 +158,14 @@ def check_finite(mode: object, names: Iterable[str]) -> None:
         value, most = getattr(mode, name), _LARGEST.get(name, MAX_TOKENS)
         if isinstance(value, int | float) and not (-most if name == "seed" else 0) <= value <= most:
             raise out_of_range(name, value, -most if name == "seed" else 0, most)
+
+
+def requests_of(prompts: Sequence[Prompt], sampling: Sampling, candidates: tuple[str, ...] = ()) -> list[Request]:
+    """A request for each prompt, named by its index."""
+    return [
+        Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
+        for index, prompt in enumerate(prompts)
+    ]
 
 
 def pair_orders(both_orders: bool) -> tuple[tuple[int, int], ...]:

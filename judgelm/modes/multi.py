@@ -14,11 +14,11 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import Explained, explain, first_failure, read_reply, to_explain, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, sampling_for
+from judgelm.modes.flow import Flow, check_above_zero, requests_of, sampling_for
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
-from judgelm.records import Judgment, RankingVerdict, Request, Sample, Shown, Unparsed
+from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
 
 Drawing = Literal["cyclic", "seeded"]
 
@@ -94,9 +94,7 @@ class Multi:
         reference = None if self.reference == "ignore" else sample.reference
         prompts = [get_template(self.template).render(sample, order, reference) for order in orders]
         sampling = sampling_for(self, sample.id, room, stop=("\n",))
-        completions = yield [
-            Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)
-        ]
+        completions = yield requests_of(prompts, sampling)
         parse = partial(parse_scores, count=count, scale=self.scale)
         shown = [
             read_reply(completion, parse, max_tokens=room, order=order, referenced=reference is not None)

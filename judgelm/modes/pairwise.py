@@ -23,7 +23,7 @@ from judgelm.modes.completions import (
     to_explain,
     with_usage,
 )
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, requests_of, sampling_for
 from judgelm.parsing.scores import (
     OrderRule,
     ScoreLines,
@@ -154,10 +154,7 @@ class Pairwise:
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
-        completions = yield [
-            Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
-            for index, prompt in enumerate(prompts)
-        ]
+        completions = yield requests_of(prompts, sampling, candidates)
         shown = [
             self._read(order, completion, lines) for order, completion in zip(self.orders, completions, strict=True)
         ]

@@ -20,11 +20,11 @@ from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, graded, read_reply, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.flow import Flow, check_above_zero, pair_orders, requests_of, sampling_for
 from judgelm.modes.pairwise import in_sample_order, winner_of
 from judgelm.parsing.verdicts import Statement, Verdict, settled, unmarked_verdicts
 from judgelm.prompts.template import PromptText, sha_of
-from judgelm.records import Completion, Judgment, Prompt, Request, Sample, Scores, Shown, SpanKind, Unparsed
+from judgelm.records import Completion, Judgment, Prompt, Sample, Scores, Shown, SpanKind, Unparsed
 
 PairLabel = Literal["1", "2", "tie"]
 """The better answer's place in the order shown."""
@@ -361,10 +361,7 @@ class ReleasedMode:
         orders = ((0,),) if self.prompt.answers == 1 else pair_orders(self.both_orders)
         stop = () if self.explain else self.prompt.stop
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=stop)
-        completions = yield [
-            Request(key=str(index), prompt=self._render(sample, order), sampling=sampling)
-            for index, order in enumerate(orders)
-        ]
+        completions = yield requests_of([self._render(sample, order) for order in orders], sampling)
         shown = [self._read(order, completion) for order, completion in zip(orders, completions, strict=True)]
         if self.prompt.answers == 1:
             return graded(self, sample, shown[0])

@@ -53,7 +53,7 @@ class RunStats(SessionStats):
         reasons_failed: reasons requested and not written.
         parts_failed: prompts without a readable reply, in judgments that have a verdict all the same.
         probabilities: judgments with a P(first better).
-        mostly_unassigned: judgments without one, because the score lines of an order have less than half of the probability.
+        mostly_unassigned: judgments without one, because an order's score lines have less than half of the probability.
         grade_distributions: prompts for one answer with the probability of every grade.
         distributions: orders with a score distribution; `unassigned` is the sum of what they leave to other replies.
         approximations: ways in which distributions are not exact, by wording.
