@@ -58,7 +58,7 @@ def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: objec
     rendered, longest = _rendered.get(str(template), (0, 0))
     try:
         with nullcontext() if rendered >= _WATCHED and given <= longest else _bounded():
-            text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+            text: str = tokenizer.apply_chat_template(messages, tokenize=False, **options)
     except TemplateError:
         raise
     except _ERRORS as error:
