@@ -188,12 +188,6 @@ def test_scores_alone_lack_a_reason():
     assert judged("8 6\n").shown[0].reason_failure.why == "nothing follows the score line"
 
 
-@pytest.mark.parametrize(("reason", "code"), [("error", "engine"), ("too_long", "too_long")])
-def test_what_was_not_answered_is_no_fault_of_the_teacher(reason, code):
-    _, judgment = drive(TeacherMode(), [broken(reason)])
-    assert judgment.failure.code == code
-
-
 def test_the_reference_is_shown_where_the_sample_has_one():
     plain, referenced = (
         TeacherMode().request(Sample(id="1", question="q", answers=("a", "b"), reference=reference)).prompt

@@ -79,12 +79,6 @@ def test_a_reply_that_was_cut_off_is_no_score():
     assert judgment.failure.code == "truncated"
 
 
-def test_engine_failures_keep_the_engines_words():
-    [judgment] = judge([SAMPLE], Pairwise(), ScriptedEngine({"other": "8 6"}))
-    assert judgment.failure.code == "engine"
-    assert "q|r|a|b" in judgment.failure.text
-
-
 @pytest.mark.parametrize(("use", "key"), [("auto", "q|r|a|b"), ("use", "q|r|a|b"), ("ignore", "q|a|b")])
 def test_the_reference_is_shown_as_asked(use, key):
     [judgment] = judge([SAMPLE], Pairwise(reference=use), ScriptedEngine({key: "8 6\n", "": ""}))

@@ -9,7 +9,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes import make_mode
 from judgelm.modes.rubric import PLAY_FAVORITES, Dimension, Level, Rubric, scale_of, scales_sha
 from judgelm.records import Completion, GradeVerdict, Sample
-from tests.support.flows import broken, drive, reply
+from tests.support.flows import drive, reply
 
 ONE = Sample(id="1", question="q", answers=("a",))
 
@@ -63,19 +63,6 @@ def test_the_others_are_enough_where_the_user_says_so():
     mode = Rubric(dimensions=TWO_DIMENSIONS, accept_missing=True)
     assert rated("incorrect", "?", mode=mode)[1].verdict == GradeVerdict(score=pytest.approx(1 / 3))
     assert rated("?", "?", mode=mode)[1].failure.code == "off_grammar"
-
-
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        (broken(), "engine"),
-        (broken("too_long", "no room"), "too_long"),
-        (reply("Explanation: so, Answer: correct", finish="length"), "truncated"),
-    ],
-)
-def test_what_was_not_answered_is_a_failure(completion, code):
-    _, judgment = drive(Rubric(dimensions=("logical_correctness",)), [completion], sample=ONE)
-    assert (judgment.verdict, judgment.failure.code) == (None, code)
 
 
 def test_a_level_without_a_score_is_missing_and_no_failure():

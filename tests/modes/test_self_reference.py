@@ -275,17 +275,6 @@ def test_the_meta_judge_is_asked_about_a_verdict_on_a_pair():
     assert judgment.verdict == LabelVerdict(label="incorrect")
 
 
-def test_a_run_through_the_runner():
-    def script(prompt):
-        text = "".join(span.text for span in prompt.spans)
-        return "[[Incorrect]]" if "Reference Answer]\nThe answer is 17." in text else "The answer is 17."
-
-    [judgment] = judge(
-        [CORRECTNESS_SAMPLE], Correctness(task="number", self_reference="guided"), ScriptedEngine(script)
-    )
-    assert judgment.verdict == LabelVerdict(label="incorrect")
-
-
 def test_base_models_are_stopped_where_they_begin_another_question():
     [chat] = next(Correctness()(CORRECTNESS_SAMPLE))
     [plain] = next(Correctness(chat=False)(CORRECTNESS_SAMPLE))

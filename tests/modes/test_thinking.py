@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from judgelm.engines.scripted import ScriptedEngine
 from judgelm.judges.released import released_judge
 from judgelm.modes.conversation import Chat, Conversation
 from judgelm.modes.multi import Multi
@@ -60,6 +61,26 @@ def test_thinking_changes_no_conclusion(way, resumes):
     assert {one.thinking for one in thought.self_answers} <= {THOUGHT}
     if resumes:
         assert thought.probability == plain.probability
+
+
+class FailingEngine(ScriptedEngine):
+    """Fails each request in the same way."""
+
+    def __init__(self, reason):
+        super().__init__({})
+        self.reason = reason
+
+    def answer(self, request):
+        return Completion.failed(request.key, "out of order", self.reason)
+
+
+@pytest.mark.parametrize(("reason", "code"), [("error", "engine"), ("too_long", "too_long")])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_not_answered_is_a_failure_in_every_mode(way, reason, code):
+    mode, sample, _ = WAYS[way]
+    [judgment] = judge([sample], mode, FailingEngine(reason))
+    assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
+    assert "out of order" in judgment.failure.text + judgment.failure.why
 
 
 @pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "released"])
