@@ -27,7 +27,7 @@ def labelled(shared_data, tmp_path_factory):
 def graded(key, grade):
     failure = Unparsed("off_grammar", "?") if grade is None else None
     verdict = None if grade is None else GradeVerdict(score=grade)
-    return Judgment(sample_id=key, mode="baseline", verdict=verdict, shown=(), failure=failure)
+    return Judgment(sample_id=key, mode="released", verdict=verdict, shown=(), failure=failure)
 
 
 def correlations(result):
