@@ -22,7 +22,7 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row, convert_rows, row_error
 from judgelm.errors import InputError
 from judgelm.parsing.short_answers import Task, canonical, final_answer
-from judgelm.prompts.correctness import question_of
+from judgelm.prompts.self_reference import question_of
 from judgelm.records import Sample
 
 _ASK = (

@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Any
 
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge

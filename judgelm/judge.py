@@ -21,8 +21,7 @@ from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_e
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.cards import InstalledJudge, named_judge
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
-from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import make_mode, mode_type
+from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
 from judgelm.records import Judgment, Sample
@@ -242,8 +241,7 @@ class Judge:
         distribution, `reasons="all"` for a reason, `order_rule="probability"`, ...
         """
         sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
-        [judgment] = judge([sample], self.mode("pair", both_orders=both_orders, **options), self.engine)
-        return judgment
+        return self._judge(sample, "pair", both_orders=both_orders, **options)
 
     def grade(
         self,
@@ -262,8 +260,7 @@ class Judge:
         """
         metadata = {} if anchor is None else {"anchor": anchor}
         sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
-        [judgment] = judge([sample], self.mode(mode, **options), self.engine)
-        return judgment
+        return self._judge(sample, mode, **options)
 
     def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
         """Rank two answers or more; `options` are fields of the multi mode: `permutations=3`, ...
@@ -274,7 +271,10 @@ class Judge:
         if isinstance(answers, str) or len(answers) < 2:
             raise ConfigError("rank compares two answers or more; give them as a list of texts, or use grade for one")
         sample = Sample(id="1", question=question, answers=tuple(answers), reference=reference)
-        [judgment] = judge([sample], self.mode("multi", **options), self.engine)
+        return self._judge(sample, "multi", **options)
+
+    def _judge(self, sample: Sample, mode: str, **options: Any) -> Judgment:
+        [judgment] = judge([sample], self.mode(mode, **options), self.engine)
         return judgment
 
     def judge_file(

@@ -29,19 +29,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError
 
 from judgelm.engines.model_cache import cache_root
 from judgelm.errors import ConfigError, InputError, RunError, not_found
-from judgelm.extras import extra_requirements, install_hint
 from judgelm.jsonl import Appender, read_jsonl, repair_tail
+from judgelm.package import extra_requirements, install_hint
 from judgelm.yaml_files import read_yaml
 
 CACHE_VARIABLE = "judgelm_cache"
@@ -143,7 +143,9 @@ def read_recipe(path: Path, changes: Mapping[str, str]) -> Recipe:
         extras=tuple(fields.extras),
         steps=tuple(_step(filler, step) for step in fields.steps),
     )
-    _check_names(recipe)
+    names = [step.name for step in recipe.steps]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"{path}: two steps are named {twice}; give each its own name")
     return recipe
 
 
@@ -207,14 +209,6 @@ def _step(filler: _Filler, fields: _StepFields) -> Step:
     )
 
 
-def _check_names(recipe: Recipe) -> None:
-    names: set[str] = set()
-    for step in recipe.steps:
-        if step.name in names:
-            raise ConfigError(f"{recipe.path}: two steps are named {step.name}; give each its own name")
-        names.add(step.name)
-
-
 def _finding(error: ValidationError, content: Mapping[str, Any]) -> str:
     errors = error.errors()
     first = next((entry for entry in errors if entry["type"] == "extra_forbidden"), errors[0])  # a typing error
@@ -253,14 +247,13 @@ Event = Literal["started", "finished"]
 Action = Literal["skip", "run", "resume", "overwrite"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
-    """The last event of a step.
+class StepRecord(NamedTuple):
+    """The last event of a step: sha256 (hex) of its command's words, and of its inputs by path.
 
     Attributes:
         event: its start or its end.
-        command: sha256 (hex) of the command's words.
-        inputs: sha256 (hex) by path.
+        command: of the command's words.
+        inputs: by path.
         stale: an earlier step was started since.
     """
 
@@ -270,53 +263,15 @@ class StepRecord:
     stale: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """The treatment of a step, and why.
+class Decision(NamedTuple):
+    """The treatment of a step, and why in words.
 
-    Attributes:
-        action: `skip` a finished step, `run` one for the first time, `resume` one that was interrupted, `overwrite` the
-            outputs of another command, of other inputs, or from before an earlier step ran again.
-        reason: in words.
+    It is to `skip` a finished step, `run` one for the first time, `resume` one that was interrupted, or `overwrite` the
+    outputs of another command, of other inputs, or from before an earlier step ran again.
     """
 
     action: Action
     reason: str
-
-
-class StateFile:
-    """The state of a recipe's run, locked until it is closed.
-
-    Raises:
-        RunError: the folder cannot be written, or another process runs this recipe there.
-    """
-
-    def __init__(self, recipe: Recipe) -> None:
-        try:
-            recipe.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"{recipe.folder}: cannot make the folder: {error.strerror}; choose another") from error
-        self._file = Appender(recipe.state_path)
-
-    def record(self, step: Step, event: Event, inputs: Mapping[str, str]) -> None:
-        """Append the start or the end of a step.
-
-        Raises:
-            RunError: the disk is full.
-        """
-        self._file.write(
-            {
-                "step": step.name,
-                "event": event,
-                "command": command_sha(step),
-                "inputs": dict(inputs),
-                "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            }
-        )
-
-    def close(self) -> None:
-        """Give the lock back."""
-        self._file.close()
 
 
 def read_state(recipe: Recipe) -> dict[str, StepRecord]:
@@ -332,45 +287,50 @@ def read_state(recipe: Recipe) -> dict[str, StepRecord]:
     order = {step.name: index for index, step in enumerate(recipe.steps)}
     records: dict[str, StepRecord] = {}
     for line_number, row in read_jsonl(path):
-        name, record = _read_event(row, f"{path}:{line_number}")
+        match row:
+            case {"step": str(name), "event": "started" | "finished" as event, "command": str(sha), "inputs": dict()}:
+                record = StepRecord(event, sha, cast(dict[str, str], row["inputs"]))
+            case _:
+                finding = "not an event of a step; remove the file to run all steps again"
+                raise InputError(f"{path}:{line_number}: {finding}")
         if name not in order:
             continue  # of an earlier version of the recipe
-        if record.event == "started":
+        if event == "started":
             for later in records.keys() & {later for later, index in order.items() if index > order[name]}:
-                records[later] = replace(records[later], stale=True)
+                records[later] = records[later]._replace(stale=True)
         records[name] = record
     return records
 
 
-def _read_event(row: Mapping[str, object], location: str) -> tuple[str, StepRecord]:
-    match row:
-        case {"step": str(name), "event": "started" | "finished" as event, "command": str(command), "inputs": dict()}:
-            return name, StepRecord(event=event, command=command, inputs=cast(dict[str, str], row["inputs"]))
-    raise InputError(f"{location}: not an event of a step; remove the file to run all steps again")
+_NEVER_RAN = "it has not run"
 
 
-def decide(step: Step, record: StepRecord | None, inputs: Mapping[str, str]) -> Decision:
+def decide(step: Step, record: StepRecord | None, inputs: Mapping[str, str], restart: str | None) -> Decision:
     """Skip, run, resume or overwrite a step whose earlier steps are all finished.
 
     Args:
         step: with its command as it is now.
         record: its last event; None if it never ran here.
         inputs: sha256 of its inputs as they are now.
+        restart: name of the step to be started over.
     """
+    decision = Decision("skip", "it is finished")
     if record is None:
-        return Decision(action="run", reason="it has not run")
-    if record.command != command_sha(step):
-        return Decision(action="overwrite", reason="its command changed")
-    if record.inputs != dict(inputs):
+        decision = Decision("run", _NEVER_RAN)
+    elif record.command != command_sha(step):
+        decision = Decision("overwrite", "its command changed")
+    elif record.inputs != dict(inputs):
         changed = [path for path, sha in inputs.items() if record.inputs.get(path) != sha]
-        return Decision(action="overwrite", reason=f"its inputs changed: {', '.join(changed) or 'fewer than before'}")
-    if record.stale:
-        return Decision(action="overwrite", reason="an earlier step ran again")
-    if record.event == "started":
-        return Decision(action="resume", reason="it did not finish")
-    if missing := [path for path in step.outputs if not Path(path).exists()]:
-        return Decision(action="run", reason=f"{', '.join(missing)} is missing")
-    return Decision(action="skip", reason="it is finished")
+        decision = Decision("overwrite", f"its inputs changed: {', '.join(changed) or 'fewer than before'}")
+    elif record.stale:
+        decision = Decision("overwrite", "an earlier step ran again")
+    elif record.event == "started":
+        decision = Decision("resume", "it did not finish")
+    elif missing := [path for path in step.outputs if not Path(path).exists()]:
+        decision = Decision("run", f"{', '.join(missing)} is missing")
+    if step.name != restart:
+        return decision
+    return Decision("run" if decision.action == "run" else "overwrite", "--restart names it")
 
 
 def command_sha(step: Step) -> str:
@@ -403,15 +363,8 @@ def _sha_of(step: Step, path: Path) -> str:
 _CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedStep:
-    """A step and its treatment.
-
-    Attributes:
-        step: as the recipe has it.
-        decision: its treatment, and why.
-        command: with the arguments that overwrite, where the treatment is that.
-    """
+class PlannedStep(NamedTuple):
+    """A step, its treatment, and its command with the arguments that overwrite, where the treatment is that."""
 
     step: Step
     decision: Decision
@@ -447,11 +400,11 @@ def plan_steps(recipe: Recipe, *, restart: str | None = None) -> list[PlannedSte
     for step in recipe.steps:
         record = records.get(step.name)
         if any(earlier.decision.action != "skip" for earlier in planned):
-            decision = _behind(record)
+            decision = Decision("overwrite", "an earlier step runs") if record else Decision("run", _NEVER_RAN)
         elif missing := [name for name in step.inputs if not Path(name).exists()]:
-            decision = Decision(action="run", reason=f"its input {missing[0]} is missing")
+            decision = Decision("run", f"its input {missing[0]} is missing")
         else:
-            decision = _restarted(step, restart, decide(step, record, input_shas(step)))
+            decision = decide(step, record, input_shas(step), restart)
         planned.append(_planned(step, decision))
     return planned
 
@@ -482,20 +435,25 @@ def run_steps(
     _check_extras(recipe)
     _check_restart(recipe, restart)
     check_inputs(recipe)
-    state = StateFile(recipe)
     try:
+        recipe.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{recipe.folder}: cannot make the folder: {error.strerror}; choose another") from error
+    with Appender(recipe.state_path) as state:
         for step in recipe.steps:
             inputs = input_shas(step)
-            decision = _restarted(step, restart, decide(step, read_state(recipe).get(step.name), inputs))
-            planned = _planned(step, decision)
+            planned = _planned(step, decide(step, read_state(recipe).get(step.name), inputs, restart))
             announce(planned)
-            if decision.action == "skip":
+            if planned.decision.action == "skip":
                 continue
-            state.record(step, "started", inputs)
+            state.write(_event(step, "started", inputs))
             _run(recipe, planned, write)
-            state.record(step, "finished", inputs)
-    finally:
-        state.close()
+            state.write(_event(step, "finished", inputs))
+
+
+def _event(step: Step, event: Event, inputs: dict[str, str]) -> dict[str, object]:
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"step": step.name, "event": event, "command": command_sha(step), "inputs": inputs, "time": time}
 
 
 def command_text(planned: PlannedStep) -> str:
@@ -503,22 +461,9 @@ def command_text(planned: PlannedStep) -> str:
     return shlex.join(planned.command)
 
 
-def _restarted(step: Step, restart: str | None, decision: Decision) -> Decision:
-    if step.name != restart:
-        return decision
-    return Decision(action="run" if decision.action == "run" else "overwrite", reason="--restart names it")
-
-
 def _planned(step: Step, decision: Decision) -> PlannedStep:
     more = step.overwrite if decision.action == "overwrite" else ()
-    return PlannedStep(step=step, decision=decision, command=(*step.command, *more))
-
-
-def _behind(record: StepRecord | None) -> Decision:
-    """The treatment of a step behind one that runs."""
-    if record is None:
-        return Decision(action="run", reason="it has not run")
-    return Decision(action="overwrite", reason="an earlier step runs")
+    return PlannedStep(step, decision, (*step.command, *more))
 
 
 def _check_restart(recipe: Recipe, restart: str | None) -> None:

@@ -11,7 +11,7 @@ from judgelm.cli.console import EXIT_DRIFT, console, echo, watch
 from judgelm.cli.options import CanaryOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge

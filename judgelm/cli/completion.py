@@ -19,8 +19,7 @@ def modes() -> list[str]:
 
 def mode_args(ctx: typer.Context) -> list[str]:
     """The options of the mode that the line names, each up to its `=`."""
-    from judgelm.modes import MODES
-    from judgelm.modes.factory import CARD_FIELDS
+    from judgelm.modes import CARD_FIELDS, MODES
 
     kind = MODES.get(ctx.params.get("mode") or "pair")
     names = [] if kind is None else [field.name for field in fields(cast(Any, kind))]

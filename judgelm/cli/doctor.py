@@ -20,7 +20,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import check_engine, choose_engine
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.judges.cards import default_card, installed_judge, named_judge
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 
 def console_for(json_out: Path | None, *, quiet: bool) -> PlainConsole:

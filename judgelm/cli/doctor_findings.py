@@ -30,12 +30,12 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine
 from judgelm.engines.model_cache import write_speeds
 from judgelm.errors import JudgelmError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
 from judgelm.judge import Judge
 from judgelm.judges.cards import named_judge
 from judgelm.judges.released import DEFAULT_TEMPLATE
 from judgelm.metrics.resampling import Estimate
 from judgelm.modes import Pairwise
+from judgelm.package import EVERYDAY_PAIRS
 from judgelm.prompts.catalog import get_template
 
 _MOST_SHOWN = 20

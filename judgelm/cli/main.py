@@ -7,7 +7,7 @@ import typer
 
 from judgelm.cli.commands import LazyCommand, LazyCommands, LazyGroup
 from judgelm.cli.console import run_app
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _EPILOG = """
 Examples:

@@ -15,8 +15,8 @@ from judgelm.cli.output import Quiet
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, MissingExtraError
-from judgelm.extras import install_hint
 from judgelm.judge import engine_of
+from judgelm.package import install_hint
 
 if TYPE_CHECKING:
     from judgelm.serving.traces import RequestTracer

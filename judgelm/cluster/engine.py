@@ -24,7 +24,7 @@ from judgelm.cluster.plan import RayCluster, gpus_each
 from judgelm.cluster.pool import StepResult, WorkerLost, WorkerPool, WorkerReady
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
-from judgelm.prompts.thinking import NOT_ASKED
+from judgelm.prompts.chat_templates import NOT_ASKED
 from judgelm.records import Completion, Request
 
 log = logging.getLogger("judgelm.cluster")

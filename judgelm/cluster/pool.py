@@ -17,10 +17,10 @@ from judgelm.cluster.plan import Node, RayCluster, make_plan
 from judgelm.engines.base import Engine, EngineOptions, LoneFailures
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError, first_line
-from judgelm.prompts.thinking import Thinking
+from judgelm.package import VERSION
+from judgelm.prompts.chat_templates import Thinking
 from judgelm.records import Completion, Request
 from judgelm.runs.session import end_orphans, mark_children
-from judgelm.version import VERSION
 
 _MARK = "/judgelm-worker"
 """Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""

@@ -17,7 +17,7 @@ import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 
 INSTRUCTION_SETS = (
     "avx2",

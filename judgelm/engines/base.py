@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from packaging.requirements import Requirement
 
 from judgelm.errors import ConfigError, EngineError, MissingExtraError, first_line
-from judgelm.extras import install_hint
-from judgelm.prompts.thinking import Thinking
+from judgelm.package import install_hint
+from judgelm.prompts.chat_templates import Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Completion, FinishReason, Request, Sampling, ThinkingMode, Unparsed
 

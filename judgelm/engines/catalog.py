@@ -4,17 +4,10 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 
-from judgelm.engines.base import (
-    INT8,
-    Engine,
-    EngineOptions,
-    release_openmp_threads,
-    require,
-    require_version,
-)
+from judgelm.engines.base import INT8, Engine, EngineOptions, release_openmp_threads, require, require_version
 from judgelm.engines.model_cache import read_speeds
 from judgelm.errors import ConfigError, ModelError, not_found
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 CACHE_VARIABLE = "JUDGELM_CACHE"
 _LIBRARIES = ("torch", "transformers", "vllm")

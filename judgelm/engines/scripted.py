@@ -17,7 +17,7 @@ from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidates import longest_candidate
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
 

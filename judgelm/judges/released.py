@@ -22,10 +22,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from judgelm.engines.model_cache import cache_root
 from judgelm.errors import CardError, ConfigError, InputError, ModelError, RunError, not_found
 from judgelm.jsonl import parse_json
-from judgelm.modes import BatchMode
-from judgelm.modes.factory import build_mode
-from judgelm.modes.released import ReleasedMode, ReleasedPrompt
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.modes import BatchMode, build_mode
+from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME, Card, check_card
 from judgelm.records import ThinkingMode

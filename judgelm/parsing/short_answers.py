@@ -1,8 +1,8 @@
 r"""Short answers: what a reply that reasons first ends in, the majority of several, and exact match.
 
-Answers come out of replies in one spelling each (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`), so that
-equal ones compare equal. What cannot be parsed, or could mean two things, is None. The last answer that is
-marked as one counts, since a chain of thought may correct itself.
+Answers come out of replies in one spelling each (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`), so that equal
+ones compare equal. What cannot be parsed, or could mean two things, is None: nothing is guessed. The last answer that
+is marked as one counts, since a chain of thought may correct itself.
 
 Exact match has each data set's normalisation. A mode asks the judge only where the answers differ; a metric counts how
 often they do not. A question can have several validated gold answers, any of which will do, and an answer several

@@ -15,13 +15,13 @@ from judgelm.engines.base import MODEL_ENGINES
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.errors import InputError
 from judgelm.jsonl import Appender
-from judgelm.modes.answer import AnswerTask
+from judgelm.modes.generation import AnswerTask
+from judgelm.package import VERSION
 from judgelm.records import Sample
 from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import AnswerStats
-from judgelm.version import VERSION
 
 
 def collect(

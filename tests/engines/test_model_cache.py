@@ -10,7 +10,7 @@ from judgelm.engines import catalog, dtype
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine, resolve_options
 from judgelm.engines.model_cache import CACHE_VARIABLE, MeasuredSpeed, read_speeds, write_speeds
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 from judgelm.training.tiny_model import make_base
 
 FLOAT32 = MeasuredSpeed(engine="transformers", dtype="float32", quantization=None, prompt_tokens_per_s=3.0)

@@ -4,7 +4,7 @@ import re
 
 from hypothesis import strategies as st
 
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.modes.released import MarkedReply
 from judgelm.parsing.thinking import reply_so_far, separate
 from judgelm.parsing.verdicts import Verdict, parse_level, read_label, read_verdict, settled, unmarked_verdicts
 from judgelm.records import Unparsed

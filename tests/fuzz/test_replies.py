@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from judgelm.data.sources.layouts import split_review
 from judgelm.judges.released import released_judges
+from judgelm.modes.single import read_gold
 from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
 from judgelm.parsing.short_answers import (
     Task,
@@ -27,7 +28,6 @@ from judgelm.parsing.verdicts import (
     read_verdict,
     tagged_answer,
 )
-from judgelm.prompts.multimodal import read_gold
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Scores, Unparsed
 from tests.support import fuzzing

@@ -25,8 +25,7 @@ from judgelm.judges.released import (
     released_judges,
     released_names,
 )
-from judgelm.modes.released import ReleasedMode
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.modes.released import MarkedReply, ReleasedMode
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
 from judgelm.runs.run_files import mode_identity

@@ -31,7 +31,7 @@ OPTIONS = {
     "multimodal": {},
 }
 ASKED = [mode for mode in MODES if mode != "reasoned"]
-"""Mode `reasoned` needs a chat template or a card: tests/modes/test_reasoned.py, tests/training/test_grpo.py."""
+"""Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py."""
 
 NOT_THE_ENGINES = {"off_grammar", "out_of_range", "truncated", "too_long"}
 

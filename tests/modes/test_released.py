@@ -1,19 +1,19 @@
-"""Judges that others released, run as ours are."""
+"""Judges that others released, run as ours are; the format of their replies."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine
-from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judges.released import released_judge
-from judgelm.modes.released import ReleasedMode, ReleasedPrompt
-from judgelm.records import GradeVerdict, Sample
-from judgelm.runs.runner import judge
-from tests.support.flows import broken, drive, reply
+from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
+from judgelm.records import GradeVerdict, Sample, Scores, Unparsed
+from tests.support.flows import drive, reply
 
 ONE = Sample(id="1", question="q", answers=("a",))
+
 AUTO_J = released_judge("auto-j").tasks["pair"]
+
 PROMPTS = {
     "pandalm": released_judge("pandalm").prompt("pair"),
     "prometheus-relative": released_judge("prometheus-2").prompt("pair"),
@@ -89,11 +89,6 @@ def test_a_grade_out_of_range_is_a_failure():
     assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, "out_of_range")
 
 
-def test_a_reply_that_was_cut_off_has_no_verdict():
-    _, judgment = judged("auto-j", "So, the final decision is Response 1", finish="length")
-    assert judgment.failure.code == "truncated"
-
-
 def test_pandalms_label_stands_though_its_reason_was_cut_off():
     _, judgment = judged("pandalm", "2\n\n### Reason: because it", finish="length", explain=True)
     assert judgment.winner == 2
@@ -106,12 +101,6 @@ def test_pandalm_stops_behind_its_label_unless_it_is_to_explain():
     assert asked[0].sampling.stop == ("\n\n",)
     asked, _ = judged("pandalm", "1", explain=True)
     assert asked[0].sampling.stop == ()
-
-
-def test_a_broken_engine_and_a_prompt_that_is_too_long_are_failures():
-    for failed, code in ((broken(), "engine"), (broken("too_long", "9 tokens too many"), "too_long")):
-        _, judgment = drive(mode_of("pandalm"), [failed])
-        assert (judgment.verdict, judgment.failure.code) == (None, code)
 
 
 def test_pandalm_shows_an_instructions_input_apart():
@@ -169,36 +158,61 @@ def test_another_number_of_answers_is_refused():
         judged("prometheus-absolute", "x")
 
 
-def test_many_samples_on_the_scripted_engine():
-    samples = [Sample(id=str(number), question="q", answers=(f"a{number}", "b")) for number in range(20)]
-    engine = ScriptedEngine({"*": "Feedback: B is right. [RESULT] B"}, max_in_flight=3)
-    judgments = list(judge(samples, mode_of("prometheus-relative", both_orders=True), engine))
-    # B each time is the second answer as given and the first one swapped: position alone.
-    assert {(one.winner, one.consistent) for one in judgments} == {("tie", False)}
-    assert len(judgments) == 20
+LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "A=B": "tie"})
+
+GRADE = MarkedReply(before="**Result:**", scale=(1, 5))
+
+BOXED = MarkedReply(before="\\boxed{", after="}", separator=",", scale=(1, 10), values=2)
+
+DEDUCTED = MarkedReply(before="reduction of ", scale=(-10, 0), deducts=True)
+
+BARE = MarkedReply(labels={"A": "1", "B": "2"})
 
 
-@pytest.fixture(scope="module")
-def roomy_model(tmp_path_factory):
-    """A model of random weights with room for these judges' long prompts."""
-    from judgelm.training.tiny_model import make_base
-
-    folder = tmp_path_factory.mktemp("roomy") / "model"
-    make_base(["a b c"] * 20, folder, hidden_size=32, layers=1, heads=2, vocab_size=300, max_positions=4096, seed=0)
-    return folder
+def code(result):
+    if isinstance(result, Unparsed):
+        return result.code
+    return result.values if isinstance(result, Scores) else result
 
 
-def test_a_model_that_writes_nonsense_fails_and_does_not_tie(roomy_model):
-    engine = load_engine("transformers", EngineOptions(model=str(roomy_model)))
-    sample = Sample(id="1", question="what", answers=("paris", "london"), reference="paris")
-    try:
-        for name in ("pandalm", "prometheus-relative"):
-            [judgment] = judge([sample], mode_of(name, both_orders=True, max_tokens=8), engine)
-            assert (judgment.verdict, len(judgment.shown)) == (None, 2)
-            assert judgment.failure.code in ("off_grammar", "truncated")
-            assert judgment.prompt_tokens > 100
-        one = Sample(id="2", question="what", answers=("paris",), reference="paris")
-        [judgment] = judge([one], mode_of("prometheus-1", max_tokens=8), engine)
-        assert judgment.failure.code in ("off_grammar", "truncated")
-    finally:
-        engine.close()
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (LETTERS, "First ... so [[A]]", "1"),
+        (LETTERS, "[[a=b]].", "tie"),
+        (LETTERS, "[[A]] or rather [[B]]", "off_grammar"),
+        (LETTERS, "[[A]] as I said [[A]]", "1"),
+        (LETTERS, "[[rating]]", "off_grammar"),
+        (LETTERS, "[[A", "off_grammar"),
+        (LETTERS, "", "off_grammar"),
+        (MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2"}, takes="last"), "[[A]] no, [[B]]", "2"),
+        (GRADE, "**Reasoning:** well\n\n**Result:** 4", (4.0,)),
+        (GRADE, "**Result:** 4/5\nthe end", (4.0,)),
+        (GRADE, "**Result:** 7", "out_of_range"),
+        (GRADE, "**Result:** four", "off_grammar"),
+        (DEDUCTED, "2 errors, with a total score reduction of 4.5.\nError", (-4.5,)),
+        (DEDUCTED, "0 errors, with a total score reduction of 0.", (0.0,)),
+        (DEDUCTED, "with a total score reduction of 12", "out_of_range"),
+        (BOXED, "<scores>\n\\boxed{9, 3}\n</scores>", (9.0, 3.0)),
+        (BOXED, "\\boxed{9}", "off_grammar"),
+        (BOXED, "\\boxed{9, 3} \\boxed{1, 2}", "off_grammar"),
+        (BARE, " B.\n", "2"),
+        (BARE, "B is better", "off_grammar"),
+    ],
+)
+def test_what_a_reply_says(read, text, expected):
+    assert code(read(text)) == expected
+
+
+def test_a_format_has_labels_or_a_scale():
+    with pytest.raises(ConfigError, match="labels or a scale"):
+        MarkedReply(before="[[")
+
+
+@given(st.text(alphabet="[]AB =<>\n", max_size=60))
+def test_no_text_is_read_as_anything_but_a_label_or_a_failure(text):
+    assert code(LETTERS(text)) in {"1", "2", "tie", "off_grammar"}
+
+
+def test_a_long_reply_of_marks_is_read_in_a_moment():
+    assert code(LETTERS("[[" * 200_000)) == "off_grammar"

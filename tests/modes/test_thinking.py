@@ -4,19 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from judgelm.engines.scripted import ScriptedEngine
 from judgelm.judges.released import released_judge
-from judgelm.modes.chat import Chat
-from judgelm.modes.conversation import Conversation
-from judgelm.modes.correctness import Correctness
+from judgelm.modes.conversation import Chat, Conversation
 from judgelm.modes.multi import Multi
-from judgelm.modes.multimodal import Multimodal
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.rubric import Rubric
-from judgelm.modes.single import Single
-from judgelm.modes.ssr import SelectiveSelfReference
+from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
+from judgelm.modes.single import Multimodal, Single
 from judgelm.modes.thinking import separate_thinking
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import judge
 from tests.support import thinking_model
@@ -63,6 +61,26 @@ def test_thinking_changes_no_conclusion(way, resumes):
     assert {one.thinking for one in thought.self_answers} <= {THOUGHT}
     if resumes:
         assert thought.probability == plain.probability
+
+
+class FailingEngine(ScriptedEngine):
+    """Fails each request in the same way."""
+
+    def __init__(self, reason):
+        super().__init__({})
+        self.reason = reason
+
+    def answer(self, request):
+        return Completion.failed(request.key, "out of order", self.reason)
+
+
+@pytest.mark.parametrize(("reason", "code"), [("error", "engine"), ("too_long", "too_long")])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_not_answered_is_a_failure_in_every_mode(way, reason, code):
+    mode, sample, _ = WAYS[way]
+    [judgment] = judge([sample], mode, FailingEngine(reason))
+    assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
+    assert "out of order" in judgment.failure.text + judgment.failure.why
 
 
 @pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "released"])

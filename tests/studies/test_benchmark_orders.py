@@ -41,7 +41,7 @@ def judgment(key, given, swapped):
     failure = Unparsed("off_grammar", "?") if None in (given, swapped) else None
     verdict = PairVerdict(winner=int(given) if given == swapped else "tie") if failure is None else None
     orders = (shown((0, 1), given), shown((1, 0), swapped))
-    return Judgment(sample_id=key, mode="baseline", verdict=verdict, shown=orders, failure=failure)
+    return Judgment(sample_id=key, mode="released", verdict=verdict, shown=orders, failure=failure)
 
 
 @pytest.mark.parametrize(("folder", "judge_name"), LLMBAR)

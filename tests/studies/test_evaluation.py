@@ -125,7 +125,7 @@ def test_a_judge_that_always_says_8_6_is_measured_in_the_given_order():
 def test_labels_instead_of_scores_keep_the_verdict_of_both_orders():
     # a judge in PandaLM's protocol: the first place each time, which its run made a tie
     shown = tuple(Shown(order=order, text="1", label="1") for order in ((0, 1), (1, 0)))
-    judged = Judgment(sample_id="a", mode="baseline", verdict=PairVerdict(winner="tie"), shown=shown)
+    judged = Judgment(sample_id="a", mode="released", verdict=PairVerdict(winner="tie"), shown=shown)
     result = evaluate([judged], labels(a=1))
     assert (result.order_rule, result.other_rules, result.excluded.accuracy.value) == ("as_judged", {}, 0)
 

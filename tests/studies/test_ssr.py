@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.modes.ssr import SelectiveSelfReference
+from judgelm.modes.self_reference import SelectiveSelfReference
 from judgelm.records import Judgment, PairVerdict, Sample, SelfAnswer, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.ssr import SsrOptions, ssr_study

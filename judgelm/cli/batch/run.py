@@ -1,7 +1,7 @@
 """A run of `judgelm-batch`: checks before the model is loaded, progress, messages and the final table."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,8 +19,7 @@ from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge, judge_of
 from judgelm.judges.released import recognise
-from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import CARD_FIELDS, make_mode
+from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.session import end_orphans, mark_children
@@ -168,11 +167,12 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
 
 def _others(judge: Judge, mode: BatchMode) -> str:
     """The mode's name, its template, and all options that differ from their defaults."""
-    defaults = type(mode)()
     options = [
         f"{field.name} {value}"
         for field in fields(cast(Any, mode))
-        if field.name not in CARD_FIELDS and (value := getattr(mode, field.name)) != getattr(defaults, field.name)
+        if field.name not in CARD_FIELDS
+        and (value := getattr(mode, field.name))
+        != (field.default if field.default_factory is MISSING else field.default_factory())
     ]
     return ", ".join([f"mode {mode.name}", _template(judge, mode), *options])
 

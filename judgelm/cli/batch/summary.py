@@ -73,8 +73,8 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
             yield f"with {_probability(stats)}", f"{stats.probabilities} of {stats.judged}"
         if stats.mean_unassigned is not None:
             yield "mean probability on no score line", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
-        if stats.low_coverage:
-            yield "without: score lines have less than half of the probability", str(stats.low_coverage)
+        if stats.mostly_unassigned:
+            yield "without: score lines have less than half of the probability", str(stats.mostly_unassigned)
         if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
             yield "without: the engine gave no probabilities", str(stats.judged)
     for wording, count in stats.approximations.most_common():

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
-from judgelm.modes.answer import AnswerMode, Decoding, QuestionTask
+from judgelm.modes.generation import AnswerMode, Decoding, QuestionTask
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]

@@ -22,7 +22,7 @@ from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Entry, Source, plain_row, protocol_of, single_file
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import check_no_input
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _PARTS = (".jsonl", ".protocol.json", ".truth.jsonl", ".rejects.jsonl")
 _LABELS = ("winner", "scores", "score")

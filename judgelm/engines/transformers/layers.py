@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from judgelm.engines.dtype import this_cpu_flags
 from judgelm.engines.transformers.attention import KVCache, PromptSegment
 from judgelm.errors import ConfigError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 from judgelm.prompts.truncation import Tokenizer
 
 _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}

@@ -45,7 +45,7 @@ from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import check_int8, pack, quantise
 from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import Truncator
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -7,7 +7,7 @@ from typing import Any
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
-from judgelm.modes.chat import FollowUp
+from judgelm.modes.conversation import FollowUp
 from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.scores import score_lines
 from judgelm.records import Judgment, Sample

@@ -21,8 +21,7 @@ from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, FileError, InputError
-from judgelm.prompts.catalog import get_template
-from judgelm.prompts.reasoned import verdict_text
+from judgelm.prompts.catalog import get_template, verdict_text
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed, failure_name
 from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow

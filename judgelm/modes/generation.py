@@ -1,25 +1,43 @@
-"""A question put to a model whose answers are to be judged later, as its task asks it.
+"""Text for data sets: answers of models to questions, and a teacher's judgments of pairs for training.
 
-Source: JudgeLM, section 3.1 (answers of many models, of which pairs are drawn for the teacher); Self-Reference, Figures
-5 to 7 (chain of thought to a number, a letter or a preference; SSR-Judge asks alike, several times); QA-Judge, section
-4.2 and Table 8 (a question about a context: zero-shot, reasoning first, the answer in tags).
+An answer is asked for as its task asks it, and judged later. A teacher writes the score line and the reason behind it
+in one reply: that is what a judge is trained to write. `pairwise` asks a trained one for the score line first and
+explains only where that was asked for.
+
+Source: JudgeLM, section 3.1 (answers of many models, of which pairs are drawn for the teacher) and Figures 3 and 4 (the
+prompts to GPT-4, without and with a reference); Self-Reference, Figures 5 to 7 (chain of thought to a number, a letter
+or a preference; SSR-Judge asks alike, several times); QA-Judge, section 4.2 and Table 8 (a question about a context:
+zero-shot, reasoning first, the answer in tags).
 """
 
 import hashlib
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import cut_off, failure_of, thinking_of
-from judgelm.modes.flow import RequestFlow
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.modes.qa import context_of
-from judgelm.modes.self_answers import stops
+from judgelm.modes.completions import cut_off, failure_of, read_reply, thinking_of, with_usage
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, sampling_for
+from judgelm.modes.pairwise import winner_of
+from judgelm.modes.qa import QA_ANSWERING, context_of
+from judgelm.modes.self_reference import stops
+from judgelm.parsing.scores import parse_pair, split_score_line
 from judgelm.parsing.short_answers import final_answer
 from judgelm.parsing.verdicts import TagRule, tagged_answer
-from judgelm.prompts.correctness import question_of, solving_prompt
-from judgelm.prompts.qa import QA_ANSWERING
-from judgelm.records import Completion, FinishReason, Prompt, Request, Sample, Span, Unparsed
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.self_reference import question_of, solving_prompt
+from judgelm.records import (
+    Completion,
+    FinishReason,
+    Judgment,
+    PairVerdict,
+    Prompt,
+    Request,
+    Sample,
+    Shown,
+    Span,
+    Unparsed,
+)
 
 PLAIN = "Question: {question}\nAnswer:"
 """The prompt of a base model, which knows no chat."""
@@ -63,7 +81,7 @@ class AnswerTask(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class GeneratedAnswer:
     """A model's answer, or the reason why there is none; `text` is None exactly when `failure` is set.
 
     Attributes:
@@ -112,12 +130,11 @@ class AnswerMode:
     def __post_init__(self) -> None:
         if self.plain.count("{question}") != 1:
             raise ConfigError(f"plain is {self.plain!r}; it must hold {{question}} once")
-        check_choices(self, task=QuestionTask, tags=TagRule)
         if self.task != "question" and (self.system is not None or self.plain != PLAIN):
             raise ConfigError(f"task {self.task} has the paper's prompt; leave system and plain out")
         check_above_zero(self, "max_tokens")
 
-    def __call__(self, draw: AnswerTask) -> RequestFlow[Answer]:
+    def __call__(self, draw: AnswerTask) -> RequestFlow[GeneratedAnswer]:
         """Ask once.
 
         Raises:
@@ -128,8 +145,8 @@ class AnswerMode:
         failure = failure_of(completion)
         if failure is not None:
             failure = Unparsed(failure.code, "", completion.error)
-            return Answer(draw=draw, text=None, failure=failure, finish_reason=completion.finish_reasons[0])
-        return Answer(
+            return GeneratedAnswer(draw=draw, text=None, failure=failure, finish_reason=completion.finish_reasons[0])
+        return GeneratedAnswer(
             draw=draw,
             text=completion.texts[0].strip(),
             final=self._final(draw.question, completion),
@@ -167,3 +184,86 @@ class AnswerMode:
             return None if unfinished else tagged_answer(text, self.tags).strip() or None
         finished = completion.finish_reasons[0] == "stop"
         return final_answer(text, self.task, letters=question_of(sample).letters, finished=finished)
+
+
+_ORDER = (0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherMode:
+    """Ask a teacher about a pair once, as it is given, with its reference if it has one.
+
+    Every reply is a judgment of its own, so that one that is paid for is never asked for again since another failed;
+    orders and references are samples of their own, see `judgelm.runs.teacher`.
+
+    Attributes:
+        template: id of the pair template.
+        scale: lowest and highest score that the teacher may give.
+        reason_tokens: most tokens of a reply, score line and reason together.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+
+    Raises:
+        ConfigError: no such template, or no room for a reply.
+    """
+
+    name: ClassVar[str] = "teaching"
+    answers: ClassVar[tuple[int, int]] = (2, 2)
+    reference: ClassVar[Literal["auto"]] = "auto"
+
+    template: str = "judgelm-paper"
+    scale: tuple[float, float] = (1, 10)
+    reason_tokens: int = 1024
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        get_template(self.template)
+        check_above_zero(self, "reason_tokens")
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the template's bytes for a pair."""
+        return get_template(self.template).sha
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask, and read the one reply."""
+        [completion] = yield [self.request(sample)]
+        shown = self._read(completion)
+        scores = None if shown.scores is None else (shown.scores[0], shown.scores[1])
+        return Judgment(
+            sample_id=sample.id,
+            mode=self.name,
+            verdict=None if scores is None else PairVerdict(winner=winner_of(scores)),
+            shown=(shown,),
+            scores=scores,
+            failure=shown.failure,
+        )
+
+    def request(self, sample: Sample) -> Request:
+        """The request to the teacher."""
+        sampling = sampling_for(self, sample.id, self.reason_tokens)
+        prompt = get_template(self.template).render(sample, _ORDER, sample.reference)
+        return Request(key="0", prompt=prompt, sampling=sampling)
+
+    def _read(self, completion: Completion) -> Shown:
+        """A reply of scores and reason; `text` is the whole of it as it came.
+
+        A reply that ends within its score line is a failure even where its beginning looks like scores. One whose
+        reason lacks its end, or which has no reason, has scores and says so in `reason_failure`; half a reason is not
+        kept.
+        """
+        line, reason = split_score_line("".join(completion.texts), self.scale)
+        shown = read_reply(
+            completion,
+            partial(parse_pair, scale=self.scale),
+            max_tokens=self.reason_tokens,
+            order=_ORDER,
+            needs_end=not line.endswith(("\n", "\r")),
+        )
+        if shown.failure is not None:
+            return shown
+        lacks = cut_off(completion, self.reason_tokens)
+        if lacks is None and not reason:
+            lacks = Unparsed("off_grammar", "", "nothing follows the score line")
+        return replace(shown, reason=None if lacks else reason, reason_failure=lacks)

@@ -1,15 +1,18 @@
-"""A question as chat and as plain text, and what becomes of the answer."""
+"""Questions put to models, and a teacher's replies."""
 
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError
-from judgelm.modes.answer import AnswerMode, AnswerTask, Decoding
-from judgelm.records import Sample, Span
+from judgelm.errors import ConfigError
+from judgelm.modes.generation import AnswerMode, AnswerTask, Decoding, TeacherMode
+from judgelm.parsing.scores import split_score_line
+from judgelm.prompts.catalog import get_template
+from judgelm.records import PairVerdict, Sample, Span
 from judgelm.runs.runner import drive as run
-from tests.support.flows import broken, drive, reply
+from tests.support.flows import SAMPLE, broken, drive, reply
 
 QUESTION = Sample(id="7", question="why?", answers=())
+
 DRAW = AnswerTask(QUESTION, Decoding())
 
 
@@ -58,6 +61,7 @@ def test_a_plain_form_needs_a_place_for_the_question():
 
 
 QA_SAMPLE = Sample(id="1", question="Which city?", answers=(), metadata={"context": "Paris lies on the Seine."})
+
 CHOICE_SAMPLE = Sample(
     id="1", question="Which city?", answers=(), category="geography", metadata={"options": ["Rome", "Paris", "Oslo"]}
 )
@@ -76,11 +80,6 @@ def test_a_question_reaches_the_model_with_its_options():
     prompt, answer = answered(CHOICE_SAMPLE, reply("Paris"))
     assert prompt == "Which city?\nOptions:\nA. Rome\nB. Paris\nC. Oslo"
     assert answer.final is None
-
-
-def test_other_options_are_another_draw():
-    other = Sample(id="1", question="Which city?", answers=(), metadata={"options": ["Rome", "Bonn"]})
-    assert AnswerTask(CHOICE_SAMPLE, Decoding()).id != AnswerTask(other, Decoding()).id
 
 
 def test_the_papers_prompts_ask_by_task():
@@ -109,11 +108,6 @@ def test_an_answer_that_was_cut_off_may_lack_its_end():
     assert answered(QUESTION, reply("The answer is 1", finish="length"), task="number")[1].final is None
 
 
-def test_a_base_model_is_stopped_before_it_asks_on_in_the_papers_prompts_too():
-    [[request]], _ = drive(AnswerMode(chat=False, task="number"), [reply("2")], sample=DRAW)
-    assert "\nThe question is:" in request.sampling.stop
-
-
 def test_the_answer_stands_in_the_last_tags():
     text = "First <ans> Rome </ans>, no: <ans> Paris </ans>."
     answer = answered(QA_SAMPLE, reply(text), task="qa")[1]
@@ -132,26 +126,82 @@ def test_without_tags_there_is_a_reply_and_no_answer(completion):
     assert answer.text
 
 
-@pytest.mark.parametrize("code", ["engine", "too_long"])
-def test_a_failed_request_has_neither(code):
-    answer = answered(QA_SAMPLE, broken("error" if code == "engine" else code), task="qa")[1]
-    assert (answer.text, answer.final, answer.failure.code) == (None, None, code)
-
-
-def test_question_and_context_are_asked_through_the_runner():
-    engine = ScriptedEngine({"Which city?|Paris lies on the Seine.": "<ans>Paris</ans>"})
-    [answer] = run([AnswerTask(QA_SAMPLE, Decoding())], AnswerMode(task="qa"), engine)
-    assert answer.final == "Paris"
-
-
-def test_a_question_without_context_is_refused():
-    with pytest.raises(InputError, match='no "context"'):
-        next(AnswerMode(task="qa")(DRAW))
-
-
-@pytest.mark.parametrize(
-    "options", [{"tags": "third"}, {"max_tokens": 0}, {"task": "essay"}, {"task": "number", "system": "Be brief."}]
-)
+@pytest.mark.parametrize("options", [{"max_tokens": 0}, {"task": "number", "system": "Be brief."}])
 def test_options_that_do_not_exist_or_do_not_fit_are_refused(options):
     with pytest.raises(ConfigError):
         AnswerMode(**options)
+
+
+def judged(*args, **fields):
+    [asked], judgment = drive(TeacherMode(), [reply(*args, **fields)])
+    assert len(asked) == 1
+    return judgment
+
+
+def test_scores_and_reason_come_in_one_reply():
+    judgment = judged("8 6\n\nAssistant 1 is right.\nAssistant 2 is not.\n")
+    assert (judgment.scores, judgment.verdict) == ((8.0, 6.0), PairVerdict(winner=1))
+    assert judgment.reason == "Assistant 1 is right.\nAssistant 2 is not."
+    assert judgment.shown[0].text == "8 6\n\nAssistant 1 is right.\nAssistant 2 is not.\n"
+    assert (judgment.prompt_tokens, judgment.completion_tokens) == (10, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("8 6\nwhy", "8 6\n", "why"),
+        ("\n\n8, 6\r\nwhy\nso", "8, 6\r\n", "why\nso"),
+        ("Assistant 1: 8\nAssistant 2: 6\nwhy", "Assistant 1: 8\nAssistant 2: 6\n", "why"),
+        ("**8 6**\n7 9 is not meant", "**8 6**\n", "7 9 is not meant"),
+        ("8 6", "8 6", ""),
+        ("no\nscores", "no\n", "scores"),
+        ("", "", ""),
+    ],
+)
+def test_where_the_score_line_ends(text, line, reason):
+    assert split_score_line(text, (1, 10)) == (line, reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "code"),
+    [
+        ("I would say 8 and 6", "stop", "off_grammar"),
+        ("11 5\nwhy", "stop", "out_of_range"),
+        ("8 1", "length", "truncated"),
+        ("", "stop", "off_grammar"),
+        ("Let me think about", "length", "truncated"),
+    ],
+)
+def test_a_reply_without_scores_is_a_failure_that_keeps_its_text(text, finish, code):
+    judgment = judged(text, finish=finish)
+    assert (judgment.failure.code, judgment.scores, judgment.verdict) == (code, None, None)
+    assert judgment.shown[0].text == text
+
+
+def test_half_a_reason_is_not_kept_and_the_scores_are():
+    judgment = judged("8 6\nAssistant 1 is", finish="length")
+    assert (judgment.scores, judgment.reason, judgment.failure) == ((8.0, 6.0), None, None)
+    assert judgment.shown[0].reason_failure.code == "truncated"
+
+
+def test_scores_alone_lack_a_reason():
+    assert judged("8 6\n").shown[0].reason_failure.why == "nothing follows the score line"
+
+
+def test_the_reference_is_shown_where_the_sample_has_one():
+    plain, referenced = (
+        TeacherMode().request(Sample(id="1", question="q", answers=("a", "b"), reference=reference)).prompt
+        for reference in (None, "r")
+    )
+    assert "[Reference Answer]" not in "".join(span.text for span in plain.spans)
+    assert referenced == get_template("judgelm-paper").render(
+        Sample(id="1", question="q", answers=("a", "b")), (0, 1), "r"
+    )
+
+
+def test_the_seed_is_the_samples_own():
+    drawing = TeacherMode(temperature=0.7, seed=3)
+    one, again = (drawing.request(SAMPLE).sampling for _ in range(2))
+    other = drawing.request(Sample(id="2", question="q", answers=("a", "b"))).sampling
+    assert one == again
+    assert one.seed != other.seed
