@@ -26,10 +26,10 @@ from judgelm.data.readers.rows import (
 )
 from judgelm.data.readers.streams import all_input_files
 from judgelm.data.readers.values import bytes_in
-from judgelm.data.sources.codes import LabelCodeError, Values
+from judgelm.data.sources.codes import Values
 from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
 from judgelm.data.sources.source import Source
-from judgelm.errors import ConfigError, FileError, InputError
+from judgelm.errors import ConfigError, InputError, LabelCodeError
 from judgelm.records import Label, Sample
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
@@ -221,8 +221,6 @@ class SampleStream:
                 self._next_file(row)
             try:
                 sample = self._sample(row)
-            except FileError:
-                raise
             except InputError as error:
                 self._refuse(reject_row(row, error))
                 continue
@@ -253,6 +251,23 @@ class SampleStream:
                     self._decoder.count(other)
             raise self._decoder.error() from None
         return [self.source.label(decoded, shown) for shown in with_reference]
+
+    def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
+        """Rows with their samples and labels, one label for each entry of `with_reference`.
+
+        Raises:
+            InputError: no row of the file can be used; a row whose label cannot be read is a reject.
+            LabelCodeError: as `labels`.
+        """
+        for row, sample in self.pairs():
+            try:
+                labels = self.labels(row, *with_reference)
+            except InputError as error:
+                use.reject(reject_row(row, error))
+                continue
+            use.used += 1
+            yield row, sample, labels
+        use.require_used()
 
     def _next_file(self, row: Row) -> None:
         """Refuse a further file whose first good row is of another format."""
@@ -314,25 +329,6 @@ class SampleStream:
         repeated = replace(sample, id=f"{sample.id}-{count}")
         self._seen.add(hash(repeated.id))
         return repeated
-
-
-def labelled(stream: SampleStream, use: FileUse, *with_reference: bool) -> Iterator[tuple[Sample, list[Label | None]]]:
-    """Samples of a stream with their labels, one label for each entry of `with_reference`.
-
-    Raises:
-        InputError: no row of the file can be used; a row whose label cannot be read is a reject.
-    """
-    for row, sample in stream.pairs():
-        try:
-            labels = stream.labels(row, *with_reference)
-        except FileError:
-            raise
-        except InputError as error:
-            use.reject(reject_row(row, error))
-            continue
-        use.used += 1
-        yield sample, labels
-    use.require_used()
 
 
 def read_references(path: str) -> dict[str, str]:

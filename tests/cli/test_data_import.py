@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.registry import BENCHMARKS
+from judgelm.data.sources.registry import benchmarks
 
 ROW = {
     "idx": 7,
@@ -89,7 +89,7 @@ def test_a_judge_that_does_not_exist_is_refused(cli, pairs, tmp_path):
     assert (code, "judge" in err) == (1, True)
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", benchmarks())
 def test_a_file_of_another_shape_is_no_benchmark(cli, tmp_path, name):
     path = tmp_path / "other.json"
     path.write_text(json.dumps([{"colour": "red", "weight": 3}, {"colour": "blue", "weight": 4}]))

@@ -49,13 +49,13 @@ def import_command(
     MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
     and kept in OUT.protocol.json; a file of another shape is refused.
     """
-    from judgelm.data.sources.registry import BENCHMARKS, get_benchmark
+    from judgelm.data.sources.registry import benchmarks, get_benchmark
     from judgelm.data.sources.source import protocol_of
 
     if name is None:
-        write_json(json_out, {known: protocol_of(listed).files for known, listed in BENCHMARKS.items()})
+        write_json(json_out, {known: protocol_of(listed).files for known, listed in benchmarks().items()})
         if not is_stdout(json_out):
-            for known, listed in BENCHMARKS.items():
+            for known, listed in benchmarks().items():
                 echo(f"{known:16} {protocol_of(listed).files}")
         return
     protocol = protocol_of(get_benchmark(name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from judgelm.data.readers.values import raw_text
-from judgelm.errors import FileError, InputError
+from judgelm.errors import InputError
 
 _RAW_KEPT_WHOLE = 1_000_000
 _RAW_SHOWN = 10_000
@@ -222,8 +222,6 @@ def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: File
         if isinstance(row, Row):
             try:
                 value = convert(row)
-            except FileError:
-                raise
             except InputError as error:
                 reject = reject_row(row, error)
         if reject is None:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from judgelm.data.readers.fields import describe, list_value
 from judgelm.data.readers.rows import Row, field_error
-from judgelm.errors import ConfigError, FileError
+from judgelm.errors import ConfigError, LabelCodeError
 from judgelm.records import Winner
 
 Values = Mapping[str, Winner | None]
@@ -93,10 +93,6 @@ def check_side(row: Row, name: str, value: object, winner: Winner) -> None:
     others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
     if isinstance(value, str) and winner != "tie" and value in others:
         raise field_error(row, name, f"{describe(value)} names one side and the other side's model; write 1 or 2")
-
-
-class LabelCodeError(FileError):
-    """A label field holds values that its code does not explain, so no row of the file is read by guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

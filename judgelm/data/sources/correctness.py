@@ -13,7 +13,7 @@ from pathlib import Path
 
 from judgelm.data.readers.fields import describe, required_id, text_field, texts_field
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
+from judgelm.data.readers.rows import OnReject, Reject, Row, field_error, row_error
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.parsing.final_answers import canonical, final_answer
@@ -71,20 +71,16 @@ def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
     return solutions
 
 
-def load_gsm8k_pairs(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+GSM8K_SOLUTIONS = Shape(name=_GSM8K, needs=("question", "ground_truth"))
+
+
+def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     """Every pair of a right and a wrong solution; names of models decide the order, and truth takes no part in it."""
-    shape = Shape(name=_GSM8K, needs=("question", "ground_truth"))
-    for path in files:
-        for entries in convert_file(path, shape, _gsm8k_pair_entries, on_reject):
-            yield from entries
-
-
-def _gsm8k_pair_entries(row: Row, row_number: int) -> list[Entry]:
     gold = canonical(text_field(row, "ground_truth", "question, ground_truth"), "number")
     if gold is None:
         raise field_error(row, "ground_truth", "no final number; this is no row of GSM8K's solutions")
     question = text_field(row, "question", "question, ground_truth")
-    entries = []
+    entries: list[Entry | Reject] = []
     for first, second in combinations(sorted(_solutions(row, gold)), 2):
         if first[2] != second[2]:
             sample = Sample(
@@ -192,10 +188,8 @@ def _outputs(row: Row, path: str) -> dict[str, str]:
             str(model): output.get("text") if isinstance(output, dict) else output for model, output in several.items()
         }
     elif (field := next((name for name in _OUTPUT_FIELDS if name in row.data), None)) is not None:
-        name = model_from_filename(path)
-        match = _MODEL_IN_NAME.search(name)
         text = row.data[field]
-        texts = {match[1] if match else name: _first_answer(text) if isinstance(text, str) else text}
+        texts = {model_of_results(path): _first_answer(text) if isinstance(text, str) else text}
     elif "pred" in row.data:
         expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
         raise row_error(row, f"a prediction without the model's text: expected {expected}, and its fields are {fields}")
@@ -205,6 +199,13 @@ def _outputs(row: Row, path: str) -> dict[str, str]:
         if not isinstance(text, str):
             raise row_error(row, f"the output of {model}: expected text, got {describe(text)}; leave the row out")
     return {model: str(text) for model, text in texts.items()}
+
+
+def model_of_results(path: str) -> str:
+    """The model that a file of published results is named after."""
+    name = model_from_filename(path)
+    match = _MODEL_IN_NAME.search(name)
+    return match[1] if match else name
 
 
 def _first_answer(text: str) -> str:

@@ -7,7 +7,6 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -27,7 +26,7 @@ from judgelm.data.readers.rows import (
     row_error,
     unique,
 )
-from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
+from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.prompts.multimodal import read_gold
 from judgelm.records import Label, Sample
@@ -118,7 +117,7 @@ def _rating(row: Row, annotation: Mapping[str, Any], name: str) -> float:
 
 SCORES_FIELD = "gpt4_score"
 
-_ROWS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
+PROMETHEUS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
 _HEADINGS = {
     "question": "###The instruction to evaluate:\n",
     "answer": "###Response to evaluate:\n",
@@ -128,14 +127,9 @@ _HEADINGS = {
 _END = "###Feedback:"
 
 
-def load_prometheus(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Prometheus' grading prompts."""
-    for path in files:
-        yield from convert_file(path, _ROWS, partial(_prompt_entry, model_from_filename(path)), on_reject)
-
-
-def _prompt_entry(stem: str, row: Row, row_number: int) -> Entry:
-    parts = _parts(row, text_field(row, "instruction", ", ".join(_ROWS.needs)))
+def prometheus_entry(row: Row, row_number: int) -> Entry:
+    """One of Prometheus' grading prompts, named by its file and number."""
+    parts = _parts(row, text_field(row, "instruction", ", ".join(PROMETHEUS.needs)))
     scores = row.data[SCORES_FIELD]
     if (
         not isinstance(scores, list)
@@ -145,7 +139,7 @@ def _prompt_entry(stem: str, row: Row, row_number: int) -> Entry:
         raise field_error(row, SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
     source = optional_text(row, "response_source")
     sample = Sample(
-        id=f"{stem}-{row_number}",
+        id=f"{model_from_filename(row.file)}-{row_number}",
         question=parts["question"],
         answers=(parts["answer"],),
         reference=parts.get("reference"),

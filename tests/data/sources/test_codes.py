@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.samples import Reading, SampleStream
-from judgelm.data.sources.codes import LabelCodeError, label_text, parse_label_code
-from judgelm.errors import ConfigError, FileError, InputError
+from judgelm.data.sources.codes import label_text, parse_label_code
+from judgelm.errors import ConfigError, InputError, LabelCodeError
 
 PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
 
@@ -189,7 +189,7 @@ def test_the_order_of_the_rows_never_decides_what_a_value_means(tmp_path_factory
         path.write_text("".join(json.dumps({"id": name, "winner": value}) + "\n" for name, value in rows))
         try:
             return {name: label.winner for name, label in read_labels(str(path)).labels.items()}
-        except FileError:
+        except LabelCodeError:
             return "refused"
         except Exception as error:
             return type(error).__name__

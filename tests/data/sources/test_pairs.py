@@ -7,6 +7,7 @@ import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
+from judgelm.data.sources.source import protocol_of
 from judgelm.errors import InputError
 
 
@@ -81,7 +82,7 @@ def test_judgebench_has_four_categories(tmp_path):
     assert [row["category"] for row in found] == ["knowledge", "reasoning", "math", "coding"]
     assert {row["winner"] for row in found} == {2}
     assert found[0]["answer_models"] == ["gpt-4o-2024-05-13"] * 2
-    assert "one does and the other says tie" in done.benchmark.protocol.metric
+    assert "one does and the other says tie" in protocol_of(done.benchmark).metric
 
 
 def test_a_judgebench_row_without_a_known_label_is_a_reject(tmp_path):
