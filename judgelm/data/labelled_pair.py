@@ -1,4 +1,9 @@
-"""A pair with the judgments it has, out of any labelled file and back into a JudgeLM row."""
+"""A labelled pair, its row in JudgeLM's training format, and preferences as training targets.
+
+A preference is P(first answer is better), a number in [0, 1]: 1 means that the first answer is better, 0 the second,
+0.5 a tie. A hard label is 1, 0 or 0.5; a teacher that gives probabilities has anything between. Swapping the answers
+turns p into 1 - p.
+"""
 
 import hashlib
 import math

@@ -97,10 +97,12 @@ class RejectCounts:
 
     Attributes:
         by_reason: reason without its particulars -> rows.
+        first: the first reject, None without any.
     """
 
     def __init__(self, rejects: Iterable[Reject] = ()) -> None:
         self.by_reason: Counter[str] = Counter()
+        self.first: Reject | None = None
         self._first: dict[str, Reject] = {}
         for reject in rejects:
             self(reject)
@@ -108,6 +110,7 @@ class RejectCounts:
     def __call__(self, reject: Reject) -> None:
         """Count one."""
         self.by_reason[reject.kind] += 1
+        self.first = self.first or reject
         self._first.setdefault(reject.kind, reject)
 
     def lines(self) -> list[str]:

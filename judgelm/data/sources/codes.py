@@ -162,18 +162,20 @@ class LabelDecoder:
             InputError: a word that means no winner; other rows can be read.
         """
         decoded: dict[str, object] = {}
-        for code in self.codes:
-            for name in code.names(row):
-                value = list_value(row.data[name])
-                decoded[name] = None if is_missing(value) else self._decoded(row, name, value, code)
+        for name, value, code in self._labels(row):
+            if isinstance(value, list):
+                decoded[name] = [self._winner(row, name, vote, code) for vote in value]
+            else:
+                decoded[name] = None if is_missing(value) else self._winner(row, name, value, code)
         if not is_missing(row.data.get("preference")):
             decoded |= self._soft(row, decoded)
         return Row(row.file, row.line, {**row.data, **decoded}) if decoded else row
 
-    def _decoded(self, row: Row, name: str, value: object, code: FieldCode) -> object:
-        if isinstance(value, list):
-            return [self._winner(row, name, vote, code) for vote in value]
-        return self._winner(row, name, value, code)
+    def _labels(self, row: Row) -> Iterator[tuple[str, object, FieldCode]]:
+        """The row's label fields, with their values and codes."""
+        for code in self.codes:
+            for name in code.names(row):
+                yield name, list_value(row.data[name]), code
 
     def _winner(self, row: Row, name: str, value: object, code: FieldCode) -> Winner | None:
         text = label_text(value)
@@ -222,12 +224,10 @@ class LabelDecoder:
 
     def count(self, row: Row) -> None:
         """Count the values of a row that is not decoded any more."""
-        for code in self.codes:
-            for name in code.names(row):
-                value = list_value(row.data[name])
-                for each in value if isinstance(value, list) else [value]:
-                    if not is_missing(each):
-                        self._count(name, label_text(each))
+        for name, value, _ in self._labels(row):
+            for each in value if isinstance(value, list) else [value]:
+                if not is_missing(each):
+                    self._count(name, label_text(each))
         if not is_missing(row.data.get("preference")):
             self._count("preference", label_text(row.data["preference"]))
 

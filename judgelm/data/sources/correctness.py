@@ -1,7 +1,10 @@
-"""Questions with one right answer, GSM8K and MMLU-Pro, and models' answers to them, right or wrong.
+"""Questions with one right answer (GSM8K, GSM-Symbolic, MMLU-Pro), and models' answers to them, right or wrong.
 
 Each answer is a row for mode `correctness`, with a line of truth beside it. MMLU-Pro's pairs of a right and a wrong
 answer are rows for mode `ssr`. Files of questions alone make rows without answers, for an answering run.
+
+GSM-Symbolic, P1 and P2 are GSM8K's problems as templates with other names and numbers, P1 and P2 with further clauses.
+The rows of all three files have the same ids, and no field tells the files apart: their names do.
 """
 
 import re

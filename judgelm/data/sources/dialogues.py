@@ -15,6 +15,7 @@ from judgelm.data.readers.fields import (
     content_id,
     describe,
     extra_fields,
+    list_value,
     optional_text,
     reference_field,
     row_id,
@@ -24,7 +25,6 @@ from judgelm.data.readers.fields import (
 from judgelm.data.readers.rows import Row, field_error, row_error
 from judgelm.data.readers.values import cell_value
 from judgelm.errors import InputError
-from judgelm.jsonl import parse_json
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Role, Sample
 
@@ -73,25 +73,13 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
 def message_list(value: object) -> list[dict[str, object]] | None:
     """A list of objects, also as text in JSON or in Python's notation; None for anything else."""
     if isinstance(value, str):
-        text = value
-        value = json_list(text)
-        if value is None and text.lstrip().startswith("[{"):
+        text, value = value, list_value(value)
+        if not isinstance(value, list) and text.lstrip().startswith("[{"):
             with suppress(ValueError):
                 value = cell_value(text)
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return value
     return None
-
-
-def json_list(text: str) -> list[object] | None:
-    """The JSON list that a text holds, or None."""
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        value = parse_json(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, list) else None
 
 
 def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:

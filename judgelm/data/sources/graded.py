@@ -1,6 +1,15 @@
-"""Texts that people or GPT-4 graded: JUDGE-BENCH's rated properties, and Prometheus' grading prompts.
+"""Texts that people or GPT-4 graded: JUDGE-BENCH's rated properties, Prometheus' grading prompts, and MM-Vet.
 
-JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`).
+JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`). MM-Vet is read in three
+shapes:
+
+- `mm-vet.json` (and `mm-vet-v2.json`): one JSON object, id -> `imagename`, `question`, `answer`, `capability`; the
+  images are in `images/` beside it, and of version 2 their names are in the question between `<IMG>`s;
+- a model's answers: one JSON object, id -> text;
+- the original JudgeLM code's judge samples: JSON lines of the first with `answer1_body` and a `question_id` (the row's
+  index in the file).
+
+Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
 """
 
 import json
@@ -10,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
 from judgelm.data.readers.files import read_json, read_rows
@@ -223,14 +232,10 @@ def mm_vet_rows(
         yield from rows
 
 
-def file_kind(path: str) -> Literal["answers", "questions"]:
-    """The kind of an MM-Vet file: an object of texts holds answers, any other file questions.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+def _holds_answers(path: str) -> bool:
+    """True for an object of texts, which holds a model's answers; any other file holds questions."""
     content = _json_object(path) if _is_json(path) else None
-    return "answers" if content and all(isinstance(text, str) for text in content.values()) else "questions"
+    return bool(content and all(isinstance(text, str) for text in content.values()))
 
 
 def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
@@ -355,7 +360,7 @@ def _image_name(row: Row) -> str | None:
 
 def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """MM-Vet's questions with each model's answers."""
-    answers = [path for path in files if file_kind(path) == "answers"]
+    answers = [path for path in files if _holds_answers(path)]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:
         raise InputError(

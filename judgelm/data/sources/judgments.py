@@ -6,7 +6,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, cast
 
-from judgelm.data.readers.fields import content_id, describe, number_field, required_id, scores_field, text_field
+from judgelm.data.readers.fields import (
+    content_id,
+    describe,
+    number_field,
+    required_id,
+    scores_field,
+    text_field,
+    text_fields,
+)
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, row_error
 from judgelm.data.sources.alpaca_eval import converted_annotations
@@ -108,10 +116,6 @@ def _published(
     return PublishedJudgment(judgment=judgment, judge=judge, fields=row.data | more, texts=texts, location=location)
 
 
-def _texts(row: Row, names: Sequence[str], needs: Sequence[str]) -> tuple[str, ...]:
-    return tuple(text_field(row, name, ", ".join(needs)) for name in names)
-
-
 LLMBAR_NEEDS = ("input", "output_1", "output_2", "label", "results")
 _LLMBAR_ORDERS: Mapping[str, Order] = {"swap = False": GIVEN, "swap = True": SWAPPED}
 
@@ -141,7 +145,7 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
         text = str(completion[0]) if isinstance(completion, list) and completion else ""
         winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # in the order of the row, in both orders
         shown.append(_by_place(order, _turned(cast(Winner | None, winner), order), text))
-    texts = _texts(row, LLMBAR_NEEDS[:3], LLMBAR_NEEDS[:3])
+    texts = text_fields(row, *LLMBAR_NEEDS[:3])
     return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, texts)
 
 
@@ -165,8 +169,8 @@ def read_judgebench_row(row: Row) -> PublishedJudgment:
     assert isinstance(judgments, list)
     model = next((model for judgment in judgments if (model := _inner(judgment).get("judge_model"))), None)
     judge = "/".join(str(name) for name in (row.data.get("judge_name"), model) if name)
-    [name] = _texts(row, ("pair_id",), JUDGEBENCH_NEEDS)
-    texts = _texts(row, ("question", "response_A", "response_B"), JUDGEBENCH_NEEDS)
+    [name] = text_fields(row, "pair_id", needs=JUDGEBENCH_NEEDS)
+    texts = text_fields(row, "question", "response_A", "response_B", needs=JUDGEBENCH_NEEDS)
     return _published(row, pair_judgment(name, shown), judge or None, texts)
 
 
@@ -246,7 +250,7 @@ def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Publish
 
 
 def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
-    [gold] = _texts(row, ("answer",), MMLU_PRO_NEEDS)
+    [gold] = text_fields(row, "answer", needs=MMLU_PRO_NEEDS)
     question = required_id(row, "question_id", "it names the question")
     return [
         _published(row, _extraction(f"mmlu-pro-{question}/{model}", prediction, gold, row), level, model=model)
@@ -319,7 +323,7 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
 
     A winner is named by its model; `error` is a reply that could not be read.
     """
-    models = _texts(row, ("model_1", "model_2"), PAIR_NEEDS)
+    models = text_fields(row, "model_1", "model_2", needs=PAIR_NEEDS)
     if models[0] == models[1]:
         raise field_error(row, "model_2", f"is {models[1]!r} as model_1; a pair has two models")
     orders = _ORDERS if models[0] < models[1] else _ORDERS[::-1]
@@ -373,7 +377,7 @@ def read_arena_hard(row: Row) -> PublishedJudgment:
     identifier = "uid" if row.data.get("uid") is not None else "question_id"
     question = required_id(row, identifier, "it names the question")
     shown = _both_orders(row, "games", read)
-    model, judge = _texts(row, ("model", "judge"), ARENA_NEEDS)
+    model, judge = text_fields(row, "model", "judge", needs=ARENA_NEEDS)
     return _published(row, pair_judgment(f"{question}/{model}", shown), judge)
 
 
@@ -403,14 +407,14 @@ def read_cherry(row: Row) -> PublishedJudgment:
     turns = row.data.get("conversations")
     name = next((name for name in _CHERRY_QUESTIONS if isinstance(row.data.get(name), str)), None)
     if name is not None:
-        [question] = _texts(row, (name,), CHERRY_NEEDS)
+        [question] = text_fields(row, name, needs=CHERRY_NEEDS)
     elif isinstance(turns, list) and turns and isinstance(turns[0], str):
         question = turns[0]
     else:
         raise field_error(row, "text", f"no question; each row needs {', '.join(_CHERRY_QUESTIONS)} or conversations")
-    answers = _texts(row, ("Answer1", "Answer2"), CHERRY_NEEDS)
+    answers = text_fields(row, "Answer1", "Answer2", needs=CHERRY_NEEDS)
     shown = []
     for order, suffix in zip(_ORDERS, ("", "_reverse"), strict=True):
         scores = scores_field(row, f"scores{suffix}")
-        shown.append(_by_scores(order, scores, *_texts(row, (f"review{suffix}",), CHERRY_NEEDS)))
+        shown.append(_by_scores(order, scores, *text_fields(row, f"review{suffix}", needs=CHERRY_NEEDS)))
     return _published(row, pair_judgment(content_id(question, answers, None), shown), texts=(question, *answers))

@@ -1,6 +1,7 @@
-"""Preference sets whose fields are rewritten to those of a layout: HelpSteer2 and 3, PPE, SafeRLHF, UltraFeedback, ...
+"""Preference sets and benchmarks of reward models: HelpSteer2 and 3, PPE, SafeRLHF, ..., RewardBench, RMB, RM-Bench.
 
-Each function makes a layout's fields of a published row; `sample_by` and `label_by` read them by that layout.
+The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result by
+that layout.
 """
 
 import hashlib

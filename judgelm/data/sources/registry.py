@@ -33,6 +33,7 @@ from judgelm.errors import ConfigError, InputError, not_found
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
 """The code of layouts that do not state it."""
 
+_IDS = "id / question_id / idx / review_id"
 _BATTLE_LABELS = "winner_model_a, winner_model_b / winner / score / scores / score_1, score_2 / score_a, score_b"
 
 _MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
@@ -50,10 +51,7 @@ TABLE: tuple[Source, ...] = (
         },
         sample=pairs.judgebench_sample,
         label=pairs.judgebench_label,
-        runs=PublishedRuns(
-            needs=judgments.JUDGEBENCH_NEEDS,
-            read_row=judgments.read_judgebench_row,
-        ),
+        runs=PublishedRuns(needs=judgments.JUDGEBENCH_NEEDS, read_row=judgments.read_judgebench_row),
     ),
     Source(
         name="auto-j",
@@ -63,9 +61,7 @@ TABLE: tuple[Source, ...] = (
         label=pairs.auto_j_label,
         details={"groups": {group: list(scenarios) for group, scenarios in pairs.AUTO_J_GROUPS.items()}},
         runs=PublishedRuns(
-            needs=("output",),
-            read_files=judgments.read_auto_j,
-            recognised=lambda row: row.data.keys() == {"output"},
+            needs=("output",), read_files=judgments.read_auto_j, recognised=lambda row: row.data.keys() == {"output"}
         ),
         entry=pairs.auto_j_entry,
     ),
@@ -175,7 +171,7 @@ TABLE: tuple[Source, ...] = (
         name="dialogue",
         needs=("turns",),
         fields={
-            "id": "id / question_id / idx / review_id",
+            "id": _IDS,
             "turns": "turns",
             "models": "answer_models / model_a, model_b / model_1, model_2",
             "label": _BATTLE_LABELS,
@@ -240,7 +236,7 @@ TABLE: tuple[Source, ...] = (
         name="alpaca-eval",
         needs=("instruction", "output_1", "output_2"),
         fields={
-            "id": "id / question_id / idx / review_id",
+            "id": _IDS,
             "question": "instruction",
             "answers": "output_1, output_2",
             "models": "generator_1, generator_2",
@@ -253,9 +249,7 @@ TABLE: tuple[Source, ...] = (
         single_votes=True,
         load=alpaca_eval.load_alpaca_eval,
         runs=PublishedRuns(
-            needs=judgments.ANNOTATION_NEEDS,
-            read_files=judgments.read_alpaca_eval,
-            mode={"name": "pair"},
+            needs=judgments.ANNOTATION_NEEDS, read_files=judgments.read_alpaca_eval, mode={"name": "pair"}
         ),
     ),
     Source(
@@ -275,16 +269,13 @@ TABLE: tuple[Source, ...] = (
         code=(FieldCode(fields=("label",), values=FROM_ONE),),
         shape=pairs.LLMBAR,
         entry=pairs.llmbar_entry,
-        runs=PublishedRuns(
-            needs=judgments.LLMBAR_NEEDS,
-            read_files=judgments.read_llmbar,
-        ),
+        runs=PublishedRuns(needs=judgments.LLMBAR_NEEDS, read_files=judgments.read_llmbar),
     ),
     Source(
         name="plain",
         needs=("question", "answer_1", "answer_2"),
         fields={
-            "id": "id / question_id / idx / review_id",
+            "id": _IDS,
             "question": "question",
             "answers": "answers / answer_1, answer_2 / answer",
             "models": "answer_models / model_1, model_2",
@@ -302,7 +293,7 @@ TABLE: tuple[Source, ...] = (
         name="preference",
         needs=("chosen", "rejected"),
         fields={
-            "id": "id / question_id / idx / review_id",
+            "id": _IDS,
             "question": "prompt / question / instruction / chosen, rejected",
             "question, continued": "input",
             "answers (placed by a hash of their texts)": "chosen, rejected",
@@ -319,7 +310,7 @@ TABLE: tuple[Source, ...] = (
         name="arena",
         needs=("conversation_a", "conversation_b"),
         fields={
-            "id": "id / question_id / idx / review_id",
+            "id": _IDS,
             "question and answers": "conversation_a, conversation_b",
             "models": "model_a, model_b",
             "reference": "reference",
@@ -333,7 +324,7 @@ TABLE: tuple[Source, ...] = (
         name="responses",
         needs=("response_a", "response_b"),
         fields={
-            "id": "id / question_id / idx / review_id",
+            "id": _IDS,
             "question": "prompt / question / instruction",
             "answers": "response_a, response_b",
             "models": "model_a, model_b",
@@ -344,14 +335,8 @@ TABLE: tuple[Source, ...] = (
         label=preferences.battle_label,
         code=WINNER_CODE,
     ),
-    Source(
-        name="mt-bench",
-        load=mt_bench.load_mt_bench,
-    ),
-    Source(
-        name="faireval",
-        load=pairs.load_faireval,
-    ),
+    Source(name="mt-bench", load=mt_bench.load_mt_bench),
+    Source(name="faireval", load=pairs.load_faireval),
     Source(
         name="rewardbench",
         details={"sections": {section: dict(weights) for section, weights in preference_sets.SECTIONS.items()}},
@@ -364,29 +349,16 @@ TABLE: tuple[Source, ...] = (
         shape=Shape(name="RewardBench 2", needs=preference_sets.REWARDBENCH_NEEDS),
         entry=preference_sets.rewardbench_2_entry,
     ),
-    Source(
-        name="rmb",
-        details={"sections": list(preference_sets.RMB_SECTIONS)},
-        load=preference_sets.load_rmb,
-    ),
+    Source(name="rmb", details={"sections": list(preference_sets.RMB_SECTIONS)}, load=preference_sets.load_rmb),
     Source(
         name="rm-bench",
         details={"sections": {domain: list(subsets) for domain, subsets in preference_sets.RM_BENCH_SECTIONS.items()}},
         shape=preference_sets.RM_BENCH,
         entry=preference_sets.rm_bench_entries,
     ),
-    Source(
-        name="preferences",
-    ),
-    Source(
-        name="judge-bench-nlp",
-        load=graded.load_judge_bench,
-    ),
-    Source(
-        name="evouna",
-        shape=qa.EVOUNA,
-        entry=qa.evouna_entries,
-    ),
+    Source(name="preferences"),
+    Source(name="judge-bench-nlp", load=graded.load_judge_bench),
+    Source(name="evouna", shape=qa.EVOUNA, entry=qa.evouna_entries),
     Source(
         name="wmt-side-by-side",
         details={
@@ -394,19 +366,9 @@ TABLE: tuple[Source, ...] = (
         },
         load=pairs.load_side_by_side,
     ),
-    Source(
-        name="gsm8k",
-        load=correctness.load_gsm8k,
-    ),
-    Source(
-        name="gsm8k-pairs",
-        shape=correctness.GSM8K_SOLUTIONS,
-        entry=correctness.gsm8k_pairs,
-    ),
-    Source(
-        name="gsm-symbolic",
-        load=correctness.load_gsm_symbolic,
-    ),
+    Source(name="gsm8k", load=correctness.load_gsm8k),
+    Source(name="gsm8k-pairs", shape=correctness.GSM8K_SOLUTIONS, entry=correctness.gsm8k_pairs),
+    Source(name="gsm-symbolic", load=correctness.load_gsm_symbolic),
     Source(
         name="mmlu-pro",
         load=correctness.load_mmlu_pro,
@@ -418,22 +380,9 @@ TABLE: tuple[Source, ...] = (
         ),
     ),
     *(Source(name=name, load=partial(qa.load_qa, name)) for name in qa.QA_NAMES),
-    Source(
-        name="mm-vet",
-        load=graded.load_mm_vet,
-    ),
-    Source(
-        name="prometheus",
-        shape=graded.PROMETHEUS,
-        entry=graded.prometheus_entry,
-    ),
-    Source(
-        name="fastchat-pair",
-        runs=PublishedRuns(
-            needs=judgments.PAIR_NEEDS,
-            read_row=judgments.read_fastchat_pair,
-        ),
-    ),
+    Source(name="mm-vet", load=graded.load_mm_vet),
+    Source(name="prometheus", shape=graded.PROMETHEUS, entry=graded.prometheus_entry),
+    Source(name="fastchat-pair", runs=PublishedRuns(needs=judgments.PAIR_NEEDS, read_row=judgments.read_fastchat_pair)),
     Source(
         name="fastchat-single",
         runs=PublishedRuns(
@@ -442,28 +391,16 @@ TABLE: tuple[Source, ...] = (
             mode={"name": "single", "scale": (1, 10)},
         ),
     ),
-    Source(
-        name="arena-hard",
-        runs=PublishedRuns(
-            needs=judgments.ARENA_NEEDS,
-            read_row=judgments.read_arena_hard,
-        ),
-    ),
+    Source(name="arena-hard", runs=PublishedRuns(needs=judgments.ARENA_NEEDS, read_row=judgments.read_arena_hard)),
     Source(
         name="reviews",
         runs=PublishedRuns(
-            needs=(*reviews.NEEDS, "text"),
-            read_files=judgments.read_review_files,
-            mode=_MEAN_OF_ORDERS,
+            needs=(*reviews.NEEDS, "text"), read_files=judgments.read_review_files, mode=_MEAN_OF_ORDERS
         ),
     ),
     Source(
         name="cherry",
-        runs=PublishedRuns(
-            needs=judgments.CHERRY_NEEDS,
-            read_row=judgments.read_cherry,
-            mode=_MEAN_OF_ORDERS,
-        ),
+        runs=PublishedRuns(needs=judgments.CHERRY_NEEDS, read_row=judgments.read_cherry, mode=_MEAN_OF_ORDERS),
     ),
 )
 
@@ -477,10 +414,7 @@ LABELS = Source(
     },
     sample=layouts.label_alone,
     label=layouts.any_label,
-    code=(
-        FieldCode(fields=("winner", "votes", "label")),
-        FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),
-    ),
+    code=(FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE)),
     note="rows hold labels but no answers to judge; give the file with the answers, and this one as labels "
     "(a table of reviews is joined with its answers by `python data_tools/convert.py reviews`)",
 )
