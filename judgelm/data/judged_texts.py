@@ -34,7 +34,7 @@ def text_hashes(sample: Sample) -> TextHashes:
     turns = sample.metadata.get("turns")
     questions, answers = [sample.question], [[answer] for answer in sample.answers]
     if isinstance(turns, list) and len(turns) > 1:
-        with suppress(InputError):  # else no dialogue, whatever else stands there
+        with suppress(InputError):  # else the turns are no dialogue
             dialogue = dialogue_of(sample)
             questions = [turn.question for turn in dialogue]
             answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]

@@ -16,14 +16,14 @@ from judgelm.records import Label, Sample, Winner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """One question, its two answers, and what a teacher or people said of them.
+    """One question, its two answers, and the labels of a teacher or of people.
 
     Attributes:
-        sample: question, answers, reference; `metadata` holds what the source said beyond.
+        sample: question, answers, reference; `metadata` holds further fields of the source.
         plain: the judgment made without the reference.
         referenced: the judgment made with it; None wherever the sample has no reference.
         source: which input it comes from.
-        swapped: whether the answers stand in another order than in the source.
+        swapped: whether the answers are in another order than in the source.
         epoch: which passage through the data it was derived for, from 0.
     """
 

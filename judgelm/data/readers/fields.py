@@ -145,7 +145,7 @@ def images_field(row: Row) -> tuple[str, ...]:
 
 def _image(row: Row, name: str, image: object) -> str:
     if not isinstance(image, str) or not image or not encodable(image):
-        raise field_error(row, name, f"expected where an image lies, as text, got {describe(image)}; write its path")
+        raise field_error(row, name, f"expected the image path as a string, got {describe(image)}; write its path")
     return image if image.startswith(_URLS) else str(Path(row.file).parent / image)
 
 

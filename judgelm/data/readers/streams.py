@@ -56,7 +56,7 @@ _HEAD = 512
 def input_files(path: str) -> list[str]:
     """The files of one input: the file itself, those of a folder, or those that a pattern such as `part-*` matches.
 
-    A folder stands for its files of rows, in the order of their names, without hidden ones and those that begin with
+    A folder means its files of rows, in the order of their names, without hidden ones and those that begin with
     an underscore.
 
     Raises:
@@ -153,7 +153,7 @@ def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
 
     Args:
         path: a file, a named pipe, or `-`.
-        once: the caller reads all at once and nobody reads it again, so that a stream need not be kept on disk.
+        once: the caller reads all at once and nothing reads it again, so that a stream need not be kept on disk.
 
     Raises:
         InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream that was read `once` before.

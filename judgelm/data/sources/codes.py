@@ -100,7 +100,7 @@ class FieldCode:
     """The code of one or more label fields.
 
     Attributes:
-        fields: names; one that ends in `*` stands for it with a number behind (`annotator1`).
+        fields: names; one that ends in `*` matches any number in its place (`annotator1`).
         values: of its numbers; None where the layout does not state them, so that only 1 and 2 are read.
     """
 
@@ -194,7 +194,7 @@ class LabelDecoder:
         raise field_error(row, name, f"expected {self._expected(code)}, got {describe(value)}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
-        """A stated code applied to `preference`; values that stand alone are kept for `finish`."""
+        """A stated code applied to `preference`; values of rows without another label are kept for `finish`."""
         text = label_text(row.data["preference"])
         if self.stated is not None and text in self.stated:
             winner = self.stated[text]

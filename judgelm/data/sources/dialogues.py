@@ -160,7 +160,7 @@ def question_and_answers(
 
 
 def render_turns(turns: tuple[Turn, ...]) -> str:
-    """A dialogue as a question: one user turn as it is, more turns with their speakers before them."""
+    """A dialogue as a question: one user turn unchanged, more turns with their speakers before them."""
     if len(turns) == 1 and turns[0].role == "user":
         return turns[0].text
     return "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
@@ -209,12 +209,12 @@ def dialogue_sample(row: Row) -> Sample:
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
-    """Two assistants' whole dialogues as turns, where the user said the same to both.
+    """Two assistants' whole dialogues as turns, whose user turns are the same.
 
     `turn`, where the row has it, says after which of the user's turns the vote was given; what follows does not count.
 
     Raises:
-        InputError: a side is no dialogue of questions and answers in turn, or the user said something else to each.
+        InputError: a side is no dialogue of questions and answers in turn, or the user turns differ.
     """
     sides = [_asked_and_answered(row, name) for name in _SIDES]
     voted = row.data.get("turn")

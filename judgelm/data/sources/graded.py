@@ -140,11 +140,8 @@ def prometheus_entry(row: Row, row_number: int) -> Entry:
     """One of Prometheus' grading prompts, named by its file and number."""
     parts = _parts(row, text_field(row, "instruction", ", ".join(PROMETHEUS.needs)))
     scores = row.data[SCORES_FIELD]
-    if (
-        not isinstance(scores, list)
-        or not scores
-        or not all(type(score) is int and 1 <= score <= 5 for score in scores)
-    ):
+    known = isinstance(scores, list) and all(type(score) is int and 1 <= score <= 5 for score in scores)
+    if not isinstance(scores, list) or not scores or not known:
         raise field_error(row, SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
     source = optional_text(row, "response_source")
     sample = Sample(
@@ -164,9 +161,8 @@ def _parts(row: Row, prompt: str) -> dict[str, str]:
     headings = {name: heading for name, heading in _HEADINGS.items() if name != "reference" or heading in prompt}
     starts = [prompt.find(heading) for heading in headings.values()]
     ends = [*starts[1:], prompt.rfind(_END)]
-    if any(prompt.count(heading) != 1 for heading in headings.values()) or starts + ends[-1:] != sorted(
-        {*starts, *ends}
-    ):
+    once = all(prompt.count(heading) == 1 for heading in headings.values())
+    if not once or starts + ends[-1:] != sorted({*starts, *ends}):
         raise field_error(row, "instruction", "expected one grading prompt with instruction, response and rubric")
     return {
         name: prompt[start + len(heading) : end].removesuffix("\n").removesuffix("\n")

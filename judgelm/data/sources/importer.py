@@ -72,7 +72,7 @@ def import_benchmark(
 
     Args:
         name: of the benchmark.
-        files: as the benchmark asks for them; a folder stands for its Parquet files.
+        files: as the protocol lists them; a folder means its Parquet files.
         out: the file of rows, ending in `.jsonl`; the others are named after it.
         overwrite: replace files of an earlier import.
         reading: column names and label code; of preference sets only, since other sets state their own.

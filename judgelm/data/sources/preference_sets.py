@@ -144,11 +144,8 @@ def ppe_correctness_fields(row: Row) -> Fields:
     names = list(takewhile(row.data.__contains__, map("response_{}".format, count(1))))
     answers = [row.data[name] for name in names]
     scores = row.data["scores"]
-    if (
-        not isinstance(scores, list)
-        or len(scores) != len(answers)
-        or not all(isinstance(each, bool) for each in scores)
-    ):
+    known = isinstance(scores, list) and all(isinstance(each, bool) for each in scores)
+    if not isinstance(scores, list) or len(scores) != len(answers) or not known:
         finding = f"expected true or false for each of {len(answers)} responses, got {describe(scores)}"
         raise field_error(row, "scores", f"{finding}; correct the row")
     fields: Fields = {"question": row.data["prompt"], "answers": answers, "scores": [float(each) for each in scores]}
@@ -229,7 +226,7 @@ def helpsteer2_fields(row: Row) -> Fields:
 
 
 def load_helpsteer2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The two responses to each prompt, which stand in adjacent rows, as a pair: the more helpful one wins.
+    """The two responses to each prompt, which are in adjacent rows, as a pair: the more helpful one wins.
 
     Source: Wang et al. 2024, HelpSteer2, section 2.
     """

@@ -4,13 +4,13 @@ HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read in four shapes, as a JSON li
 one nested JSON object:
 
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
-- flat rows of any of the four: the same with `context` as a text; a predicted answer may stand in `pred_answer` or
+- flat rows of any of the four: the same with `context` as a text; a predicted answer may be in `pred_answer` or
   `prediction`, its model in `model`;
 - DROP: passages with `qa_pairs`, answers as `number`, `spans` or `date`, more of them in `validated_answers`;
 - Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
 
 Each question becomes a sample whose `metadata` has `data_set`, `answer_type`, and where there is one `context`; several
-validated answers stand in `references`, their spans in `reference_spans`. EVOUNA holds answers to NQ and TriviaQA that
+validated answers are in `references`, their spans in `reference_spans`. EVOUNA holds answers to NQ and TriviaQA that
 people judged.
 """
 
@@ -229,7 +229,7 @@ def _gold(row: Row, value: object) -> Gold:
 
 
 def _context(row: Row) -> str | None:
-    """A text as it is; titles and sentences as one paragraph each, the title before it."""
+    """A text unchanged; titles and sentences as one paragraph each, the title before it."""
     context: Any = row.data.get("context")
     if context is None or isinstance(context, str):
         return optional_text(row, "context")

@@ -292,8 +292,8 @@ def run_ratings(
     """One row per answer and dimension: `item`, `dimension`, `judge`, `model`, `score`, `task`, `length`, and others.
 
     A dimension is a part of the rubric; a judgment without parts is one row without dimension, with its grade. What
-    failed, or has a level without a score, is a row with a missing score. The sample's own fields stand beside, for
-    whoever fits by one of them.
+    failed, or has a level without a score, is a row with a missing score. The sample's own fields are kept for fits
+    by one of them.
 
     Args:
         judge: who wrote the run, spelled as its own answers' model is.
@@ -442,7 +442,7 @@ def helm_instruct_ratings(folder: Path, on_reject: OnReject) -> Iterator[Row]:
     """One row for each completion, evaluator and dimension: `item`, `dimension`, `judge`, `model`, `score`, and others.
 
     `item` is the scenario with the instance's id, `task` the scenario, and `length` the completion's words, empty where
-    the run's completions are missing. A dimension that nobody rated has an empty score.
+    the run's completions are missing. An unrated dimension has an empty score.
 
     Args:
         folder: with run folders at any depth, or one of them.
