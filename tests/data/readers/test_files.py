@@ -301,6 +301,11 @@ def test_a_missing_file_suggests_close_names_before_it_is_read(tmp_path):
         read_rows(str(tmp_path / "pair.jsonl"))
 
 
+def test_a_missing_folder_is_called_so(tmp_path):
+    with pytest.raises(InputError, match=r"no such file, and no folder .*nowhere"):
+        read_rows(str(tmp_path / "nowhere" / "a.jsonl"))
+
+
 def test_reading_text_does_not_import_pyarrow():
     code = "import sys, judgelm.data.samples; sys.exit(any(m in sys.modules for m in ('pyarrow', 'torch', 'pandas')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,8 +4,8 @@ import json
 from collections import Counter
 
 from judgelm.data.labelled_set import read_labels
-from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.source import protocol_of
+from tests.support.benchmark_files import imported
 
 
 def written(path, rows, lines=True):
@@ -13,11 +13,6 @@ def written(path, rows, lines=True):
     text = "".join(json.dumps(row) + "\n" for row in rows) if lines else json.dumps(rows)
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-def imported(name, tmp_path, *files):
-    done = import_benchmark(name, files, tmp_path / "out.jsonl")
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 PANDALM = {

@@ -1,13 +1,11 @@
 """Preference sets on disk, one made-up row of each: HelpSteer2 and 3, PPE, SafeRLHF, UltraFeedback."""
 
-import json
-
 import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
+from tests.support.benchmark_files import imported
 
 PPE = {"question_id": "p1", "prompt": "Name a metal.", "response_1": "Tin", "response_2": "Oak"}
 CORRECT = PPE | {
@@ -20,8 +18,8 @@ STEER = {"prompt": "Name a metal.", "correctness": 3, "coherence": 4, "complexit
 
 
 def rows_of(name, path, tmp_path):
-    result = import_benchmark(name, [path], tmp_path / "out.jsonl", overwrite=True)
-    return [json.loads(line) for line in (tmp_path / "out.jsonl").open()], result.rejects
+    done, rows = imported(name, tmp_path, path)
+    return rows, done.rejects
 
 
 def test_ppe_votes(write):
