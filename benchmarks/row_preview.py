@@ -18,7 +18,7 @@ from judgelm.data.readers.rows import Reject, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.swap_names import Ambiguous
 from judgelm.data.word_diff import DiffPiece, diff_words
-from judgelm.errors import ConfigError, FileError, InputError
+from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
@@ -96,8 +96,6 @@ def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Itera
     for row, sample in stream.pairs():
         try:
             plain, referenced = stream.labels(row, False, True)
-        except FileError:
-            raise
         except InputError as error:
             refuse(reject_row(row, error))
             continue

@@ -35,9 +35,9 @@ def templates() -> list[str]:
 
 def benchmarks() -> list[str]:
     """Published benchmarks that can be imported."""
-    from judgelm.data.sources.registry import BENCHMARKS
+    from judgelm.data.sources import registry
 
-    return list(BENCHMARKS)
+    return list(registry.benchmarks())
 
 
 def judge_names() -> list[str]:

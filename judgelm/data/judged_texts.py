@@ -1,7 +1,10 @@
-"""Joins of judgments with rows by id, in which the texts are compared.
+"""Hashes of the texts of a sample, and joins of judgments with rows by id, in which these hashes are compared.
 
-A row with the same answers as judged, in another order, is turned round; other texts are refused. Rows without texts
-and judgments without hashes join by id alone, and are counted.
+A sample is hashed as it was read, before anything is sanitized or truncated; run files keep the hashes. The hash of a
+text is xxh3-64 of its UTF-8 bytes, in 16 hex digits; that of several texts is of their JSON list.
+
+A row with the same answers as judged, in another order, is turned to the order judged; other texts are refused. Rows
+without texts and judgments without hashes join by id alone, and are counted.
 """
 
 import json
@@ -32,7 +35,7 @@ def text_hashes(sample: Sample) -> TextHashes:
     turns = sample.metadata.get("turns")
     questions, answers = [sample.question], [[answer] for answer in sample.answers]
     if isinstance(turns, list) and len(turns) > 1:
-        with suppress(InputError):  # else no dialogue, whatever else stands there
+        with suppress(InputError):  # else the turns are no dialogue
             dialogue = dialogue_of(sample)
             questions = [turn.question for turn in dialogue]
             answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]

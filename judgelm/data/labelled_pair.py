@@ -1,4 +1,9 @@
-"""A pair with the judgments it has, out of any labelled file and back into a JudgeLM row."""
+"""A labelled pair, its row in JudgeLM's training format, and preferences as training targets.
+
+A preference is P(first answer is better), a number in [0, 1]: 1 means that the first answer is better, 0 the second,
+0.5 a tie. A hard label is 1, 0 or 0.5; a teacher that gives probabilities has anything between. Swapping the answers
+turns p into 1 - p.
+"""
 
 import hashlib
 import math
@@ -11,14 +16,14 @@ from judgelm.records import Label, Sample, Winner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """One question, its two answers, and what a teacher or people said of them.
+    """One question, its two answers, and the labels of a teacher or of people.
 
     Attributes:
-        sample: question, answers, reference; `metadata` holds what the source said beyond.
+        sample: question, answers, reference; `metadata` holds further fields of the source.
         plain: the judgment made without the reference.
         referenced: the judgment made with it; None wherever the sample has no reference.
         source: which input it comes from.
-        swapped: whether the answers stand in another order than in the source.
+        swapped: whether the answers are in another order than in the source.
         epoch: which passage through the data it was derived for, from 0.
     """
 

@@ -21,10 +21,10 @@ from judgelm.data.judged_texts import (
     turned_sample,
 )
 from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
-from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject, reject_row
-from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
+from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import recognise
-from judgelm.errors import FileError, InputError
+from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Judgment, Label, Sample, TextHashes, Winner
 
@@ -100,21 +100,12 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
     samples: dict[str, Sample] = {}
     votes: dict[str, list[Label]] = {}
     unlabelled = 0
-    for row, sample in stream.pairs():
-        try:
-            [label] = stream.labels(row, with_reference)
-        except FileError:
-            raise
-        except InputError as error:
-            use.reject(reject_row(row, error))
-            continue
-        use.used += 1
+    for row, sample, (label,) in stream.labelled(use, with_reference):
         label, samples[sample.id] = _as_in_first_row(row, sample, samples.get(sample.id), label)
         if label is None:
             unlabelled += 1
         else:
             votes.setdefault(sample.id, []).append(label)
-    use.require_used()
     combined = {name: labels[0] if len(labels) == 1 else majority_label(labels) for name, labels in votes.items()}
     labelled = LabelledSet(
         samples={name: sample for name, sample in samples.items() if sample.answers},
@@ -210,7 +201,7 @@ def read_labelled(
     """
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, answers=(2, 2), reading=reading)
-    for sample, (plain, referenced) in labelled(stream, use, False, True):
+    for _, sample, (plain, referenced) in stream.labelled(use, False, True):
         if sample.reference is None:
             referenced = None
         yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)

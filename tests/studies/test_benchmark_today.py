@@ -8,7 +8,7 @@ import pytest
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import MODELS
-from judgelm.data.sources.registry import BENCHMARKS
+from judgelm.data.sources.registry import benchmarks
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, Unparsed
@@ -199,7 +199,7 @@ def test_wmts_pairs_beside_the_translators(tmp_path):
 
 def test_published_scores_have_a_source_and_are_shares():
     for name, judges in published_scores().items():
-        assert name in BENCHMARKS
+        assert name in benchmarks()
         for judge in judges:
             assert judge.source
             assert judge.scores

@@ -45,13 +45,13 @@ def import_command(
 
     The first lists all benchmarks and the files that each takes. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.registry import BENCHMARKS, get_benchmark
+    from judgelm.data.sources.registry import benchmarks, get_benchmark
     from judgelm.data.sources.source import protocol_of
 
     if name is None:
-        write_json(json_out, {known: protocol_of(listed).files for known, listed in BENCHMARKS.items()})
+        write_json(json_out, {known: protocol_of(listed).files for known, listed in benchmarks().items()})
         if not is_stdout(json_out):
-            for known, listed in BENCHMARKS.items():
+            for known, listed in benchmarks().items():
                 echo(f"{known:16} {protocol_of(listed).files}")
         return
     protocol = protocol_of(get_benchmark(name))

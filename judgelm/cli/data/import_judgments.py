@@ -47,15 +47,14 @@ def import_judgments_command(
 
     The first lists all formats and the files that each takes. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.registry import PUBLISHED
-    from judgelm.runs.published import runs_of
+    from judgelm.data.sources.source import publications
 
     if not files:
-        write_json(json_out, {name: runs_of(source).files for name, source in PUBLISHED.items()})
+        published = publications().judgments
+        write_json(json_out, {name: publication.files for name, publication in published.items()})
         if not is_stdout(json_out):
-            for name, source in PUBLISHED.items():
-                runs = runs_of(source)
-                echo(f"{name:16} {runs.files}{' (unverified)' if runs.unverified else ''}")
+            for name, publication in published.items():
+                echo(f"{name:16} {publication.files}{' (unverified)' if publication.unverified else ''}")
         return
     if out is None:
         raise ConfigError("-o is missing; name the run file, such as -o published.jsonl")
@@ -77,14 +76,14 @@ def import_judgments_command(
 
 
 def _row(result: "JudgmentImportResult") -> dict[str, Any]:
-    from judgelm.runs.published import runs_of
+    from judgelm.data.sources.source import publications
 
-    counts, runs = result.stats.row(), runs_of(result.source)
+    counts, published = result.stats.row(), publications().judgments[result.source.name]
     return {
         "format": result.source.name,
         "judge": result.judge,
-        "source": runs.paper,
-        "unverified": runs.unverified,
+        "source": published.paper,
+        "unverified": published.unverified,
         **{name: counts[name] for name in ("winners", "labels", "grades", "failures")},
         "rejected": len(result.rejects),
         "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
@@ -92,20 +91,20 @@ def _row(result: "JudgmentImportResult") -> dict[str, Any]:
 
 
 def _show(result: "JudgmentImportResult", out: Path) -> None:
-    from judgelm.runs.published import runs_of
+    from judgelm.data.sources.source import publications
 
-    stats, runs = result.stats, runs_of(result.source)
+    stats, published = result.stats, publications().judgments[result.source.name]
     verdicts = {**stats.winners, **stats.labels, **({"grades": stats.grades} if stats.grades else {})}
     parts = [f"{name}: {count:,}" for name, count in verdicts.items()]
     parts += [f"{count:,} failed ({code})" for code, count in stats.failures.items()]
     _print(f"{result.source.name}, judge {result.judge}: {', '.join(parts)}")
-    if runs.unverified:
-        _print(f"note: this format is unverified: {runs.unverified}")
+    if published.unverified:
+        _print(f"note: this format is unverified: {published.unverified}")
     if result.rejects:
         _print(f"{len(result.rejects):,} rows rejected; they are in the rejects file:")
     for line in RejectCounts(result.rejects).lines():
         _print(f"  {line}")
-    _print(f"source: {runs.paper}")
+    _print(f"source: {published.paper}")
     _print(f"written: {out}")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from judgelm.data.readers.values import raw_text
-from judgelm.errors import FileError, InputError
+from judgelm.errors import InputError
 
 _RAW_KEPT_WHOLE = 1_000_000
 _RAW_SHOWN = 10_000
@@ -97,10 +97,12 @@ class RejectCounts:
 
     Attributes:
         by_reason: reason without its particulars -> rows.
+        first: the first reject, None without any.
     """
 
     def __init__(self, rejects: Iterable[Reject] = ()) -> None:
         self.by_reason: Counter[str] = Counter()
+        self.first: Reject | None = None
         self._first: dict[str, Reject] = {}
         for reject in rejects:
             self(reject)
@@ -108,6 +110,7 @@ class RejectCounts:
     def __call__(self, reject: Reject) -> None:
         """Count one."""
         self.by_reason[reject.kind] += 1
+        self.first = self.first or reject
         self._first.setdefault(reject.kind, reject)
 
     def lines(self) -> list[str]:
@@ -222,8 +225,6 @@ def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: File
         if isinstance(row, Row):
             try:
                 value = convert(row)
-            except FileError:
-                raise
             except InputError as error:
                 reject = reject_row(row, error)
         if reject is None:

@@ -1,17 +1,25 @@
-"""Texts that people or GPT-4 graded: JUDGE-BENCH's rated properties, and Prometheus' grading prompts.
+"""Texts that people or GPT-4 graded: JUDGE-BENCH's rated properties, Prometheus' grading prompts, and MM-Vet.
 
-JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`).
+JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`). MM-Vet is read in three
+shapes:
+
+- `mm-vet.json` (and `mm-vet-v2.json`): one JSON object, id -> `imagename`, `question`, `answer`, `capability`; the
+  images are in `images/` beside it, and of version 2 their names are in the question between `<IMG>`s;
+- a model's answers: one JSON object, id -> text;
+- the original JudgeLM code's judge samples: JSON lines of the first with `answer1_body` and a `question_id` (the row's
+  index in the file).
+
+Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
 """
 
 import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
 from judgelm.data.readers.files import read_json, read_rows
@@ -27,7 +35,7 @@ from judgelm.data.readers.rows import (
     row_error,
     unique,
 )
-from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
+from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.modes.single import read_gold
 from judgelm.records import Label, Sample
@@ -118,7 +126,7 @@ def _rating(row: Row, annotation: Mapping[str, Any], name: str) -> float:
 
 SCORES_FIELD = "gpt4_score"
 
-_ROWS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
+PROMETHEUS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
 _HEADINGS = {
     "question": "###The instruction to evaluate:\n",
     "answer": "###Response to evaluate:\n",
@@ -128,24 +136,16 @@ _HEADINGS = {
 _END = "###Feedback:"
 
 
-def load_prometheus(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Prometheus' grading prompts."""
-    for path in files:
-        yield from convert_file(path, _ROWS, partial(_prompt_entry, model_from_filename(path)), on_reject)
-
-
-def _prompt_entry(stem: str, row: Row, row_number: int) -> Entry:
-    parts = _parts(row, text_field(row, "instruction", ", ".join(_ROWS.needs)))
+def prometheus_entry(row: Row, row_number: int) -> Entry:
+    """One of Prometheus' grading prompts, named by its file and number."""
+    parts = _parts(row, text_field(row, "instruction", ", ".join(PROMETHEUS.needs)))
     scores = row.data[SCORES_FIELD]
-    if (
-        not isinstance(scores, list)
-        or not scores
-        or not all(type(score) is int and 1 <= score <= 5 for score in scores)
-    ):
+    known = isinstance(scores, list) and all(type(score) is int and 1 <= score <= 5 for score in scores)
+    if not isinstance(scores, list) or not scores or not known:
         raise field_error(row, SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
     source = optional_text(row, "response_source")
     sample = Sample(
-        id=f"{stem}-{row_number}",
+        id=f"{model_from_filename(row.file)}-{row_number}",
         question=parts["question"],
         answers=(parts["answer"],),
         reference=parts.get("reference"),
@@ -161,9 +161,8 @@ def _parts(row: Row, prompt: str) -> dict[str, str]:
     headings = {name: heading for name, heading in _HEADINGS.items() if name != "reference" or heading in prompt}
     starts = [prompt.find(heading) for heading in headings.values()]
     ends = [*starts[1:], prompt.rfind(_END)]
-    if any(prompt.count(heading) != 1 for heading in headings.values()) or starts + ends[-1:] != sorted(
-        {*starts, *ends}
-    ):
+    once = all(prompt.count(heading) == 1 for heading in headings.values())
+    if not once or starts + ends[-1:] != sorted({*starts, *ends}):
         raise field_error(row, "instruction", "expected one grading prompt with instruction, response and rubric")
     return {
         name: prompt[start + len(heading) : end].removesuffix("\n").removesuffix("\n")
@@ -229,14 +228,10 @@ def mm_vet_rows(
         yield from rows
 
 
-def file_kind(path: str) -> Literal["answers", "questions"]:
-    """The kind of an MM-Vet file: an object of texts holds answers, any other file questions.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+def _holds_answers(path: str) -> bool:
+    """True for an object of texts, which holds a model's answers; any other file holds questions."""
     content = _json_object(path) if _is_json(path) else None
-    return "answers" if content and all(isinstance(text, str) for text in content.values()) else "questions"
+    return bool(content and all(isinstance(text, str) for text in content.values()))
 
 
 def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
@@ -361,7 +356,7 @@ def _image_name(row: Row) -> str | None:
 
 def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """MM-Vet's questions with each model's answers."""
-    answers = [path for path in files if file_kind(path) == "answers"]
+    answers = [path for path in files if _holds_answers(path)]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:
         raise InputError(

@@ -1,7 +1,12 @@
-"""Downloads of data sets by the hub's own clients: revision, files of a split, bytes in the hub client's cache.
+"""Import of a public data set from the hub: its revision, its files, and rows that `judgelm data build` reads.
 
-`huggingface_hub` downloads, keeps whole files in its cache and continues a broken transfer; `datasets` finds the files
-of a split in the repository's own metadata. Every error of theirs becomes a sentence with the way out.
+    OUT/SPLIT.jsonl            rows, one file for each split
+    OUT/SPLIT.rejects.jsonl    rows that could not be used: file, line, reason, raw text; only where there are any
+    OUT/source.json            repository, revision, licence, files with their hashes, counts
+
+All files of OUT are written together at the end, or none. `huggingface_hub` downloads, keeps whole files in its cache
+and continues a broken transfer; `datasets` finds the files of a split in the repository's own metadata. Every error of
+theirs becomes a sentence with the way out.
 """
 
 import hashlib
@@ -249,22 +254,17 @@ class SplitResult:
     Attributes:
         rows: written.
         winners: winner -> rows, that of the scores where a pair has no other; `scores` for other rows with scores.
-        rejected: rows that could not be used.
-        rejects: them by reason.
-        first_reject: the first of them.
+        rejects: rows that could not be used, by reason.
     """
 
     rows: int = 0
     winners: Counter[str] = field(default_factory=Counter)
-    rejected: int = 0
     rejects: RejectCounts = field(default_factory=RejectCounts)
-    first_reject: Reject | None = None
 
-    def reject(self, reject: Reject) -> None:
-        """Count a row that cannot be used."""
-        self.rejected += 1
-        self.rejects(reject)
-        self.first_reject = self.first_reject or reject
+    @property
+    def rejected(self) -> int:
+        """The rows that could not be used."""
+        return self.rejects.by_reason.total()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,7 +406,7 @@ def _read_split(card: DatasetCard, name: str, files: Mapping[str, Path], written
 
     def on_reject(reject: Reject) -> None:
         named = replace(reject, file=published.get(reject.file, reject.file))
-        result.reject(named)
+        result.rejects(named)
         written.write(f"{name}.rejects", asdict(named))
 
     for entry in get_source(card.reader).entries([str(file) for file in files.values()], on_reject):
@@ -422,7 +422,7 @@ def _read_split(card: DatasetCard, name: str, files: Mapping[str, Path], written
             result.winners[_winner(row)] += 1
         written.write(name, row)
     if not result.rows:
-        first = result.first_reject or Reject(name, 0, "no rows", "")
+        first = result.rejects.first or Reject(name, 0, "no rows", "")
         raise no_usable_row(f"{card.repo}, split {name}", f"the schema {card.reader}", result.rejected, first)
     return result
 

@@ -1,14 +1,15 @@
-"""Preference sets whose fields are rewritten to those of a layout: HelpSteer2 and 3, PPE, SafeRLHF, UltraFeedback, ...
+"""Preference sets and benchmarks of reward models: HelpSteer2 and 3, PPE, SafeRLHF, ..., RewardBench, RMB, RM-Bench.
 
-Each function makes a layout's fields of a published row; `sample_by` and `label_by` read them by that layout.
+The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result by
+that layout.
 """
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import pairwise, product
+from itertools import count, pairwise, product, takewhile
 from pathlib import Path
+from types import MappingProxyType
 
 from judgelm.data.readers.fields import (
     ID_FIELDS,
@@ -21,7 +22,7 @@ from judgelm.data.readers.fields import (
     text_field,
     texts_field,
 )
-from judgelm.data.readers.rows import OnReject, Row, field_error, reject_row, row_error
+from judgelm.data.readers.rows import OnReject, Reject, Row, field_error, reject_row, row_error
 from judgelm.data.sources.preferences import preference_label, preference_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
@@ -30,6 +31,7 @@ from judgelm.records import Label, Sample, Winner
 Fields = dict[str, object]
 
 _RUBRIC_LEVELS = range(1, 6)
+_PROMETHEUS = {"reference": "orig_reference_answer", "reason": "orig_feedback"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
 HELPSTEER2 = Shape(name="HelpSteer2", needs=("prompt", "response", "helpfulness", "correctness"))
 PPE_CORRECTNESS = Shape(name="PPE's correctness sets", needs=("prompt", "response_1", "response_2", "scores"))
@@ -61,19 +63,23 @@ def _rest(row: Row, used: Sequence[str]) -> Fields:
     return {name: value for name, value in row.data.items() if name not in used and value is not None}
 
 
+def _renamed(
+    row: Row, names: Mapping[str, str], optional: Mapping[str, str] = MappingProxyType({}), *, rest: bool = True
+) -> Fields:
+    """A row's fields under a layout's names (layout's name -> published name), and by default the rest as metadata."""
+    fields: Fields = {name: row.data[published] for name, published in names.items()}
+    fields |= {name: row.data.get(published) for name, published in optional.items()}
+    return fields | ({"metadata": _rest(row, (*names.values(), *optional.values()))} if rest else {})
+
+
 def helpsteer3_fields(row: Row) -> Fields:
     """HelpSteer3's preferences: -3 to -1 prefer the first response, 1 to 3 the second, 0 neither."""
     strength = number_field(row, "overall_preference")
     if not -3 <= strength <= 3:
         raise field_error(row, "overall_preference", f"expected a number from -3 to 3, got {strength:g}")
-    return {
-        "prompt": row.data["context"],
-        "response_a": row.data["response1"],
-        "response_b": row.data["response2"],
-        "winner": "tie" if strength == 0 else 1 if strength < 0 else 2,
-        "category": row.data.get("domain"),
-        "metadata": _rest(row, ("context", "response1", "response2", "domain")),
-    }
+    names = {"prompt": "context", "response_a": "response1", "response_b": "response2"}
+    winner = "tie" if strength == 0 else 1 if strength < 0 else 2
+    return _renamed(row, names, {"category": "domain"}) | {"winner": winner}
 
 
 def _rubric(row: Row) -> str:
@@ -87,15 +93,9 @@ def _rubric(row: Row) -> str:
 def preference_collection_fields(row: Row) -> Fields:
     """Prometheus' pairs: the preference is the label, the two grades of 1 to 5 are metadata."""
     grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
-    return {
-        "question": row.data["orig_instruction"],
-        "answer_1": row.data["orig_response_A"],
-        "answer_2": row.data["orig_response_B"],
-        "reference": row.data.get("orig_reference_answer"),
-        "winner": row.data["orig_preference"],
-        "reason": row.data.get("orig_feedback"),
-        "metadata": {"rubric": _rubric(row), **grades},
-    }
+    names = {"question": "orig_instruction", "answer_1": "orig_response_A", "answer_2": "orig_response_B"}
+    names |= {"winner": "orig_preference"}
+    return _renamed(row, names, _PROMETHEUS, rest=False) | {"metadata": {"rubric": _rubric(row), **grades}}
 
 
 def feedback_collection_fields(row: Row) -> Fields:
@@ -103,14 +103,8 @@ def feedback_collection_fields(row: Row) -> Fields:
     grade = number_field(row, "orig_score")
     if grade not in _RUBRIC_LEVELS:
         raise field_error(row, "orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
-    return {
-        "question": row.data["orig_instruction"],
-        "answer": row.data["orig_response"],
-        "reference": row.data.get("orig_reference_answer"),
-        "score": grade,
-        "reason": row.data.get("orig_feedback"),
-        "metadata": {"rubric": _rubric(row)},
-    }
+    names = {"question": "orig_instruction", "answer": "orig_response"}
+    return _renamed(row, names, _PROMETHEUS, rest=False) | {"score": grade, "metadata": {"rubric": _rubric(row)}}
 
 
 def nectar_fields(row: Row) -> Fields:
@@ -123,19 +117,16 @@ def nectar_fields(row: Row) -> Fields:
     ranks = [number_field(answer, "rank") for answer in by_rank]
     if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
         raise field_error(row, "answers", "the best or the worst rank is shared; leave the row out")
-    return {
-        "prompt": row.data["prompt"],
-        "chosen": by_rank[0].data.get("answer"),
-        "rejected": by_rank[-1].data.get("answer"),
-        "chosen_model": by_rank[0].data.get("model"),
-        "rejected_model": by_rank[-1].data.get("model"),
-        "metadata": _rest(row, ("prompt", "answers")),
-    }
+    fields: Fields = {"prompt": row.data["prompt"], "metadata": _rest(row, ("prompt", "answers"))}
+    for side, answer in (("chosen", by_rank[0]), ("rejected", by_rank[-1])):
+        fields |= {side: answer.data.get("answer"), f"{side}_model": answer.data.get("model")}
+    return fields
 
 
 def offsetbias_fields(row: Row) -> Fields:
     """OffsetBias: LLMBar's fields, with the question called `instruction`."""
-    return {"input": row.data["instruction"]} | {name: row.data[name] for name in ("output_1", "output_2", "label")}
+    names = {"input": "instruction", "output_1": "output_1", "output_2": "output_2", "label": "label"}
+    return _renamed(row, names, rest=False)
 
 
 def ppe_human_fields(row: Row) -> Fields:
@@ -143,54 +134,33 @@ def ppe_human_fields(row: Row) -> Fields:
 
     Source: Frick et al. 2024, How to Evaluate Reward Models for RLHF; lmarena/PPE.
     """
-    rest = _rest(row, ("prompt", "response_1", "response_2", "winner", "model_a", "model_b", "question_id"))
-    return {
-        "id": row.data.get("question_id"),
-        "prompt": row.data["prompt"],
-        "response_a": row.data["response_1"],
-        "response_b": row.data["response_2"],
-        **{name: row.data.get(name) for name in ("model_a", "model_b", "winner")},
-        "metadata": rest,
-    }
+    names = {"prompt": "prompt", "response_a": "response_1", "response_b": "response_2"}
+    more = {"id": "question_id", "model_a": "model_a", "model_b": "model_b", "winner": "winner"}
+    return _renamed(row, names, more)
 
 
 def ppe_correctness_fields(row: Row) -> Fields:
     """PPE's correctness sets: `response_1` to `response_N` of one model, and whether each is right."""
-    answers: list[object] = []
-    while (name := f"response_{len(answers) + 1}") in row.data:
-        answers.append(row.data[name])
+    names = list(takewhile(row.data.__contains__, map("response_{}".format, count(1))))
+    answers = [row.data[name] for name in names]
     scores = row.data["scores"]
-    if (
-        not isinstance(scores, list)
-        or len(scores) != len(answers)
-        or not all(isinstance(each, bool) for each in scores)
-    ):
+    known = isinstance(scores, list) and all(isinstance(each, bool) for each in scores)
+    if not isinstance(scores, list) or len(scores) != len(answers) or not known:
         finding = f"expected true or false for each of {len(answers)} responses, got {describe(scores)}"
         raise field_error(row, "scores", f"{finding}; correct the row")
-    used = {"prompt", "scores", "question_id", *(f"response_{index}" for index in range(1, len(answers) + 1))}
-    return {
-        "id": row.data.get("question_id"),
-        "question": row.data["prompt"],
-        "answers": answers,
-        "scores": [float(each) for each in scores],
-        "metadata": _rest(row, tuple(used)),
-    }
+    fields: Fields = {"question": row.data["prompt"], "answers": answers, "scores": [float(each) for each in scores]}
+    metadata = _rest(row, ("prompt", "scores", "question_id", *names))
+    return fields | {"id": row.data.get("question_id"), "metadata": metadata}
 
 
-def load_ppe_correctness(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+def conflict_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     """The pairs that the set's makers drew, `sampled_conflict_pairs`: a right answer and a wrong one."""
-    for path in files:
-        for entries in convert_file(path, PPE_CORRECTNESS, lambda row, _: _conflict_pairs(row), on_reject):
-            yield from entries
-
-
-def _conflict_pairs(row: Row) -> list[Entry]:
     fields = ppe_correctness_fields(row)
     answers, scores = fields["answers"], fields["scores"]
     assert isinstance(answers, list)
     assert isinstance(scores, list)
     name, model = required_id(row, "question_id", "it names the question"), row.data.get("model_name")
-    entries = []
+    entries: list[Entry | Reject] = []
     for pair in _index_pairs(row, len(answers)):
         texts = [text_field(row, f"response_{index + 1}", "a response") for index in pair]
         if scores[pair[0]] == scores[pair[1]]:
@@ -224,16 +194,8 @@ def safe_rlhf_fields(row: Row) -> Fields:
 
     Source: PKU-Alignment/PKU-SafeRLHF (`better_response_id`, `safer_response_id`).
     """
-    names = ("id", "prompt", "response_0", "response_1", "better_response_id", "prompt_source")
-    return {
-        "id": row.data.get("id"),
-        "question": row.data["prompt"],
-        "answer_1": row.data["response_0"],
-        "answer_2": row.data["response_1"],
-        "winner": row.data["better_response_id"],
-        "category": row.data.get("prompt_source"),
-        "metadata": _rest(row, names),
-    }
+    names = {"question": "prompt", "answer_1": "response_0", "answer_2": "response_1", "winner": "better_response_id"}
+    return _renamed(row, names, {"id": "id", "category": "prompt_source"})
 
 
 def ultrafeedback_fields(row: Row) -> Fields:
@@ -259,17 +221,12 @@ def ultrafeedback_fields(row: Row) -> Fields:
 
 def helpsteer2_fields(row: Row) -> Fields:
     """HelpSteer2 row by row: one response, its helpfulness from 0 to 4 as the score, and all five ratings."""
-    return {
-        "id": row.data.get("id"),
-        "question": row.data["prompt"],
-        "answer": row.data["response"],
-        "score": row.data["helpfulness"],
-        "metadata": _rest(row, ("id", "prompt", "response")),
-    }
+    names = {"question": "prompt", "answer": "response"}
+    return _renamed(row, names, {"id": "id"}) | {"score": row.data["helpfulness"]}
 
 
 def load_helpsteer2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The two responses to each prompt, which stand in adjacent rows, as a pair: the more helpful one wins.
+    """The two responses to each prompt, which are in adjacent rows, as a pair: the more helpful one wins.
 
     Source: Wang et al. 2024, HelpSteer2, section 2.
     """
@@ -441,20 +398,12 @@ RM_BENCH_SECTIONS = {
     domain: {f"{domain}, {difficulty}": 1.0 for difficulty in DIFFICULTIES} for domain in _DOMAINS.values()
 }
 _STYLES = ("concise", "detailed", "markdown")
-_RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
+RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
 
 
-def load_rm_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """RM-Bench's nine pairs of each row."""
-    for path in files:
-        make = partial(_style_entries, on_reject, Path(path).name.partition("_")[0])
-        for entries in convert_file(path, _RM_BENCH, make, on_reject):
-            yield from entries
-
-
-def _style_entries(on_reject: OnReject, file_domain: str, row: Row, row_number: int) -> list[Entry]:
-    """Nine pairs: each style of the chosen answer with each of the rejected; equal texts are rejects."""
-    part = str(row.data.get("domain") or file_domain)
+def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
+    """RM-Bench's nine pairs: each style of the chosen answer with each of the rejected; equal texts are rejects."""
+    part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:
         known = ", ".join(_DOMAINS)
@@ -462,7 +411,7 @@ def _style_entries(on_reject: OnReject, file_domain: str, row: Row, row_number: 
     chosen, rejected = texts_field(row, "chosen"), texts_field(row, "rejected")
     if len(chosen) != len(_STYLES) or len(rejected) != len(_STYLES):
         raise row_error(row, f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")
-    entries = []
+    entries: list[Entry | Reject] = []
     for better, worse in product(range(3), repeat=2):
         fields = {"prompt": row.data["prompt"], "chosen": chosen[better], "rejected": rejected[worse]}
         difficulty = DIFFICULTIES[1 + (worse > better) - (worse < better)]
@@ -471,5 +420,5 @@ def _style_entries(on_reject: OnReject, file_domain: str, row: Row, row_number: 
         try:
             entries.append(_pair(Row(row.file, row.line, fields), name, f"{domain}, {difficulty}", metadata))
         except InputError as error:
-            on_reject(reject_row(row, error))
+            entries.append(reject_row(row, error))
     return entries

@@ -1,10 +1,23 @@
-"""Ratings of completions by several judges: long and wide files, judges' own runs, and attention checks."""
+"""Ratings of completions by several judges: long and wide files, judges' own runs, HELM Instruct, attention checks.
+
+HELM writes one folder for each scenario, answering model and evaluator:
+
+    self_instruct:model=openai_gpt-4-0314,evaluator=mturk/
+        per_instance_stats.json   a list of {instance_id, stats: [{name: {name: "Helpfulness"}, count, mean}, ...]}
+        scenario_state.json       {request_states: [{instance: {id}, result: {completions: [{text}]}}, ...]}
+
+Names of folders and files are those of release v1.0.0, whose evaluators are claude, gpt4, mturk and scale. Fields are
+read as HELM's code writes them; its published files were not at hand.
+
+Source: Play Favorites, section 6.1 and appendix C.2; Zhang et al. 2024; stanford-crfm/helm at 63754d0,
+`benchmark/runner.py`, `benchmark/metrics/metric.py` and `instruction_following_critique_metrics.py`.
+"""
 
 import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -121,20 +134,18 @@ def _needs(columns: RatingColumns) -> str:
 
 def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
     """The rows, in long format; the first good one tells whether the file is wide."""
-    wide: WideReader | None = None
-    first = True
+    wide: bool | None = None
+    human: _HumanRatings = {}
     for row in read_rows(path):
         if isinstance(row, Reject):
             yield row
             continue
-        if first:
-            first = False
-            if row.data.keys() >= WIDE_FIELDS and columns.score not in row.data:
-                wide = WideReader(dimension=Path(path).stem, extra=columns.extra)
         if wide is None:
+            wide = row.data.keys() >= _WIDE_FIELDS and columns.score not in row.data
+        if not wide:
             yield _long_row(row, columns)
             continue
-        for long_row in wide.long_rows(row):
+        for long_row in _wide_rows(row, Path(path).stem, columns.extra, human):
             yield long_row if isinstance(long_row, Reject) else _long_row(long_row, RatingColumns(extra=columns.extra))
 
 
@@ -198,7 +209,7 @@ def _check_extra(ratings: list[dict[str, object]], columns: RatingColumns) -> No
             raise InputError(f'ratings: no row has a column "{name}"; check its name')
 
 
-WIDE_FIELDS = frozenset({"judge", "model", "gt", "prompt_id", "rating"})
+_WIDE_FIELDS = frozenset({"judge", "model", "gt", "prompt_id", "rating"})
 
 _NAMES = {
     "anthropic.claude-v2:1": "Claude v2",
@@ -219,46 +230,44 @@ _TASKS = {"cnn": "summarization", "xsum": "summarization"} | dict.fromkeys(
 """The paper's two types of task (section 6.1); the task of another data set is its name."""
 
 
-@dataclass(slots=True, kw_only=True)
-class WideReader:
-    """Turns the wide rows of one file into long ones.
+_HumanRatings = dict[tuple[str, ...], str]
+"""Item, dimension and model -> people's rating."""
 
-    Attributes:
+
+def _wide_rows(
+    row: Row, dimension: str, extra: tuple[str, ...], human: dict[tuple[str, ...], str]
+) -> list[Row | Reject]:
+    """The judge's rating, and the human one where this is the first row of its completion.
+
+    Args:
+        row: a wide row.
         dimension: of rows that do not name their own.
         extra: columns to hand on; `dataset` is the data set that the prompt is from.
+        human: people's ratings so far.
     """
-
-    dimension: str
-    extra: tuple[str, ...] = ()
-    _human: dict[tuple[str, str, str], str] = field(default_factory=dict)
-
-    def long_rows(self, row: Row) -> Iterator[Row | Reject]:
-        """The judge's rating, and the human one where this is the first row of its completion."""
-        values = row.data
-        if missing := ", ".join(sorted(WIDE_FIELDS - values.keys())):
-            yield Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(values)[:1000])
-            return
-        data_set = str(values.get("dataset") or "").strip()
-        shared = {name: values.get(name) for name in self.extra} | {
-            "item": values["prompt_id"],
-            "dimension": str(values.get("dimension") or self.dimension),
-            "model": display_name(values["model"]),
-            "task": _TASKS.get(data_set, data_set),
-            "length": values.get("pred_length"),
-        }
-        key = (str(shared["item"]), str(shared["dimension"]), str(shared["model"]))
-        human = str(values["gt"])
-        if key not in self._human:
-            self._human[key] = human
-            yield Row(row.file, row.line, shared | {"judge": "human", "score": values["gt"]})
-        elif self._human[key] != human:
-            reason = f'"gt" is {human}, but an earlier row of this completion has {self._human[key]}'
-            yield Reject(row.file, row.line, reason, str(values)[:1000])
-            return
-        yield Row(row.file, row.line, shared | {"judge": display_name(values["judge"]), "score": values["rating"]})
+    values = row.data
+    if missing := ", ".join(sorted(_WIDE_FIELDS - values.keys())):
+        return [Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(values)[:1000])]
+    data_set = str(values.get("dataset") or "").strip()
+    shared = {name: values.get(name) for name in extra} | {
+        "item": values["prompt_id"],
+        "dimension": str(values.get("dimension") or dimension),
+        "model": _display_name(values["model"]),
+        "task": _TASKS.get(data_set, data_set),
+        "length": values.get("pred_length"),
+    }
+    rating = Row(row.file, row.line, shared | {"judge": _display_name(values["judge"]), "score": values["rating"]})
+    key, gold = tuple(str(shared[name]) for name in ("item", "dimension", "model")), str(values["gt"])
+    if key not in human:
+        human[key] = gold
+        return [Row(row.file, row.line, shared | {"judge": HUMAN, "score": values["gt"]}), rating]
+    if human[key] != gold:
+        reason = f'"gt" is {gold}, but an earlier row of this completion has {human[key]}'
+        return [Reject(row.file, row.line, reason, str(values)[:1000])]
+    return [rating]
 
 
-def display_name(identifier: object) -> str:
+def _display_name(identifier: object) -> str:
     """The paper's name of a released model identifier; any other identifier unchanged."""
     text = "" if identifier is None else str(identifier).strip()
     return _NAMES.get(text, text)
@@ -283,8 +292,8 @@ def run_ratings(
     """One row per answer and dimension: `item`, `dimension`, `judge`, `model`, `score`, `task`, `length`, and others.
 
     A dimension is a part of the rubric; a judgment without parts is one row without dimension, with its grade. What
-    failed, or has a level without a score, is a row with a missing score. The sample's own fields stand beside, for
-    whoever fits by one of them.
+    failed, or has a level without a score, is a row with a missing score. The sample's own fields are kept for fits
+    by one of them.
 
     Args:
         judge: who wrote the run, spelled as its own answers' model is.
@@ -433,7 +442,7 @@ def helm_instruct_ratings(folder: Path, on_reject: OnReject) -> Iterator[Row]:
     """One row for each completion, evaluator and dimension: `item`, `dimension`, `judge`, `model`, `score`, and others.
 
     `item` is the scenario with the instance's id, `task` the scenario, and `length` the completion's words, empty where
-    the run's completions are missing. A dimension that nobody rated has an empty score.
+    the run's completions are missing. An unrated dimension has an empty score.
 
     Args:
         folder: with run folders at any depth, or one of them.

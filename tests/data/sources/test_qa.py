@@ -154,12 +154,6 @@ def test_a_gold_letter_beyond_the_options_is_a_reject(tmp_path, write):
 HOTPOT = {"_id": "h1", "question": "Where?", "answer": "Paris", "context": [["France", ["Paris is its capital."]]]}
 
 
-def test_hotpotqa_goes_through_the_reader_of_questions(tmp_path, write):
-    _, [row], _ = imported("hotpotqa", tmp_path, write("dev.json", [HOTPOT], lines=False))
-    assert (row["id"], row["reference"], row["metadata"]["data_set"]) == ("h1", "Paris", "hotpotqa")
-    assert row["metadata"]["context"] == "France: Paris is its capital."
-
-
 def test_predictions_are_answers_to_judge(tmp_path, write):
     path = write("dev.jsonl", [HOTPOT | {"pred_answer": "Lyon", "model": "m1", "context": "Paris is its capital."}])
     _, [row], _ = imported("hotpotqa", tmp_path, path)
