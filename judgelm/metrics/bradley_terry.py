@@ -27,7 +27,6 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
-from judgelm.metrics.fractional_logit import FARTHEST
 from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, interval
 
 ELO_PER_LOGIT = 400 / np.log(10)
@@ -376,3 +375,7 @@ def _ranked(
             )
         )
     return tuple(ratings)
+
+
+FARTHEST = 15.0
+"""Logits beyond which a fit is taken to diverge; odds of three million to 1."""

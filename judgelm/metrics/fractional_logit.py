@@ -13,8 +13,7 @@ from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
 
-FARTHEST = 15.0
-"""Logits beyond which a fit is taken to diverge; odds of three million to 1."""
+from judgelm.metrics.bradley_terry import FARTHEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
