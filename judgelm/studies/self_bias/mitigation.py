@@ -8,9 +8,9 @@ import pandas as pd
 
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
-from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.metrics.self_bias.regression import BiasFit, debiased, mean_of
 from judgelm.metrics.self_bias.rows import PairedRatings
+from judgelm.metrics.true_win_rate import FEWEST_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import SelfBiasOptions
 from judgelm.studies.self_bias.tables import by_family
@@ -176,7 +176,7 @@ def _stratum(name: str, labelled: pd.DataFrame, rest: pd.DataFrame) -> Stratum:
 
 def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> Stratum:
     """A stratum of which only a random part of the labels is shown, at least two."""
-    count = min(len(rows), max(FEWEST_LABELS, round(part * len(rows))))
+    count = min(len(rows), max(FEWEST_STRATUM_LABELS, round(part * len(rows))))
     shown = np.zeros(len(rows), dtype=bool)
     shown[generator.choice(len(rows), size=count, replace=False)] = True
     return _stratum("drawn", rows[shown], rows[~shown])
