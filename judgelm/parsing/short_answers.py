@@ -1,7 +1,7 @@
 """Exact match of short answers, with each data set's normalisation.
 
 It stands below modes and metrics, which both need it: a mode asks the judge only where the answers differ, a metric
-counts how often they do not. F1 is a metric alone, see `judgelm.metrics.qa.match`.
+counts how often they do not. F1 is a metric alone, see `judgelm.metrics.qa`.
 
 A question can have several validated gold answers, any of which will do, and an answer several spans, all of which are
 needed; a gold answer is therefore a tuple of spans throughout.

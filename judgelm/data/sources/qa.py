@@ -30,7 +30,7 @@ from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, r
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
 from judgelm.errors import ConfigError, InputError
-from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
+from judgelm.metrics.qa import ANSWER_TYPES, answer_type
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Label, Sample
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from judgelm.errors import InputError
-from judgelm.metrics.qa.answer_types import answer_type
-from judgelm.metrics.qa.match import Match, match
+from judgelm.metrics.qa import AnswerMatch, answer_type, match
 from judgelm.parsing.answer_tags import read_label_original
 from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed
@@ -42,8 +41,8 @@ class QaAnswer:
     model: str
     data_set: str
     answer_type: str
-    own: Match
-    gate: Match
+    own: AnswerMatch
+    gate: AnswerMatch
     human: bool | None = None
 
 

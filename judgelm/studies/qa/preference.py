@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from judgelm.metrics.qa.self_preference import PREFERENCE_THRESHOLDS, Preference, preferences
+from judgelm.metrics.qa import PREFERENCE_THRESHOLDS, Preference, preferences
 from judgelm.studies.qa.answers import QaAnswer, QaRun
 from judgelm.studies.qa.scores import Counting
 from judgelm.studies.result import Bars, Table, bars, columns, table

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from judgelm.metrics.qa.answer_types import ANSWER_TYPES
+from judgelm.metrics.qa import ANSWER_TYPES
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.records import failure_name
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
