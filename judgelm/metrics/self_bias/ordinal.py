@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from judgelm.metrics.ratings import PairedRatings
 from judgelm.metrics.self_bias.design import BiasModel, Design, design_of, redundant, unidentified
 from judgelm.metrics.self_bias.ordered_logit import OrderedLogit, ordered_logit
 from judgelm.metrics.self_bias.regression import BiasFit, Term, TooFewRatings, wald_terms
-from judgelm.metrics.self_bias.rows import PairedRatings
 
 _MOST_STEPS = 100
 

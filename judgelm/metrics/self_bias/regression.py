@@ -16,9 +16,9 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy import stats
 
+from judgelm.metrics.ratings import PairedRatings
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.metrics.self_bias.design import BiasModel, Design, TermKind, design_of, redundant, unidentified
-from judgelm.metrics.self_bias.rows import PairedRatings
 
 __all__ = ["BiasFit", "BiasModel", "Term", "TooFewRatings", "fit_self_bias"]
 
@@ -90,7 +90,7 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     spread) have no estimate; all others are what statsmodels gives for the authors' formula.
 
     Args:
-        paired: see `judgelm.metrics.self_bias.rows`; with `length_feature` where the model asks for length.
+        paired: see `judgelm.metrics.ratings`; with `length_feature` where the model asks for length.
         model: the terms, the standard errors and the interval's level; the authors' when None.
 
     Raises:

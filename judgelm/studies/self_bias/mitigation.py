@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from judgelm.metrics.ratings import PairedRatings, assess_panel, usual_panels
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
 from judgelm.metrics.self_bias.regression import BiasFit, debiased, mean_of
-from judgelm.metrics.self_bias.rows import PairedRatings
 from judgelm.metrics.true_win_rate import FEWEST_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import SelfBiasOptions

@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 
 from judgelm.data.sources.rating_tables import GOLD, HUMAN
-from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.annotation import (
+from judgelm.metrics.ratings import (
+    COMPLETION,
+    PairedRatings,
     annotator_agreement,
     attention_accuracy,
     gold_accuracy,
     rank_correlation,
 )
-from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings
+from judgelm.metrics.resampling import Resampling
 from judgelm.studies.result import Bars, Cell, HeatMap, Row, Table, bars, columns, table
 from judgelm.studies.self_bias.tables import by_family
 

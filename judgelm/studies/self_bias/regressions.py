@@ -4,11 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.design import BiasModel, TermKind
-from judgelm.metrics.self_bias.ordinal import fit_ordinal
-from judgelm.metrics.self_bias.regression import BiasFit, Term, TooFewRatings, fit_self_bias
-from judgelm.metrics.self_bias.rows import (
+from judgelm.metrics.ratings import (
     PAPERS_WEAK_MODELS,
     PAPERS_WEAK_MODELS_FIGURE_10,
     PairedRatings,
@@ -18,6 +14,10 @@ from judgelm.metrics.self_bias.rows import (
     with_length,
     without_models,
 )
+from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.self_bias.design import BiasModel, TermKind
+from judgelm.metrics.self_bias.ordinal import fit_ordinal
+from judgelm.metrics.self_bias.regression import BiasFit, Term, TooFewRatings, fit_self_bias
 
 Progress = Callable[[str], None]
 LengthOver = Literal["prompt", "overall"]

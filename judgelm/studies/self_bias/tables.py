@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from judgelm.metrics.self_bias.annotation import rank_correlation
+from judgelm.metrics.ratings import PairedRatings, rank_correlation, with_length
 from judgelm.metrics.self_bias.regression import BiasFit, Term
-from judgelm.metrics.self_bias.rows import PairedRatings, with_length
 from judgelm.studies.result import Forest, ForestRow, Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, LENGTH_OVERALL, Fits, NamedFit
 

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
+from judgelm.metrics.ratings import family_by_name, pair_with_reference
 from judgelm.metrics.self_bias.design import BiasModel, design_of
 from judgelm.metrics.self_bias.ordinal import fit_ordinal
 from judgelm.metrics.self_bias.regression import TooFewRatings
-from judgelm.metrics.self_bias.rows import family_by_name, pair_with_reference
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 
