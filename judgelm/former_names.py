@@ -28,7 +28,7 @@ FORMER_MODULES = {
     "judgelm.runner": "judgelm.runs.runner",
     "judgelm.runfile": "judgelm.runs.run_files",
     "judgelm.engines.openai_options": "judgelm.engines.openai.options",
-    "judgelm.metrics.ordered_logit": "judgelm.metrics.self_bias.ordered_logit",
+    "judgelm.metrics.ordered_logit": "judgelm.metrics.ordered_logit",
     "judgelm.metrics.qa_match": "judgelm.metrics.qa",
     "judgelm.metrics.self_preference": "judgelm.metrics.qa",
     "judgelm.dialects.anchors": "judgelm.dialects.patterns",

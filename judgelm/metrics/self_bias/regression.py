@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.preprocessing import SplineTransformer
 
+from judgelm.metrics.ordered_logit import OrderedLogit, ordered_logit
 from judgelm.metrics.ratings import PairedRatings
 from judgelm.metrics.resampling import Estimate, Resampling, mean
-from judgelm.metrics.self_bias.ordered_logit import OrderedLogit, ordered_logit
 
 TermKind = Literal["judge", "slope", "spline", "self", "family", "dimension", "length", "indicator"]
 
