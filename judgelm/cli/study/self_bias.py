@@ -112,7 +112,7 @@ def self_bias_command(
         read_ratings,
         write_ratings,
     )
-    from judgelm.metrics.self_bias.regression import BiasModel
+    from judgelm.metrics.self_bias import BiasModel
     from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))

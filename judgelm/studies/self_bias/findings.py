@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.metrics.self_bias.regression import BiasFit, Term, TermKind
+from judgelm.metrics.self_bias import BiasFit, Term, TermKind
 from judgelm.studies.result import Table
 from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, Fits
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from judgelm.metrics.ratings import PairedRatings, assess_panel, usual_panels
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.self_bias.regression import BiasFit, debiased, mean_of
+from judgelm.metrics.self_bias import BiasFit, debiased, mean_of
 from judgelm.metrics.true_win_rate import FEWEST_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import SelfBiasOptions

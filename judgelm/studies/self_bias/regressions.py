@@ -15,15 +15,7 @@ from judgelm.metrics.ratings import (
     without_models,
 )
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.regression import (
-    BiasFit,
-    BiasModel,
-    Term,
-    TermKind,
-    TooFewRatings,
-    fit_ordinal,
-    fit_self_bias,
-)
+from judgelm.metrics.self_bias import BiasFit, BiasModel, Term, TermKind, TooFewRatings, fit_ordinal, fit_self_bias
 
 Progress = Callable[[str], None]
 LengthOver = Literal["prompt", "overall"]

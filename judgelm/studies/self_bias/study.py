@@ -13,7 +13,7 @@ from judgelm.data.readers.rejects import RejectCounts
 from judgelm.data.sources.rating_tables import RatingTable
 from judgelm.errors import InputError
 from judgelm.metrics.ratings import PairedRatings, families_given, family_by_name, pair_with_reference
-from judgelm.metrics.self_bias.regression import BiasFit, debiased
+from judgelm.metrics.self_bias import BiasFit, debiased
 from judgelm.studies.result import StudyResult, Table
 from judgelm.studies.self_bias.findings import findings
 from judgelm.studies.self_bias.mitigation import debiased_table, few_label_table, panel_table

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from judgelm.metrics.ratings import PairedRatings, rank_correlation, with_length
-from judgelm.metrics.self_bias.regression import BiasFit, Term
+from judgelm.metrics.self_bias import BiasFit, Term
 from judgelm.studies.result import Forest, ForestRow, Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, LENGTH_OVERALL, Fits, NamedFit
 

@@ -19,7 +19,7 @@ from judgelm.metrics.ratings import (
     with_length,
     without_models,
 )
-from judgelm.metrics.self_bias.regression import BiasModel, TooFewRatings, debiased, fit_self_bias
+from judgelm.metrics.self_bias import BiasModel, TooFewRatings, debiased, fit_self_bias
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 

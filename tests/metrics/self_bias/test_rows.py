@@ -14,7 +14,7 @@ from judgelm.metrics.ratings import (
     without_models,
 )
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.regression import BiasFit, Term, debiased, mean_of
+from judgelm.metrics.self_bias import BiasFit, Term, debiased, mean_of
 
 FAMILIES = families_given({"F": ["a", "b"], "G": ["c"]})
 

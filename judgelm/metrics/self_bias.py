@@ -3,7 +3,7 @@
 The regression of equation 1 through statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`, one
 intercept and one slope per judge, one self-bias per judge, one family-bias per *family* (another model of the judge's
 family; not the judge itself), dimensions relative to the alphabetically first. The design matrix is in
-`judgelm.metrics.self_bias.regression`.
+`judgelm.metrics.self_bias`.
 """
 
 from collections.abc import Iterator, Sequence
