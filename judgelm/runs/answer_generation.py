@@ -5,8 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.answers.files import answer_row
-from judgelm.data.answers.generators import AnswerGenerator
+from judgelm.data.answers import AnswerGenerator, answer_row
 from judgelm.engines.base import MODEL_ENGINES
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.jsonl import Appender
