@@ -64,7 +64,7 @@ def _balance(options: BuildOptions, built: BuildResult) -> str:
         for row in built.baselines
     )
     strata = ", ".join(map(str, options.length_strata))
-    return f"""- **Balance** by {", ".join(options.balance)}, in each set by itself (`judgelm.data.builder.balance`);
+    return f"""- **Balance** by {", ".join(options.balance)}, in each set by itself (`judgelm.data.builder.splits`);
   strata of the difference in length end at {strata} characters. Agreement with the labels, without ties, of rules that
   read no answer; a model's win rate is that of the training pairs before sampling:
 

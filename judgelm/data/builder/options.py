@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from judgelm.data.builder.balance import LENGTH_STRATA, Balance
 from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
+from judgelm.data.builder.splits import LENGTH_STRATA, Balance
 from judgelm.data.samples import Reading
 from judgelm.data.sources.codes import parse_label_code
 from judgelm.data.swap_names import OnAmbiguous
@@ -83,7 +83,7 @@ class BuildOptions:
             drawn by hash, and near copies of one go together.
         test: as `validation`, for a test set on still other questions.
         balance: what must not predict the winner, in each set by itself: `position`, `models`, `length`. Pairs are
-            swapped for the first and left out for the others; see `judgelm.data.builder.balance`.
+            swapped for the first and left out for the others; see `judgelm.data.builder.splits`.
         length_strata: bounds of the strata of the difference in length, in characters, ascending, for `balance`.
         longer_share: how often the longer answer wins in the training set, for `balance` by length and not by models:
             people prefer the longer answer more often than not, so a judge may learn that, and should learn little of

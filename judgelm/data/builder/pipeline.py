@@ -22,22 +22,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.data.augmentation import augment, swap_answers
-from judgelm.data.builder.balance import (
-    Baselines,
-    PairFacts,
-    baselines,
-    over_balance,
-    over_limit,
-    to_swap,
-    win_rates,
-)
 from judgelm.data.builder.cleaning import DropReason
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.dataset_files import DatasetFiles
 from judgelm.data.builder.options import BuildOptions, usable_workers
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
 from judgelm.data.builder.reader import CHUNK_PAIRS, LengthFilter, PairCache, PairReader, read_chunk
-from judgelm.data.builder.splits import Side, SubsetSizes, nested_order, split_questions, subset_sizes
+from judgelm.data.builder.splits import (
+    Baselines,
+    PairFacts,
+    Side,
+    SubsetSizes,
+    baselines,
+    nested_order,
+    over_balance,
+    over_limit,
+    split_questions,
+    subset_sizes,
+    to_swap,
+    win_rates,
+)
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input

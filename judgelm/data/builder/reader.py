@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.data.augmentation import replace_reference
-from judgelm.data.builder.balance import PairFacts, pair_facts
 from judgelm.data.builder.cleaning import DropReason, clean
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.splits import Stratum, stratum
+from judgelm.data.builder.splits import PairFacts, SubsetStratum, pair_facts, stratum
 from judgelm.data.duplicates import Duplicates, QuestionGroups
 from judgelm.data.labelled_pair import LabelledPair, score_line
 from judgelm.data.labelled_set import read_labelled
@@ -106,9 +105,9 @@ class PairReader:
         self.counts = BuildCounts()
         self.groups = QuestionGroups()
         self.questions: list[bytes] = []
-        self.strata: list[tuple[str, Stratum]] = []
+        self.strata: list[tuple[str, SubsetStratum]] = []
         self.facts: list[PairFacts] = []
-        self._known_strata: dict[Stratum, Stratum] = {}
+        self._known_strata: dict[SubsetStratum, SubsetStratum] = {}
         self._options = options
         self._left_out = left_out
         self._length_filter = length_filter
