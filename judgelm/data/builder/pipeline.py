@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from judgelm.data.augmentation import augment, swap_answers
 from judgelm.data.builder.cleaning import DropReason
 from judgelm.data.builder.counts import BuildCounts
-from judgelm.data.builder.dataset_files import DatasetFiles
 from judgelm.data.builder.options import BuildOptions, usable_workers
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
 from judgelm.data.builder.reader import CHUNK_PAIRS, LengthFilter, PairCache, PairReader, read_chunk
@@ -42,6 +41,7 @@ from judgelm.data.builder.splits import (
     to_swap,
     win_rates,
 )
+from judgelm.data.dataset_files import DatasetFiles
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input

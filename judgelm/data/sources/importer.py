@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from judgelm.data.builder.dataset_files import DatasetFiles
+from judgelm.data.dataset_files import DatasetFiles
 from judgelm.data.readers.rejects import FileUse, OnReject, RejectCounts, no_usable_row
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled

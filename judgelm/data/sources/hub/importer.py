@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from judgelm.data.builder.dataset_files import DatasetFiles, write_text
+from judgelm.data.dataset_files import DatasetFiles, write_text
 from judgelm.data.readers.rejects import RejectCounts, no_usable_row
 from judgelm.data.readers.rows import Reject, truncate_raw
 from judgelm.data.sources.hub.cards import DatasetCard
