@@ -15,9 +15,8 @@ from typing import Any
 from markupsafe import Markup
 
 from judgelm.data.builder.counts import BuildCounts
-from judgelm.data.builder.dataset_card import dataset_card, manifest
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.pipeline import BuildResult, build
+from judgelm.data.builder.pipeline import BuildResult, build, dataset_card, manifest
 from judgelm.data.dataset_files import write_text
 from judgelm.data.word_diff import DiffPiece, diff_words
 from judgelm.engines.base import EngineOptions
