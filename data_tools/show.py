@@ -27,8 +27,8 @@ from benchmarks.row_preview import (
     visible,
 )
 from judgelm.cli.console import PlainConsole, echo
+from judgelm.data.augmentation import DiffPiece
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.word_diff import DiffPiece
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError

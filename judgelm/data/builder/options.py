@@ -98,7 +98,7 @@ class BuildOptions:
         subsets: sizes of nested training subsets, written in addition to the whole set.
         abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
             judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
-            held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.builder.other_tasks`.
+            held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.augmentation`.
         max_reject_rate: share of the rows read above which those that cannot be used end the command with exit code 2.
         workers: number of processes, or `auto`: one for each core that this process may use, up to 16. It does not
             change the files.
