@@ -13,8 +13,8 @@ from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from judgelm.data.duplicates import ExcludedQuestions
     from judgelm.data.labelled_pair import LabelledPair
-    from judgelm.data.overlap import ExcludedQuestions
 
 EPILOG = """
 Examples:
@@ -55,9 +55,9 @@ def derive_command(
     """Derive training pairs from judged pairs: two answers with one baseline, or one to another question."""
     # numpy and scipy take a second to load
     from judgelm.data.derived_pairs import Derivation, derived_pairs
+    from judgelm.data.duplicates import ExcludedQuestions
     from judgelm.data.labelled_pair import judgelm_row
     from judgelm.data.labelled_set import read_labelled
-    from judgelm.data.overlap import ExcludedQuestions
     from judgelm.jsonl import whole_file
 
     options = Derivation(

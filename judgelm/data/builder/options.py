@@ -89,7 +89,7 @@ class BuildOptions:
             people prefer the longer answer more often than not, so a judge may learn that, and should learn little of
             it. Validation and test sets stay at one half.
         exclude: files of test questions, in any format; pairs that ask one of them, a near copy, or one with
-            the same passage of 13 words are dropped; see `judgelm.data.overlap`.
+            the same passage of 13 words are dropped; see `judgelm.data.duplicates`.
         max_per_question: pairs of a question that stay, drawn by hash before balancing. None is no limit.
         max_characters: pairs with more characters in question and both answers together are dropped.
         tokenizer: folder or hub id, for `max_tokens`.

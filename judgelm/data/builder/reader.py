@@ -14,10 +14,9 @@ from judgelm.data.builder.cleaning import DropReason, clean
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.splits import PairFacts, SubsetStratum, pair_facts, stratum
-from judgelm.data.duplicates import Duplicates, QuestionGroups
+from judgelm.data.duplicates import Duplicates, ExcludedQuestions, QuestionGroups
 from judgelm.data.labelled_pair import LabelledPair, score_line
 from judgelm.data.labelled_set import read_labelled
-from judgelm.data.overlap import ExcludedQuestions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
 from judgelm.data.soft_preference import training_scores
