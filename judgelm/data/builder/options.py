@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
 from judgelm.data.builder.splits import LENGTH_STRATA, Balance
 from judgelm.data.samples import Reading
 from judgelm.data.sources.codes import parse_label_code
@@ -117,7 +116,7 @@ class BuildOptions:
     references: str | None = None
     reason_prob: float = Field(default=1.0, ge=0, le=1)
     scale: tuple[float, float] = (1, 10)
-    out_of_scale: OutOfScale = "drop"
+    out_of_scale: Literal["drop", "clip"] = "drop"
     resample: dict[Literal["1", "2", "tie"], float] = Field(default_factory=dict)
     near_duplicates: float = Field(default=0.9, ge=0.7, le=1)
     validation: float = Field(default=0.05, ge=0)
@@ -144,10 +143,6 @@ class BuildOptions:
             *self.exclude,
             *((self.references,) if self.references else ()),
         )
-
-    def cleaning(self, source: InputOptions) -> CleaningOptions:
-        """Cleaning options of one input."""
-        return CleaningOptions(scale=self.scale, out_of_scale=self.out_of_scale, winner_scores=source.winner_scores)
 
 
 _OPTIONS = TypeAdapter(BuildOptions)

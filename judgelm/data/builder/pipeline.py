@@ -23,10 +23,9 @@ import yaml
 from numpy.typing import NDArray
 
 from judgelm.data.augmentation import augment, chat_rows, multi_rows, single_row, swap_answers
-from judgelm.data.builder.cleaning import DropReason
 from judgelm.data.builder.counts import BuildCounts, SetCounts
 from judgelm.data.builder.options import BuildOptions, usable_workers
-from judgelm.data.builder.reader import CHUNK_PAIRS, LengthFilter, PairCache, PairReader, read_chunk
+from judgelm.data.builder.reader import CHUNK_PAIRS, DropReason, LengthFilter, PairCache, PairReader, read_chunk
 from judgelm.data.builder.splits import (
     Baselines,
     PairFacts,
