@@ -10,13 +10,25 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
 from statsmodels.stats.contingency_tables import mcnemar as mcnemar_test
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, estimate, mean, share, widened
+from judgelm.metrics.resampling import (
+    LEVEL,
+    Clusters,
+    Estimate,
+    Flags,
+    Floats,
+    Ints,
+    Resampling,
+    bootstrap_sums,
+    estimate,
+    mean,
+    share,
+    widened,
+)
 
 LABELS = (1, 0, -1)
 """Row and column order of every confusion matrix: first better, tie, second better."""
@@ -33,7 +45,7 @@ class Agreement:
     n: int
 
 
-def agreement(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> Agreement:
+def agreement(truth: Ints, predicted: Ints) -> Agreement:
     """Accuracy and macro precision, recall and F1, as scikit-learn computes them.
 
     The macro means run over the labels present in `truth` or `predicted`; a label that is never predicted has
@@ -59,7 +71,7 @@ def agreement(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> Agreement
     return Agreement(accuracy=accuracy, precision=float(precision), recall=float(recall), f1=float(f1), n=truth.size)
 
 
-def confusion(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDArray[np.int_]:
+def confusion(truth: Ints, predicted: Ints) -> Ints:
     """Counts of every pair of labels.
 
     Returns:
@@ -72,7 +84,7 @@ def confusion(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDArray[n
     return np.asarray(confusion_matrix(truth, predicted, labels=LABELS), dtype=np.int_)
 
 
-def confusion_cells(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDArray[np.float64]:
+def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
     """One row per pair with a 1 in its cell of the flattened confusion matrix: what resampling sums up.
 
     Returns:
@@ -82,7 +94,7 @@ def confusion_cells(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDA
     return np.asarray(np.eye(9)[3 * (1 - truth) + (1 - predicted)], dtype=np.float64)
 
 
-def scores_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+def scores_of_confusion(matrices: Floats) -> Floats:
     """Accuracy and macro precision, recall, F1 of many confusion matrices at once.
 
     The same numbers as `agreement` (a test compares them), without a scikit-learn call for each of 2,000 resamples.
@@ -105,13 +117,13 @@ def scores_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([hits.sum(axis=1) / matrices.sum(axis=(1, 2)), *macro], axis=1)
 
 
-def _ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     out = np.zeros(np.shape(numerator), dtype=np.float64)
     np.divide(numerator, denominator, out=out, where=denominator > 0)
     return out
 
 
-def _check_labels(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> None:
+def _check_labels(truth: Ints, predicted: Ints) -> None:
     if truth.shape != predicted.shape or truth.ndim != 1:
         raise ValueError(f"labels: expected two arrays of one shape (n,), got {truth.shape} and {predicted.shape}")
     if truth.size == 0:
@@ -141,7 +153,7 @@ class HumanAgreement:
 
 
 def human_agreement(
-    judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Sequence[Hashable] | None, resampling: Resampling
+    judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Clusters, resampling: Resampling
 ) -> HumanAgreement:
     """Mean pairwise agreement between annotators, and of the judge with single annotators.
 
@@ -174,7 +186,7 @@ def _pairwise(ballot: Sequence[int]) -> float:
     return float(np.mean([a == b for a, b in combinations(ballot, 2)]))
 
 
-def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _means(sums: Floats) -> Floats:
     judge, human = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
     return np.stack([judge, human, judge - human], axis=1)
 
@@ -207,9 +219,7 @@ class McNemar:
     p_value: float
 
 
-def paired_difference(
-    first: NDArray[np.bool_], second: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> Estimate:
+def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """Share of hits of the first judge minus that of the second, over the same pairs.
 
     Where no resample can differ from the value (the judges are right about the very same pairs, or one is right about
@@ -238,7 +248,7 @@ def paired_difference(
     return Estimate(value=difference.value, low=float(low), high=float(high), n=difference.n)
 
 
-def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
+def mcnemar(first: Flags, second: Flags) -> McNemar:
     """The exact test that two judges are right equally often.
 
     Args:
@@ -257,9 +267,7 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
     return McNemar(both=both, only_first=only_first, only_second=only_second, neither=neither, p_value=p_value)
 
 
-def cohens_kappa(
-    first: NDArray[np.int_], second: NDArray[np.int_], clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> Estimate | None:
+def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
     """Agreement of two judges beyond what their label frequencies alone would give.
 
     Args:
@@ -290,7 +298,7 @@ def cohens_kappa(
     return Estimate(value=value, low=low, high=high, n=first.size)
 
 
-def kappas_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+def kappas_of_confusion(matrices: Floats) -> Floats:
     """Cohen's kappa of many confusion matrices at once; NaN where a matrix has one cell alone.
 
     The same numbers as scikit-learn's `cohen_kappa_score` (a test compares them), without a call for each resample.
@@ -309,7 +317,7 @@ def kappas_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return out
 
 
-def _check_hits(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> None:
+def _check_hits(first: Flags, second: Flags) -> None:
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"judges: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
     if first.size == 0:
@@ -327,7 +335,7 @@ class PositionBias:
     n: int
 
 
-def position_bias(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> PositionBias:
+def position_bias(given: Ints, swapped: Ints) -> PositionBias:
     """Share of pairs judged alike in both orders, and where the rest lean.
 
     A pair leans toward the first place when showing an answer first raises its standing: from tie to win counts as
@@ -354,7 +362,7 @@ def position_bias(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> Positio
     )
 
 
-def position_cells(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> NDArray[np.float64]:
+def position_cells(given: Ints, swapped: Ints) -> Floats:
     """One row per pair with a 1 under consistent, toward first or toward second: what resampling sums up.
 
     Returns:
@@ -370,7 +378,7 @@ def position_cells(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> NDArra
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
 
 
-def first_place_leads(leads: NDArray[np.float64]) -> NDArray[np.float64]:
+def first_place_leads(leads: Floats) -> Floats:
     """By how many score points standing first puts an answer ahead, for each pair.
 
     Args:
@@ -440,7 +448,7 @@ def two_orders(
     neither = np.isnan(first) & np.isnan(second)
     readable = ~np.isnan(first) & ~np.isnan(second)
 
-    def kappa(labels: NDArray[np.float64], others: NDArray[np.float64]) -> Estimate | None:
+    def kappa(labels: Floats, others: Floats) -> Estimate | None:
         rows = ~np.isnan(labels) & ~np.isnan(others)
         if not rows.any():
             return None
@@ -460,9 +468,9 @@ def two_orders(
     )
 
 
-def _with_nan(labels: Sequence[int | None]) -> NDArray[np.float64]:
+def _with_nan(labels: Sequence[int | None]) -> Floats:
     return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
 
 
-def _of(clusters: Sequence[Hashable], rows: NDArray[np.bool_]) -> list[Hashable]:
+def _of(clusters: Sequence[Hashable], rows: Flags) -> list[Hashable]:
     return [clusters[index] for index in np.flatnonzero(rows)]

@@ -10,11 +10,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import (
     Basis,
     Estimate,
+    Floats,
     Resampling,
     bootstrap_sums,
     defined_estimates,
@@ -104,7 +104,7 @@ def section_scores(
         [[known[name] if name in members else 0.0 for name in names] for members in subsets_by_section.values()]
     )
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         credits, counts = sums[:, : len(names)], sums[:, len(names) :]
         means = ratio(credits, counts)
         by_section = ratio(np.nan_to_num(means) @ shares.T, (counts > 0).astype(np.float64) @ shares.T)
@@ -163,7 +163,7 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
         by_key.setdefault(prompt.key, {})[prompt.tied] = prompt
     values = np.array([_ties_row(pair.get(True), pair.get(False)) for pair in by_key.values()])
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         parts, counts = sums[:, :5], sums[:, [5, 6, 7, 7, 7]]
         means = np.divide(parts, counts, out=np.zeros_like(parts), where=counts > 0)
         return np.asarray(means @ np.array([_TIE_WEIGHTS]).T, dtype=np.float64)

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.stats import pearsonr
 from sklearn.metrics import cohen_kappa_score
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, interval
+from judgelm.metrics.resampling import LEVEL, Clusters, Estimate, Flags, Floats, Resampling, bootstrap_sums, interval
 
-Numbers = NDArray[np.float64]
 Band = Literal["weak", "moderate", "strong"]
 
 WEAK_BELOW, STRONG_FROM = 0.3, 0.5
@@ -85,7 +84,7 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 
 
 def generation_judgment(
-    g: Numbers, j: Numbers, a: Numbers, clusters: Sequence[Hashable] | None, resampling: Resampling
+    g: Floats, j: Floats, a: Floats, clusters: Clusters, resampling: Resampling
 ) -> GenerationJudgment:
     """The three pairwise correlations and that of G and J with A held fixed.
 
@@ -122,9 +121,9 @@ def generation_judgment(
 
 
 def partial_change(
-    first: tuple[Numbers, Numbers, Numbers],
-    second: tuple[Numbers, Numbers, Numbers],
-    clusters: Sequence[Hashable] | None,
+    first: tuple[Floats, Floats, Floats],
+    second: tuple[Floats, Floats, Floats],
+    clusters: Clusters,
     resampling: Resampling,
 ) -> Estimate | None:
     """Increase of r_GJ|A by a second method on the same answers; None where one is undefined.
@@ -142,7 +141,7 @@ def partial_change(
     values = np.column_stack([_moments(*first), _moments(*second)])
     width = values.shape[1] // 2
 
-    def change(sums: Numbers) -> Numbers:
+    def change(sums: Floats) -> Floats:
         return np.asarray(_correlations(sums[:, width:])[:, 3] - _correlations(sums[:, :width])[:, 3])
 
     observed = float(change(values.sum(axis=0, keepdims=True))[0])
@@ -160,7 +159,7 @@ def partial_correlation(r_gj: float, r_ga: float, r_ja: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _observed(g: Numbers, j: Numbers, a: Numbers, constant: list[str]) -> list[float]:
+def _observed(g: Floats, j: Floats, a: Floats, constant: list[str]) -> list[float]:
     """The four correlations of the sample, the plain ones as scipy gives them, NaN where a variable is constant."""
     pairs = (((g, 0), (j, 1)), ((g, 0), (a, 2)), ((j, 1), (a, 2)))
     plain = [
@@ -180,7 +179,7 @@ def _undefined(value: float, constant: list[str], n: int) -> str:
     return "" if math.isfinite(value) else "A determines G or J (a correlation of 1 or -1)"
 
 
-def _with_intervals(value: float, samples: Numbers, n: int, controlled: int) -> Correlation:
+def _with_intervals(value: float, samples: Floats, n: int, controlled: int) -> Correlation:
     defined = samples[np.isfinite(samples)]
     low, high = interval(defined) if defined.size else (-1.0, 1.0)
     return Correlation(
@@ -190,12 +189,12 @@ def _with_intervals(value: float, samples: Numbers, n: int, controlled: int) -> 
     )
 
 
-def _moments(g: Numbers, j: Numbers, a: Numbers) -> Numbers:
+def _moments(g: Floats, j: Floats, a: Floats) -> Floats:
     """Per row what sums up to n, the three sums, the three sums of squares, and the three of products."""
     return np.column_stack([np.ones(len(g)), g, j, a, g * g, j * j, a * a, g * j, g * a, j * a]).astype(np.float64)
 
 
-def _correlations(sums: Numbers) -> Numbers:
+def _correlations(sums: Floats) -> Floats:
     """r_GJ, r_GA, r_JA and r_GJ|A of many sums of moments, shape (m, 4); NaN where undefined."""
     n, means, squares, products = sums[:, 0], sums[:, 1:4], sums[:, 4:7], sums[:, 7:10]
     spread = n[:, None] * squares - means**2
@@ -208,7 +207,7 @@ def _correlations(sums: Numbers) -> Numbers:
     return np.column_stack([plain, _partial(plain[:, 0], plain[:, 1], plain[:, 2])])
 
 
-def _partial(r_gj: Numbers, r_ga: Numbers, r_ja: Numbers) -> Numbers:
+def _partial(r_gj: Floats, r_ga: Floats, r_ja: Floats) -> Floats:
     left = (1 - r_ga**2) * (1 - r_ja**2)
     defined = left > _EXACT  # False for NaN
     partial_correlation = (r_gj - r_ga * r_ja) / np.sqrt(np.where(defined, left, 1.0))
@@ -229,8 +228,8 @@ class Rated:
         questions: n keys; answers to one question are resampled together.
     """
 
-    human: NDArray[np.bool_]
-    judged: NDArray[np.bool_]
+    human: Flags
+    judged: Flags
     questions: Sequence[Hashable]
 
     def __post_init__(self) -> None:
@@ -313,13 +312,13 @@ def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> Mea
     return MeanCorrelation(mean=mean, defined=len(defined), undefined=undefined)
 
 
-def _sums(rated: Rated) -> NDArray[np.float64]:
+def _sums(rated: Rated) -> Floats:
     """One row per answer whose column sums say all: n, x, y, xy, xx, yy. Shape (n, 6)."""
     x, y = rated.human.astype(np.float64), rated.judged.astype(np.float64)
     return np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], axis=1)
 
 
-def _phi(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _phi(sums: Floats) -> Floats:
     """Correlations of many samples from their sums, shape (m, 6); NaN where one is undefined. Shape (m,)."""
     n, x, y, xy, xx, yy = sums.T
     spread = (n * xx - x**2) * (n * yy - y**2)
@@ -328,14 +327,12 @@ def _phi(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return out
 
 
-def _defined(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+def _defined(samples: Floats) -> Floats:
     return np.asarray(samples[~np.isnan(samples)], dtype=np.float64)
 
 
 _MOST_UNDEFINED = 0.05
 """Of a number's resamples; with more without a value the rest would describe other data."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,7 +362,7 @@ def grade_correlation(
     grades: Sequence[float],
     reference: Sequence[float],
     categories: Sequence[float] | None,
-    clusters: Sequence[Hashable] | None,
+    clusters: Clusters,
     resampling: Resampling,
 ) -> GradeCorrelation:
     """Correlations of grades with reference grades, and kappa with reference categories.
@@ -405,7 +402,7 @@ def grade_correlation(
 
 
 def _kappas(
-    x: Floats, z: Floats, clusters: Sequence[Hashable] | None, resampling: Resampling
+    x: Floats, z: Floats, clusters: Clusters, resampling: Resampling
 ) -> tuple[Estimate | None, Estimate | None]:
     """Unweighted and quadratic; None where a grade is not whole, or the categories are constant."""
     if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
@@ -422,11 +419,7 @@ def _kappas(
 
 
 def _resampled(
-    x: Floats,
-    y: Floats,
-    clusters: Sequence[Hashable] | None,
-    resampling: Resampling,
-    levels: Floats | None = None,
+    x: Floats, y: Floats, clusters: Clusters, resampling: Resampling, levels: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Levels of both sides, and tables of resamples, shape (resamples, levels of x, levels of y)."""
     rows, columns = (np.unique(x), np.unique(y)) if levels is None else (levels, levels)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.metrics.resampling import Estimate, Flags, Resampling, share
 from judgelm.parsing.short_answers import Gold, QaRules, drop_normalised, exact_match, hotpot_normalised, is_number
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
@@ -219,8 +218,8 @@ class Preference:
 
 
 def preferences(
-    own: NDArray[np.bool_],
-    others: NDArray[np.bool_],
+    own: Flags,
+    others: Flags,
     questions: Sequence[Hashable],
     resampling: Resampling,
     thresholds: Sequence[float] = PREFERENCE_THRESHOLDS,

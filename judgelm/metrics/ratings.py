@@ -12,10 +12,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, estimate, interval, share
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 
 Scaling = Literal["maximum", "unit"]
 """`maximum`: scores divided by the dimension's highest, as the authors do. `unit`: lowest 0 and highest 1."""
@@ -170,10 +169,7 @@ def _scale(rows: pd.DataFrame, scaling: Scaling) -> RatingScale:
 def _normalised(frame: pd.DataFrame, scales: Mapping[str, RatingScale]) -> pd.DataFrame:
     low = frame["dimension"].map({name: scale.low for name, scale in scales.items()})
     span = frame["dimension"].map({name: scale.span for name, scale in scales.items()})
-    return frame.assign(
-        rating=(frame["rating_raw"] - low) / span,
-        reference=(frame["reference_raw"] - low) / span,
-    )
+    return frame.assign(rating=(frame["rating_raw"] - low) / span, reference=(frame["reference_raw"] - low) / span)
 
 
 def _with_flags(frame: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFrame:
@@ -276,7 +272,7 @@ class AnnotatorAgreement:
 
 
 def annotator_agreement(
-    ratings: NDArray[np.float64], resampling: Resampling, *, measurement: Measurement = "ordinal"
+    ratings: Floats, resampling: Resampling, *, measurement: Measurement = "ordinal"
 ) -> AnnotatorAgreement:
     """Krippendorff's alpha and the share of completions on which all agree.
 
@@ -307,9 +303,7 @@ def annotator_agreement(
     )
 
 
-def _alpha(
-    counts: NDArray[np.int_], values: NDArray[np.float64], measurement: Measurement, resampling: Resampling
-) -> Estimate:
+def _alpha(counts: Ints, values: Floats, measurement: Measurement, resampling: Resampling) -> Estimate:
     """Alpha over units that are alike drawn by how often they occur."""
     kinds, often = np.unique(counts, axis=0, return_counts=True)
     pairs = np.einsum("ui,uj->uij", kinds, kinds) - np.einsum("ui,ij->uij", kinds, np.eye(len(values)))
@@ -324,9 +318,7 @@ def _alpha(
     return Estimate(value=float(value), low=low, high=high, n=len(counts))
 
 
-def _alphas(
-    coincidences: NDArray[np.float64], values: NDArray[np.float64], measurement: Measurement
-) -> NDArray[np.float64]:
+def _alphas(coincidences: Floats, values: Floats, measurement: Measurement) -> Floats:
     """Krippendorff's alpha of many coincidence matrices at once.
 
     Args:
@@ -387,7 +379,7 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampli
     return share((scored["score"] < middle).to_numpy(), list(scored["item"]), resampling)
 
 
-def rank_correlation(judged: NDArray[np.float64], reference: NDArray[np.float64]) -> Estimate | None:
+def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
     """Spearman's correlation with ties given their mean rank, and its 95 % interval.
 
     The interval is by Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
@@ -490,14 +482,14 @@ def _kin(paired: PairedRatings, name: str) -> str:
     return paired.families.get(name, name)
 
 
-def _differences(both: pd.DataFrame, models: list[str]) -> NDArray[np.float64]:
+def _differences(both: pd.DataFrame, models: list[str]) -> Floats:
     """Shape (completions, 2 x models): the difference in its model's column, and a 1 in the column of its count."""
     position = both["model"].map({model: i for i, model in enumerate(models)}).to_numpy(int)
     chosen = np.eye(len(models))[position]
     return np.hstack([chosen * (both["rating"] - both["reference"]).to_numpy()[:, None], chosen])
 
 
-def _favours(sums: NDArray[np.float64], near: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _favours(sums: Floats, near: Flags) -> Floats:
     """Unevenness and favour from sums, shape (m, 2); a model that a resample does not hold is left out of it."""
     totals, counts = np.hsplit(sums, 2)
     means = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)

@@ -17,6 +17,12 @@ from statsmodels.stats.proportion import proportion_confint
 LEVEL = 0.95
 RESAMPLES = 2000
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
+Flags = NDArray[np.bool_]
+Clusters = Sequence[Hashable] | None
+"""One key a row; rows of one key (pairs that share a question) are drawn together. None draws single rows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
@@ -42,9 +48,7 @@ class Resampling:
     resamples: int = RESAMPLES
 
 
-def bootstrap_sums(
-    values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> NDArray[np.float64]:
+def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -> Floats:
     """Column sums of `values` over bootstrap samples of its rows, or of whole clusters of rows.
 
     Args:
@@ -71,17 +75,14 @@ def bootstrap_sums(
     return np.asarray(draws @ kinds, dtype=np.float64)
 
 
-def interval(samples: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
     """The percentile interval of a statistic's bootstrap values, shape (resamples,)."""
     low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def estimate(
-    values: NDArray[np.float64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    clusters: Sequence[Hashable] | None,
-    resampling: Resampling,
+    values: Floats, statistic: Callable[[Floats], Floats], clusters: Clusters, resampling: Resampling
 ) -> list[Estimate]:
     """Several numbers with their intervals from one set of resamples.
 
@@ -104,7 +105,7 @@ def estimate(
     ]
 
 
-def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
+def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """The share of hits with its interval.
 
     Where every pair is a hit, or none is, resampling can only repeat that and its interval would have no width:
@@ -125,7 +126,7 @@ def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampli
     return widened(mean(hits.astype(np.float64), clusters, resampling), clusters)
 
 
-def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
+def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate:
     """The mean of values, shape (n,), with its interval.
 
     Raises:
@@ -136,7 +137,7 @@ def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resam
     return result
 
 
-def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:
+def widened(result: Estimate, clusters: Clusters) -> Estimate:
     """A share of exactly 0 or 1 with Wilson's interval in place of one without width; others unchanged."""
     if result.value not in (0.0, 1.0):
         return result
@@ -145,7 +146,7 @@ def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:
     return Estimate(value=result.value, low=float(low), high=float(high), n=result.n)
 
 
-def _cluster_sums(values: NDArray[np.float64], clusters: Sequence[Hashable] | None) -> NDArray[np.float64]:
+def _cluster_sums(values: Floats, clusters: Clusters) -> Floats:
     if clusters is None:
         return values
     if len(clusters) != len(values):
@@ -171,12 +172,12 @@ class Basis:
             otherwise.
     """
 
-    rows: NDArray[np.bool_]
+    rows: Flags
     kind: BasisKind = "other"
-    decided: NDArray[np.bool_] | None = None
+    decided: Flags | None = None
 
 
-def ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> NDArray[np.float64]:
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Numerator by denominator, NaN where the denominator is 0."""
     out = np.full(np.shape(numerator), np.nan)
     np.divide(numerator, denominator, out=out, where=denominator != 0)
@@ -184,10 +185,10 @@ def ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> N
 
 
 def defined_estimates(
-    values: NDArray[np.float64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    values: Floats,
+    statistic: Callable[[Floats], Floats],
     bases: Sequence[Basis],
-    clusters: Sequence[Hashable] | None,
+    clusters: Clusters,
     resampling: Resampling,
 ) -> list[Estimate | None]:
     """Several numbers with their intervals from one set of resamples; None where undefined.
@@ -213,9 +214,7 @@ def defined_estimates(
     ]
 
 
-def _defined_estimate(
-    value: float, samples: NDArray[np.float64], basis: Basis, keys: Sequence[Hashable]
-) -> Estimate | None:
+def _defined_estimate(value: float, samples: Floats, basis: Basis, keys: Sequence[Hashable]) -> Estimate | None:
     defined = samples[np.isfinite(samples)]
     if not np.isfinite(value) or defined.size == 0:
         return None

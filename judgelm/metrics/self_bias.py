@@ -20,7 +20,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from judgelm.metrics.ordered_logit import OrderedLogit, ordered_logit
 from judgelm.metrics.ratings import PairedRatings
-from judgelm.metrics.resampling import Estimate, Resampling, mean
+from judgelm.metrics.resampling import Estimate, Flags, Floats, Resampling, mean
 
 TermKind = Literal["judge", "slope", "spline", "self", "family", "dimension", "length", "indicator"]
 
@@ -66,9 +66,9 @@ class Design:
     """
 
     terms: tuple[tuple[TermKind, str], ...]
-    matrix: NDArray[np.float64]
+    matrix: Floats
 
-    def without(self, columns: NDArray[np.bool_]) -> "Design":
+    def without(self, columns: Flags) -> "Design":
         """The same without the marked columns."""
         terms = tuple(term for term, gone in zip(self.terms, columns, strict=True) if not gone)
         return Design(terms=terms, matrix=self.matrix[:, ~columns])
@@ -107,7 +107,7 @@ def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True)
     return Design(terms=terms, matrix=np.concatenate([block.matrix for block in blocks], axis=1))
 
 
-def unidentified(matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
+def unidentified(matrix: Floats) -> Flags:
     """Columns whose coefficient other columns can take over without changing the fit.
 
     Args:
@@ -125,7 +125,7 @@ def unidentified(matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(np.abs(null).max(axis=0, initial=0.0) > _NULL_TOLERANCE, dtype=np.bool_)
 
 
-def redundant(matrix: NDArray[np.float64], *, constant: bool = False) -> NDArray[np.bool_]:
+def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
     """Columns to leave out so that the others are independent; whatever is identified is the same without them.
 
     Args:
@@ -158,7 +158,7 @@ def _flags(kind: TermKind, values: "pd.Series[str]") -> Design:
     return dummies.without(np.array([level == "" for _, level in dummies.terms], dtype=np.bool_))
 
 
-def _reference(values: NDArray[np.float64], judges: Design, model: BiasModel) -> Design:
+def _reference(values: Floats, judges: Design, model: BiasModel) -> Design:
     if model.reference == "line" or np.ptp(values) == 0:
         return _times(judges, values, "slope", None)
     spline = SplineTransformer(n_knots=_KNOTS, degree=3, knots="uniform", include_bias=False)
@@ -170,14 +170,14 @@ def _reference(values: NDArray[np.float64], judges: Design, model: BiasModel) ->
     return Design(terms=tuple(terms), matrix=np.concatenate([piece.matrix for piece in pieces], axis=1))
 
 
-def _times(judges: Design, values: NDArray[np.float64], kind: TermKind, shared: str | None) -> Design:
+def _times(judges: Design, values: Floats, kind: TermKind, shared: str | None) -> Design:
     """A column of values for each judge, or one for all of them."""
     if shared is not None:
         return Design(terms=((kind, shared),), matrix=values[:, None])
     return Design(terms=tuple((kind, level) for _, level in judges.terms), matrix=judges.matrix * values[:, None])
 
 
-def _indicator(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
+def _indicator(frame: pd.DataFrame, name: str) -> Floats:
     column = _column(frame, name, "name a column of the ratings, and keep it when they are read")
     known: dict[str, float] = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
     values: Sequence[float | None] = [known.get(str(value).strip().lower()) for value in column]
@@ -188,7 +188,7 @@ def _indicator(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
     return np.array(numbers)
 
 
-def _column(frame: pd.DataFrame, name: str, way_out: str) -> NDArray[np.float64]:
+def _column(frame: pd.DataFrame, name: str, way_out: str) -> Floats:
     if name not in frame:
         raise ValueError(f'self-bias: no column "{name}"; {way_out}')
     return np.asarray(frame[name].to_numpy())
@@ -293,13 +293,7 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     )
 
 
-def wald_terms(
-    design: Design,
-    coefficients: NDArray[np.float64],
-    errors: NDArray[np.float64],
-    unknown: NDArray[np.bool_],
-    level: float,
-) -> tuple[Term, ...]:
+def wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
     """The design's terms with Wald intervals and two-sided p-values, both of the normal distribution.
 
     Args:
@@ -431,7 +425,7 @@ def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
     return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MOST_STEPS)
 
 
-def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> NDArray[np.bool_]:
+def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> Flags:
     """Rows of the biases whose rows all have one extreme rating; without them such a bias' column is empty."""
     rows = np.zeros(len(levels), dtype=bool)
     for i, (kind, _) in enumerate(design.terms):

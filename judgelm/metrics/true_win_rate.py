@@ -14,12 +14,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.stats import t, ttest_ind
 from statsmodels.regression.linear_model import OLS
 
-from judgelm.metrics.resampling import LEVEL, Estimate, widened
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, widened
 
 FEWEST_STRATUM_LABELS = 2
 
@@ -36,9 +35,9 @@ class Stratum:
     """
 
     name: str
-    labels: NDArray[np.float64]
-    rated: NDArray[np.float64]
-    rated_only: NDArray[np.float64]
+    labels: Floats
+    rated: Floats
+    rated_only: Floats
 
     @property
     def size(self) -> int:
@@ -100,9 +99,7 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
     return float(rectified.mean() + imputed.mean()), float(error)
 
 
-def power_tuned_weight(
-    labels: NDArray[np.float64], rated: NDArray[np.float64], rated_only: NDArray[np.float64]
-) -> float:
+def power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
     """The weight of a judge's ratings with which the estimate of a mean varies least, held in [0, 1].
 
     Args:
@@ -134,9 +131,9 @@ class JudgedPairs:
         clusters: n keys; pairs of one question are not independent.
     """
 
-    verdicts: NDArray[np.float64]
-    proxy: NDArray[np.float64]
-    labels: NDArray[np.float64]
+    verdicts: Floats
+    proxy: Floats
+    labels: Floats
     clusters: Sequence[Hashable]
 
     def __post_init__(self) -> None:
@@ -145,7 +142,7 @@ class JudgedPairs:
             raise ValueError(f"judged pairs: expected columns of one length, at least 1, got {sorted(sizes)}")
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Flags:
         """Shape (n,), True where a pair has a label."""
         return ~np.isnan(self.labels)
 
@@ -240,7 +237,7 @@ def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
     return int(counts[enough[0]]) if len(enough) else None
 
 
-def _estimate(values: NDArray[np.float64], clusters: Sequence[Hashable]) -> Estimate | str:
+def _estimate(values: Floats, clusters: Sequence[Hashable]) -> Estimate | str:
     """The mean of values with its cluster-robust interval; Wilson's where all are wins, or none is."""
     value = float(values.mean())
     if value in (0.0, 1.0):
@@ -282,7 +279,7 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
     return _interval(value, (table - means) @ _gradient(_corrected, means), pairs.clusters, known, lost=2)
 
 
-def _corrected(means: NDArray[np.float64]) -> float:
+def _corrected(means: Floats) -> float:
     """The win rate from the means of `_rogan_gladen`'s columns."""
 
     def prevalence(judged: float, true: float, hit: float, alarm: float) -> float:
@@ -292,7 +289,7 @@ def _corrected(means: NDArray[np.float64]) -> float:
     return (prevalence(*means[2:6]) + 1 - prevalence(*means[6:10])) / 2
 
 
-def _gradient(function: Callable[[NDArray[np.float64]], float], at: NDArray[np.float64]) -> NDArray[np.float64]:
+def _gradient(function: Callable[[Floats], float], at: Floats) -> Floats:
     steps = _STEP * np.eye(len(at))
     return np.array([(function(at + step) - function(at - step)) / (2 * _STEP) for step in steps])
 
@@ -309,7 +306,7 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
 
 
 def _interval(
-    value: float, linear: NDArray[np.float64], clusters: Sequence[Hashable], counted: NDArray[np.bool_], *, lost: int
+    value: float, linear: Floats, clusters: Sequence[Hashable], counted: Flags, *, lost: int
 ) -> Estimate | str:
     """Interval of an estimate whose error is the mean of linearised values; all within [0, 1].
 
@@ -342,7 +339,7 @@ def _design_effect(pairs: JudgedPairs) -> float:
     return max(((clustered.high - clustered.low) / (single.high - single.low)) ** 2, 1.0)
 
 
-def _drift(labelled: NDArray[np.float64], others: NDArray[np.float64]) -> float | None:
+def _drift(labelled: Floats, others: Floats) -> float | None:
     """Welch's test; None where a side has fewer than two pairs."""
     if min(len(labelled), len(others)) < 2:
         return None

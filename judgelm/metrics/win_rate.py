@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm
 from statsmodels.genmod.families import Binomial
@@ -19,20 +18,18 @@ from statsmodels.genmod.generalized_linear_model import GLM
 from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
 
 from judgelm.metrics.bradley_terry import FARTHEST, comparable_models
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, mean, widened
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resampling, mean, widened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FractionalLogit:
     """A fit; `coefficients` has shape (k,), their cluster-robust `covariance` (k, k)."""
 
-    coefficients: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    coefficients: Floats
+    covariance: Floats
 
 
-def fit_logit(
-    preferences: NDArray[np.float64], design: NDArray[np.float64], clusters: Sequence[Hashable]
-) -> FractionalLogit | str:
+def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> FractionalLogit | str:
     """Fit P = expit(design @ coefficients), without penalty.
 
     Args:
@@ -94,7 +91,7 @@ class LengthControlled:
     length: float
 
 
-def weighted(preferences: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
+def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
     """The mean of the preferences, probabilities as they are.
 
     Args:
@@ -111,7 +108,7 @@ def weighted(preferences: NDArray[np.float64], clusters: Sequence[Hashable], res
     return WinRate(rate=widened(rate, clusters), standard_error=error)
 
 
-def discrete(preferences: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
+def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
     """The share of wins with half of the ties; a preference other than 0.5 is a win or a loss.
 
     Arguments and errors are those of `weighted`.
@@ -120,10 +117,7 @@ def discrete(preferences: NDArray[np.float64], clusters: Sequence[Hashable], res
 
 
 def length_controlled(
-    preferences: NDArray[np.float64],
-    lengths: NDArray[np.float64],
-    clusters: Sequence[Hashable],
-    difficulty: NDArray[np.float64] | None = None,
+    preferences: Floats, lengths: Floats, clusters: Sequence[Hashable], difficulty: Floats | None = None
 ) -> LengthControlled | str:
     """The win rate that a logistic regression predicts where both answers are equally long.
 
@@ -154,9 +148,7 @@ def length_controlled(
     return fit if isinstance(fit, str) else _at_equal_length(fit.coefficients, fit.covariance, design)
 
 
-def _at_equal_length(
-    coefficients: NDArray[np.float64], covariance: NDArray[np.float64], design: NDArray[np.float64]
-) -> LengthControlled:
+def _at_equal_length(coefficients: Floats, covariance: Floats, design: Floats) -> LengthControlled:
     equal = design.copy()
     equal[:, 0] = 0
     predicted = expit(equal @ coefficients)
@@ -201,7 +193,7 @@ class StyleDifferences:
     """
 
     terms: tuple[str, ...]
-    values: NDArray[np.float64]
+    values: Floats
     constant: tuple[str, ...]
 
 
@@ -217,8 +209,8 @@ class StyleControl:
     """
 
     terms: Mapping[str, Estimate]
-    adjusted: NDArray[np.float64]
-    neutral: NDArray[np.float64]
+    adjusted: Floats
+    neutral: Floats
     unadjusted: int
 
 
@@ -245,7 +237,7 @@ def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> S
 
 
 def control_style(
-    preferences: NDArray[np.float64],
+    preferences: Floats,
     differences: StyleDifferences,
     clusters: Sequence[Hashable],
     models: Sequence[tuple[str, str]] | None = None,
@@ -285,9 +277,7 @@ def control_style(
     )
 
 
-def _strengths(
-    preferences: NDArray[np.float64], models: Sequence[tuple[str, str]] | None
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) -> tuple[Flags, Floats]:
     """The pairs that can be fitted, and the columns for the strengths of their models and for the first answer.
 
     The first answer's constant is left out where it says the same as the models, as where one of two always stands
