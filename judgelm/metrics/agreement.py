@@ -15,8 +15,10 @@ from statsmodels.stats.contingency_tables import mcnemar as mcnemar_test
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from statsmodels.stats.proportion import proportion_confint
 
+from judgelm.metrics.correlation import kappas
 from judgelm.metrics.resampling import (
     LEVEL,
+    MOST_UNDEFINED,
     Clusters,
     Estimate,
     Flags,
@@ -25,6 +27,7 @@ from judgelm.metrics.resampling import (
     Resampling,
     bootstrap_sums,
     estimate,
+    estimate_of,
     mean,
     share,
     widened,
@@ -199,10 +202,6 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
     return float(fleiss_kappa(counts))
 
 
-_MOST_UNDEFINED = 0.05
-"""Of a kappa's resamples; with more without a value the rest would describe other data."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McNemar:
     """Pairs that one of two judges alone gets right, and how likely so uneven a split is by chance.
@@ -291,30 +290,8 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a judge that gives one label throughout is no mistake of the caller's
         value = float(cohen_kappa_score(first, second, labels=LABELS))
-    samples = kappas_of_confusion(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3))
-    low = high = float("nan")
-    if np.isnan(samples).mean() <= _MOST_UNDEFINED:
-        low, high = np.nanquantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Estimate(value=value, low=low, high=high, n=first.size)
-
-
-def kappas_of_confusion(matrices: Floats) -> Floats:
-    """Cohen's kappa of many confusion matrices at once; NaN where a matrix has one cell alone.
-
-    The same numbers as scikit-learn's `cohen_kappa_score` (a test compares them), without a call for each resample.
-
-    Args:
-        matrices: shape (m, k, k), counts.
-
-    Returns:
-        shape (m,).
-    """
-    totals = matrices.sum(axis=(1, 2))
-    observed = np.trace(matrices, axis1=1, axis2=2) / totals
-    expected = (matrices.sum(axis=1) * matrices.sum(axis=2)).sum(axis=1) / totals**2
-    out = np.full(len(matrices), np.nan)
-    np.divide(observed - expected, 1 - expected, out=out, where=expected < 1)
-    return out
+    samples = kappas(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3), quadratic=False)
+    return estimate_of(value, samples, first.size, MOST_UNDEFINED)
 
 
 def _check_hits(first: Flags, second: Flags) -> None:

@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Resampling, estimate, share
+from judgelm.metrics.resampling import LEVEL, MOST_UNDEFINED, Estimate, Flags, Floats, Ints, Resampling, estimate, share
 
 Binning = Literal["uniform", "quantile"]
 
@@ -28,7 +28,6 @@ TEMPERATURES = (0.02, 50.0)
 """Where a temperature is looked for; a best one at either end is none."""
 
 _CHANCE_DRAWS = 200
-_MOST_UNDEFINED = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +251,7 @@ def _bounds(
     units = np.full(len(index_of), 1 / len(index_of))
     draws = (rng.multinomial(len(index_of), units) for _ in range(resampling.resamples))
     fits = np.array([fit(counts[member].astype(np.float64)) for counts in draws])
-    if np.isnan(fits).any(axis=1).mean() > _MOST_UNDEFINED:
+    if np.isnan(fits).any(axis=1).mean() > MOST_UNDEFINED:
         return [(float("nan"), float("nan"))] * fits.shape[1]
     ends = np.nanquantile(fits, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return [(float(low), float(high)) for low, high in ends.T]

@@ -16,6 +16,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
 RESAMPLES = 2000
+MOST_UNDEFINED = 0.05
+"""Share of resamples without a value above which a correlation or a fit has no interval."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -81,6 +83,21 @@ def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def estimate_of(value: float, samples: Floats, n: int, most_undefined: float = 1.0) -> Estimate:
+    """A number with the interval of its resamples, shape (resamples,), without those in which it is undefined (NaN).
+
+    Args:
+        value: the number.
+        samples: its bootstrap values.
+        n: rows that it rests on.
+        most_undefined: share of undefined resamples above which the bounds are NaN: the rest would describe other data.
+    """
+    defined = samples[~np.isnan(samples)]
+    enough = defined.size and 1 - defined.size / samples.size <= most_undefined
+    low, high = interval(defined) if enough else (float("nan"), float("nan"))
+    return Estimate(value=float(value), low=low, high=high, n=n)
+
+
 def estimate(
     values: Floats, statistic: Callable[[Floats], Floats], clusters: Clusters, resampling: Resampling
 ) -> list[Estimate]:
@@ -97,12 +114,7 @@ def estimate(
     """
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
     samples = statistic(bootstrap_sums(values, clusters, resampling))
-    bounds = [interval(column) for column in samples.T]
-    n = len(values)
-    return [
-        Estimate(value=float(value), low=low, high=high, n=n)
-        for value, (low, high) in zip(observed, bounds, strict=True)
-    ]
+    return [estimate_of(value, column, len(values)) for value, column in zip(observed, samples.T, strict=True)]
 
 
 def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
