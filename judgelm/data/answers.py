@@ -1,4 +1,13 @@
-"""Generators of answers to seed questions: a model with its ways to draw an answer, from YAML or a command line.
+"""Answers of many models to questions: their generators, and the pairs and rows to judge that are made of them.
+
+Answers of models, with the reference answer, make a question's answer set; pairs are drawn from it at random. A row of
+one answer has the question's id in `metadata["source_id"]`, so that a judge's own answers to the questions
+(`--self-answers`) are found; an answer is right where its final answer is the reference, and wrong without one.
+
+Source: JudgeLM, section 3.1; Self-Reference, section 4 (agents' answers judged one by one); QA-Judge, section 4.2 (the
+answer in the tags).
+
+A generator is a model with its ways to draw an answer, from YAML or a command line:
 
 name: vicuna-7b                      in one text: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1
 model: lmsys/vicuna-7b-v1.5
@@ -11,7 +20,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from itertools import combinations, islice
 from operator import attrgetter
 from pathlib import Path
@@ -36,7 +44,6 @@ from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.source import plain_row
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
-from judgelm.former_names import current_names
 from judgelm.modes.answer import Answer, AnswerMode, Decoding, QuestionTask
 from judgelm.parsing.final_answers import canonical, final_answer
 from judgelm.prompts.correctness import question_of
@@ -77,9 +84,8 @@ class AnswerGenerator:
         if _NAME.fullmatch(self.name) is None:
             raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots and dashes; it names a file")
         if self.form not in get_args(Form):
-            raise ConfigError(
-                f"generator {self.name}: unknown form {self.form!r}; available: {', '.join(get_args(Form))}"
-            )
+            known = ", ".join(get_args(Form))
+            raise ConfigError(f"generator {self.name}: unknown form {self.form!r}; available: {known}")
 
 
 def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
@@ -104,19 +110,14 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
         )
     return AnswerGenerator(
         **own | {"name": str(own["name"])},
-        options=_checked(
-            EngineOptions,
-            current_names(rest, EngineOptions.__dataclass_fields__),
-            label,
-            beside=(*_OWN, *_ASKING, "decodings", *_DECODING),
-        ),
+        options=_checked(EngineOptions, rest, label, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
         decodings=tuple(_checked(Decoding, decoding, f"{label}: decodings") for decoding in decodings or [alone]),
         asking=_checked(AnswerMode, asking, label),
     )
 
 
 def read_generators(path: Path | None) -> list[AnswerGenerator]:
-    """The generators of a YAML file: a list under the key `generators` (formerly `answerers`); none without a file.
+    """The generators of a YAML file: a list under the single key `generators`; none without a file.
 
     Raises:
         ConfigError: the file cannot be read or has another shape, or a generator in it is wrong.
@@ -124,10 +125,9 @@ def read_generators(path: Path | None) -> list[AnswerGenerator]:
     if path is None:
         return []
     values = read_yaml(path)
-    key = next(iter(values), None) if isinstance(values, dict) and len(values) == 1 else None
-    if key not in ("generators", "answerers") or not isinstance(values[key], list):
+    if not isinstance(values, dict) or values.keys() != {"generators"} or not isinstance(values["generators"], list):
         raise ConfigError(f"--config {path}: expected a list under the single key generators")
-    return [build_generator(value if isinstance(value, dict) else {"name": value}) for value in values[key]]
+    return [build_generator(value if isinstance(value, dict) else {"name": value}) for value in values["generators"]]
 
 
 def parse_generator(text: str) -> AnswerGenerator:
@@ -296,6 +296,45 @@ class Candidate(NamedTuple):
     text: str
 
 
+class CollectedAnswer(NamedTuple):
+    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted."""
+
+    model: str
+    decoding: str
+    text: str | None
+    final: str | None
+    task: str
+    finish_reason: str
+
+
+def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
+    """The answers of files of `judgelm data answers collect` by question; of two with one id the later counts.
+
+    Raises:
+        InputError: a file cannot be read, or a row is no answer.
+    """
+    answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
+    for path in paths:
+        for question, answer in convert_rows(read_rows(path), _collected, path=path, expected=_ANSWER_NEEDS):
+            answers.setdefault(question, {})[answer.model, answer.decoding] = answer
+    return {
+        question: sorted(by_model.values(), key=lambda answer: (answer.model, len(answer.decoding), answer.decoding))
+        for question, by_model in answers.items()
+    }
+
+
+def _collected(row: Row) -> tuple[str, CollectedAnswer]:
+    question = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
+    return question, CollectedAnswer(
+        model=text_field(row, "model", _ANSWER_NEEDS),
+        decoding=optional_text(row, "decoding_method") or "",
+        text=None if row.data.get("failure") is not None else text_field(row, "text", _ANSWER_NEEDS),
+        final=optional_text(row, "answer"),
+        task=optional_text(row, "task") or "question",
+        finish_reason=str(row.data.get("finish_reason", "stop")),
+    )
+
+
 class AnswerSet:
     """The answers of several files by question; a later answer of one model and decoding replaces an earlier one."""
 
@@ -305,32 +344,24 @@ class AnswerSet:
         Raises:
             InputError: a file cannot be read, or a row is no answer.
         """
-        self._found: dict[str, dict[tuple[str, str], str | None]] = {}
-        for path in paths:
-            take = partial(self._take, drop_truncated=drop_truncated)
-            for _ in convert_rows(read_rows(path), take, path=path, expected=_ANSWER_NEEDS):
-                pass
+        self._answers = read_collected(paths)
+        self._drop_truncated = drop_truncated
 
-    def _take(self, row: Row, *, drop_truncated: bool) -> None:
-        question = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
-        key = (text_field(row, "model", _ANSWER_NEEDS), optional_text(row, "decoding_method") or "")
-        text = None
-        if row.data.get("failure") is None:
-            text = text_field(row, "text", _ANSWER_NEEDS)
-            if drop_truncated and row.data.get("finish_reason") == "length":
-                text = None
-        self._found.setdefault(question, {})[key] = text
+    def _usable(self, answers: Iterable[CollectedAnswer]) -> list[Candidate]:
+        return [
+            Candidate(answer.model, answer.decoding, answer.text)
+            for answer in answers
+            if answer.text is not None and not (self._drop_truncated and answer.finish_reason == "length")
+        ]
 
     @property
     def left_out(self) -> int:
         """Number of answers that no pair may use: failed, or truncated where those are dropped."""
-        return sum(text is None for texts in self._found.values() for text in texts.values())
+        return sum(len(answers) - len(self._usable(answers)) for answers in self._answers.values())
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
         """A question's answers, sorted, whatever the order of files; with the reference where requested."""
-        candidates = [
-            Candidate(*key, text) for key, text in self._found.get(question.id, {}).items() if text is not None
-        ]
+        candidates = self._usable(self._answers.get(question.id, ()))
         if with_reference and question.reference is not None:
             candidates.append(Candidate(REFERENCE_MODEL, "", question.reference))
         return sorted(candidates)
@@ -396,47 +427,7 @@ def _pair_row(question: Sample, pair_number: int, pair: tuple[Candidate, Candida
     return row | {"metadata": {"question_id": question.id, **category}}
 
 
-_NEEDS = "question_id, model, text"
 _UNKNOWN_SET = "not given"
-
-
-class CollectedAnswer(NamedTuple):
-    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted."""
-
-    model: str
-    decoding: str
-    text: str | None
-    final: str | None
-    task: str
-    finished: bool
-
-
-def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
-    """The answers of files of `judgelm data answers collect` by question; of two with one id the later counts.
-
-    Raises:
-        InputError: a file cannot be read, or a row is no answer.
-    """
-    answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
-    for path in paths:
-        for question, answer in convert_rows(read_rows(path), _collected, path=path, expected=_NEEDS):
-            answers.setdefault(question, {})[answer.model, answer.decoding] = answer
-    return {
-        question: sorted(by_model.values(), key=lambda answer: (answer.model, len(answer.decoding), answer.decoding))
-        for question, by_model in answers.items()
-    }
-
-
-def _collected(row: Row) -> tuple[str, CollectedAnswer]:
-    question = required_id(row, "question_id", f"each row needs {_NEEDS}")
-    return question, CollectedAnswer(
-        model=text_field(row, "model", _NEEDS),
-        decoding=optional_text(row, "decoding_method") or "greedy",
-        text=None if row.data.get("failure") is not None else text_field(row, "text", _NEEDS),
-        final=optional_text(row, "answer"),
-        task=optional_text(row, "task") or "question",
-        finished=row.data.get("finish_reason", "stop") == "stop",
-    )
 
 
 class JudgedRow(NamedTuple):
@@ -477,7 +468,7 @@ def judged_rows(
             name = f"{question.id}/{answer.model}"
             sample = replace(
                 question,
-                id=f"{name}/{answer.decoding}" if answer.model in several else name,
+                id=f"{name}/{answer.decoding or 'greedy'}" if answer.model in several else name,
                 answers=(text,),
                 answer_models=(answer.model,),
                 metadata={**question.metadata, "source_id": question.id},
@@ -506,7 +497,7 @@ def _truth(
     final = answer.final
     if answer.task != task:
         letters = question_of(question).letters
-        final = final_answer(answer.text or "", task, letters=letters, finished=answer.finished)
+        final = final_answer(answer.text or "", task, letters=letters, finished=answer.finish_reason == "stop")
     counts["rows with a right answer" if final == gold else "rows with a wrong answer"] += 1
     return {
         "id": sample.id,

@@ -1,4 +1,4 @@
-"""Agreement of a judge with labels, and its errors.
+"""Agreement of a judge with labels, with people, with another judge, and with itself in the other order.
 
 Labels are integers throughout: +1 the first answer is better, 0 tie, -1 the second is better. What to do with a
 judgment that failed is not decided here (see `judgelm.studies.evaluation`): every row given is counted.
@@ -7,10 +7,10 @@ judgment that failed is not decided here (see `judgelm.studies.evaluation`): eve
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 
 import numpy as np
-from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from statsmodels.stats.contingency_tables import mcnemar as mcnemar_test
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from statsmodels.stats.proportion import proportion_confint
@@ -35,43 +35,6 @@ from judgelm.metrics.resampling import (
 
 LABELS = (1, 0, -1)
 """Row and column order of every confusion matrix: first better, tie, second better."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """Shares in [0, 1]; `accuracy` is what the JudgeLM paper calls agreement."""
-
-    accuracy: float
-    precision: float
-    recall: float
-    f1: float
-    n: int
-
-
-def agreement(truth: Ints, predicted: Ints) -> Agreement:
-    """Accuracy and macro precision, recall and F1, as scikit-learn computes them.
-
-    The macro means run over the labels present in `truth` or `predicted`; a label that is never predicted has
-    precision 0, one that never occurs in the truth has recall 0.
-
-    Args:
-        truth: shape (n,), +1 first better, 0 tie, -1 second better.
-        predicted: shape (n,), alike.
-
-    Raises:
-        ValueError: shapes differ, a value is no label, or n is 0 (a share of nothing is not 0).
-
-    Example:
-        >>> found = agreement(np.array([1, 1, 0, -1]), np.array([1, -1, 0, -1]))
-        >>> found.accuracy, round(found.f1, 3), found.n
-        (0.75, 0.778, 4)
-
-    Source: JudgeLM, section 5 (metrics); the original code's `eval_model_judgement.py`.
-    """
-    _check_labels(truth, predicted)
-    precision, recall, f1, _ = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)
-    accuracy = float(accuracy_score(truth, predicted))
-    return Agreement(accuracy=accuracy, precision=float(precision), recall=float(recall), f1=float(f1), n=truth.size)
 
 
 def confusion(truth: Ints, predicted: Ints) -> Ints:
@@ -100,8 +63,9 @@ def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
 def scores_of_confusion(matrices: Floats) -> Floats:
     """Accuracy and macro precision, recall, F1 of many confusion matrices at once.
 
-    The same numbers as `agreement` (a test compares them), without a scikit-learn call for each of 2,000 resamples.
-    Within each matrix the macro means run over the labels that occur in it.
+    The same numbers as scikit-learn's (a test compares them), without a call for each of 2,000 resamples. Within each
+    matrix the macro means run over the labels that occur in it; a label that is never predicted has precision 0, one
+    that never occurs in the truth has recall 0. Accuracy is what the JudgeLM paper calls agreement.
 
     Args:
         matrices: shape (m, 3, 3), rows are the truth; each holds at least one count.
@@ -126,11 +90,15 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return out
 
 
+def _check_shapes(what: str, first: Ints | Flags, second: Ints | Flags) -> None:
+    if first.shape != second.shape or first.ndim != 1:
+        raise ValueError(f"{what}: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
+    if first.size == 0:
+        raise ValueError(f"{what}: no pair in both; a share of nothing is undefined")
+
+
 def _check_labels(truth: Ints, predicted: Ints) -> None:
-    if truth.shape != predicted.shape or truth.ndim != 1:
-        raise ValueError(f"labels: expected two arrays of one shape (n,), got {truth.shape} and {predicted.shape}")
-    if truth.size == 0:
-        raise ValueError("labels: none given; agreement over no pairs is undefined")
+    _check_shapes("labels", truth, predicted)
     unknown = np.setdiff1d(np.union1d(truth, predicted), LABELS)
     if unknown.size:
         raise ValueError(f"labels: expected +1, 0 or -1, got {unknown.tolist()}")
@@ -236,7 +204,7 @@ def paired_difference(first: Flags, second: Flags, clusters: Clusters, resamplin
     Raises:
         ValueError: shapes differ, or n is 0.
     """
-    _check_hits(first, second)
+    _check_shapes("judges", first, second)
     values = first.astype(np.float64) - second
     difference = mean(values, clusters, resampling)
     if np.ptp(values) > 0:
@@ -259,7 +227,7 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 
     Source: McNemar (1947), Note on the sampling error of the difference between correlated proportions or percentages.
     """
-    _check_hits(first, second)
+    _check_shapes("judges", first, second)
     both, neither = int((first & second).sum()), int((~first & ~second).sum())
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     p_value = float(mcnemar_test([[both, only_first], [only_second, neither]], exact=True).pvalue)
@@ -294,26 +262,8 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
     return estimate_of(value, samples, first.size, MOST_UNDEFINED)
 
 
-def _check_hits(first: Flags, second: Flags) -> None:
-    if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"judges: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
-    if first.size == 0:
-        raise ValueError("judges: no pair was judged by both; a difference over nothing is undefined")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionBias:
-    """Shares in [0, 1]; consistency, toward first and toward second sum to 1, `delta` is the lean's size."""
-
-    consistency: float
-    toward_first: float
-    toward_second: float
-    delta: float
-    n: int
-
-
-def position_bias(given: Ints, swapped: Ints) -> PositionBias:
-    """Share of pairs judged alike in both orders, and where the rest lean.
+def position_cells(given: Ints, swapped: Ints) -> Floats:
+    """One row per pair with a 1 under consistent, toward first or toward second: what resampling sums up.
 
     A pair leans toward the first place when showing an answer first raises its standing: from tie to win counts as
     from loss to win. `given=+1, swapped=-1` (whoever stands first wins) leans first.
@@ -323,35 +273,16 @@ def position_bias(given: Ints, swapped: Ints) -> PositionBias:
         swapped: shape (n,), the same pairs shown in reverse, already put back in sample order,
             so that an order-blind judge has `given == swapped`.
 
-    Raises:
-        ValueError: shapes differ, or n is 0 (a share of nothing is not 0).
-
-    Example:
-        >>> position_bias(given=np.array([1, 1, -1, 0]), swapped=np.array([1, -1, -1, 1]))
-        PositionBias(consistency=0.5, toward_first=0.25, toward_second=0.25, delta=0.0, n=4)
-
-    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's position frame,
-    r = -swapped with e = -given: `perfer_before_rate` = mean(r > e) = mean(swapped < given) is `toward_first`.
-    """
-    steady, first, second = position_cells(given, swapped).mean(axis=0).tolist()
-    return PositionBias(
-        consistency=steady, toward_first=first, toward_second=second, delta=abs(first - second), n=given.size
-    )
-
-
-def position_cells(given: Ints, swapped: Ints) -> Floats:
-    """One row per pair with a 1 under consistent, toward first or toward second: what resampling sums up.
-
     Returns:
         shape (n, 3).
 
     Raises:
-        ValueError: as `position_bias`.
+        ValueError: shapes differ, or n is 0 (a share of nothing is not 0).
+
+    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's position frame,
+    r = -swapped with e = -given: `perfer_before_rate` = mean(r > e) = mean(swapped < given) is the mean of column 1.
     """
-    if given.shape != swapped.shape or given.ndim != 1:
-        raise ValueError(f"orders: expected two arrays of one shape (n,), got {given.shape} and {swapped.shape}")
-    if given.size == 0:
-        raise ValueError("orders: no pair was judged in both; a share of nothing is undefined")
+    _check_shapes("orders", given, swapped)
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
 
 
@@ -424,12 +355,14 @@ def two_orders(
         raise ValueError(f"two orders: expected as many labels of each, got {len(first)}, {len(second)}, {len(right)}")
     neither = np.isnan(first) & np.isnan(second)
     readable = ~np.isnan(first) & ~np.isnan(second)
+    read_keys = list(compress(clusters, readable))
 
     def kappa(labels: Floats, others: Floats) -> Estimate | None:
         rows = ~np.isnan(labels) & ~np.isnan(others)
         if not rows.any():
             return None
-        return cohens_kappa(labels[rows].astype(int), others[rows].astype(int), _of(clusters, rows), resampling)
+        keys = list(compress(clusters, rows))
+        return cohens_kappa(labels[rows].astype(int), others[rows].astype(int), keys, resampling)
 
     return TwoOrders(
         n=len(right),
@@ -438,7 +371,7 @@ def two_orders(
         swapped_right=share(second == right, clusters, resampling),
         both_right=share((first == right) & (second == right), clusters, resampling),
         equal=share((first == second) | neither, clusters, resampling),
-        agree=share((first == second)[readable], _of(clusters, readable), resampling) if readable.any() else None,
+        agree=share((first == second)[readable], read_keys, resampling) if read_keys else None,
         kappa=kappa(first, second),
         given_kappa=kappa(first, right),
         swapped_kappa=kappa(second, right),
@@ -447,7 +380,3 @@ def two_orders(
 
 def _with_nan(labels: Sequence[int | None]) -> Floats:
     return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
-
-
-def _of(clusters: Sequence[Hashable], rows: Flags) -> list[Hashable]:
-    return [clusters[index] for index in np.flatnonzero(rows)]

@@ -16,9 +16,8 @@ from judgelm.metrics.resampling import (
     Estimate,
     Floats,
     Resampling,
-    bootstrap_sums,
     defined_estimates,
-    interval,
+    estimate,
     mean,
     ratio,
 )
@@ -168,9 +167,8 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
         means = np.divide(parts, counts, out=np.zeros_like(parts), where=counts > 0)
         return np.asarray(means @ np.array([_TIE_WEIGHTS]).T, dtype=np.float64)
 
-    low, high = interval(statistic(bootstrap_sums(values, None, resampling))[:, 0])
-    value = float(statistic(values.sum(axis=0, keepdims=True))[0, 0])
-    return Estimate(value=value, low=low, high=high, n=len(values))
+    [score] = estimate(values, statistic, None, resampling)
+    return score
 
 
 def _ties_row(tied: TiesPrompt | None, reference: TiesPrompt | None) -> list[float]:

@@ -14,9 +14,10 @@ Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chi
 """
 
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -122,8 +123,9 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
     wins = _wins_over([(match.first, match.second, match.preference) for match in rated], models)
     if regularised:
         bounds = _open_bounds(elo, bounds, wins, data, point)
+    counts = Counter(chain.from_iterable((match.first, match.second) for match in rated))
     return Ratings(
-        rated=_ranked(models, elo, drawn_elo, bounds, wins, _counts(rated, models)),
+        rated=_ranked(models, elo, drawn_elo, bounds, wins, counts),
         unrated=unrated,
         position=no_position or _advantage(data, point, samples, len(rated)),
         regularised=regularised,
@@ -332,14 +334,6 @@ def _improbable_shift(data: _Data, margins: Floats, index: int, outside: Flags, 
     return float(ELO_PER_LOGIT * brentq(excess, -_REACH - towards.max(), _REACH))
 
 
-def _counts(matches: Sequence[Match], models: Sequence[str]) -> Ints:
-    counts = dict.fromkeys(models, 0)
-    for match in matches:
-        counts[match.first] += 1
-        counts[match.second] += 1
-    return np.array(list(counts.values()))
-
-
 def _ranked(
     models: Sequence[str], elo: Floats, drawn: Floats, bounds: Floats, wins: Flags, counts: Ints
 ) -> tuple[Rating, ...]:
@@ -353,7 +347,7 @@ def _ranked(
         ratings.append(
             Rating(
                 model=models[index],
-                elo=Estimate(value=float(elo[index]), low=float(low), high=float(high), n=int(counts[index])),
+                elo=Estimate(value=float(elo[index]), low=float(low), high=float(high), n=counts[models[index]]),
                 rank=rank,
                 best_rank=min(int(np.floor(best)), rank),
                 worst_rank=max(int(np.ceil(worst)), rank),

@@ -332,14 +332,6 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
     return difference
 
 
-def sample_weighted(values: Sequence[float], ns: Sequence[int]) -> float | None:
-    """The mean of several data sets' numbers, each weighted by its n; None where there is no sample.
-
-    Source: Self-Reference, Tables 2 and 8 (rightmost column).
-    """
-    return float(np.average(values, weights=ns)) if sum(ns) else None
-
-
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
     """Share of questions that the judge answers right, each question once; None over no questions.
 

@@ -1,4 +1,4 @@
-"""Judges' ratings beside the reference score of the same completion: the rows that self-bias is estimated from.
+"""Judges' ratings with the reference score of the same completion, their quality, and panels of judges.
 
 Families of models come from their names or from the user. Robustness checks change the rows: another reference, weak
 models removed, one slice at a time.

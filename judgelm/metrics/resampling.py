@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
@@ -115,6 +116,12 @@ def estimate(
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
     samples = statistic(bootstrap_sums(values, clusters, resampling))
     return [estimate_of(value, column, len(values)) for value, column in zip(observed, samples.T, strict=True)]
+
+
+def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) -> Estimate:
+    """A number with the interval of the normal distribution, from its standard error."""
+    reach = float(norm.ppf((1 + level) / 2)) * error
+    return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
 
 
 def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:

@@ -20,7 +20,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from judgelm.metrics.ordered_logit import OrderedLogit, ordered_logit
 from judgelm.metrics.ratings import PairedRatings
-from judgelm.metrics.resampling import Estimate, Flags, Floats, Resampling, mean
+from judgelm.metrics.resampling import Estimate, Flags, Floats, Resampling, mean, normal_estimate
 
 TermKind = Literal["judge", "slope", "spline", "self", "family", "dimension", "length", "indicator"]
 
@@ -303,7 +303,6 @@ def wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Fl
         unknown: shape (columns,), True where the coefficient is not identified and gets no estimate.
         level: of the intervals.
     """
-    reach = float(stats.norm.ppf((1 + level) / 2))
     rows = (design.matrix != 0).sum(axis=0)
     terms: list[Term] = []
     for i, (kind, name) in enumerate(design.terms):
@@ -311,8 +310,7 @@ def wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Fl
             terms.append(Term(kind=kind, level=name, estimate=None))
             continue
         value, error = float(coefficients[i]), float(errors[i])
-        bounds = (value - reach * error, value + reach * error)
-        known = Estimate(value=value, low=bounds[0], high=bounds[1], n=int(rows[i]), level=level)
+        known = normal_estimate(value, error, int(rows[i]), level)
         with np.errstate(divide="ignore", invalid="ignore"):  # a perfect fit has errors of 0
             p_value = float(2 * stats.norm.sf(np.abs(np.divide(value, error))))
         terms.append(Term(kind=kind, level=name, estimate=known, error=error, p=p_value))

@@ -12,13 +12,13 @@ Source: Rogan and Gladen (1978), Estimating prevalence from the results of a scr
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
-from scipy import stats
 from scipy.stats import t, ttest_ind
 from statsmodels.regression.linear_model import OLS
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, widened
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, normal_estimate, widened
 
 FEWEST_STRATUM_LABELS = 2
 
@@ -74,9 +74,7 @@ def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True
     shares = np.array([stratum.size / total for stratum in strata])
     value = float(shares @ np.array([mean for mean, _ in estimates]))
     error = float(np.sqrt(shares**2 @ np.array([error**2 for _, error in estimates])))
-    reach = float(stats.norm.ppf((1 + level) / 2)) * error
-    n = sum(len(stratum.labels) for stratum in strata)
-    return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
+    return normal_estimate(value, error, sum(len(stratum.labels) for stratum in strata), level)
 
 
 def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
@@ -195,7 +193,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
         return TrueWinRate(
             judge=judge, labels=reason, rogan_gladen=reason, ppi=reason, errors=(), weight=None, drift=None
         )
-    own = [cluster for cluster, labelled in zip(pairs.clusters, known, strict=True) if labelled]
+    own = list(compress(pairs.clusters, known))
     ppi, weight = _ppi(pairs)
     return TrueWinRate(
         judge=judge,
@@ -299,7 +297,7 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
     truth, judged = pairs.labels[known] == outcome, pairs.verdicts[known] == outcome
     shares = []
     for mask, hits in ((truth, judged), (~truth, ~judged)):
-        keys = [cluster for cluster, chosen in zip(clusters, mask, strict=True) if chosen]
+        keys = list(compress(clusters, mask))
         share = _estimate(hits[mask].astype(np.float64), keys) if mask.sum() > 1 else None
         shares.append(share if isinstance(share, Estimate) else None)
     return JudgeError(outcome=name, sensitivity=shares[0], specificity=shares[1])

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from statsmodels.genmod.generalized_linear_model import GLM
 from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
 
 from judgelm.metrics.bradley_terry import FARTHEST, comparable_models
-from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resampling, mean, widened
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resampling, mean, normal_estimate, widened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable])
     return FractionalLogit(coefficients=coefficients, covariance=covariance)
 
 
-_FEWEST = 10
+FEWEST = 10
+"""Pairs below which nothing is fitted."""
 _TIE = 0.5
 
 
@@ -136,8 +138,8 @@ def length_controlled(
         The estimate with a 95 % interval (on the logit scale), or why there is none.
     """
     n = len(preferences)
-    if n < _FEWEST:
-        return f"{n} comparisons are fewer than {_FEWEST}"
+    if n < FEWEST:
+        return f"{n} comparisons are fewer than {FEWEST}"
     deltas = lengths[:, 0] - lengths[:, 1]
     spread = float(np.std(deltas, ddof=1))
     if spread == 0:
@@ -165,9 +167,6 @@ def _at_equal_length(coefficients: Floats, covariance: Floats, design: Floats) -
 
 
 Control = Literal["length", "length,style"]
-
-FEWEST = 10
-"""Pairs below which nothing is fitted."""
 
 _HEADER = re.compile(r"^ {0,3}#{1,6}\s", re.MULTILINE)
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s", re.MULTILINE)
@@ -260,7 +259,7 @@ def control_style(
     if n < FEWEST:
         return f"{n} pairs are fewer than {FEWEST}"
     design = np.column_stack([strengths, differences.values[fitted]])
-    keys = [cluster for cluster, chosen in zip(clusters, fitted, strict=True) if chosen]
+    keys = list(compress(clusters, fitted))
     fit = fit_logit(preferences[fitted], design, keys)
     if isinstance(fit, str):
         return fit
@@ -291,8 +290,7 @@ def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) ->
     index = {name: column for column, name in enumerate(comparable)}
     fitted = np.array([first in index and second in index for first, second in models])
     columns = np.zeros((int(fitted.sum()), len(index) + 1))
-    chosen = (pair for pair, usable in zip(models, fitted, strict=True) if usable)
-    for row, (first, second) in zip(columns, chosen, strict=True):
+    for row, (first, second) in zip(columns, compress(models, fitted), strict=True):
         row[index[first]] += 1
         row[index[second]] -= 1
     columns[:, -1] = 1
@@ -303,6 +301,4 @@ def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) ->
 
 
 def _coefficient(fit: FractionalLogit, index: int, n: int) -> Estimate:
-    value, error = float(fit.coefficients[index]), float(np.sqrt(fit.covariance[index, index]))
-    reach = float(norm.ppf((1 + LEVEL) / 2)) * error
-    return Estimate(value=value, low=value - reach, high=value + reach, n=n)
+    return normal_estimate(float(fit.coefficients[index]), float(np.sqrt(fit.covariance[index, index])), n)

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import yaml
@@ -72,14 +72,6 @@ class BuildResult:
     baselines: tuple[Baselines, ...] = ()
 
 
-class _Part(NamedTuple):
-    """The part of a `_Plan` for one chunk."""
-
-    sides: NDArray[np.int8]
-    ranks: NDArray[np.int64]
-    swaps: NDArray[np.bool_]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """The set, the rank and the order of each pair; each array has shape (pairs,).
@@ -98,11 +90,6 @@ class _Plan:
     sizes: SubsetSizes
     baselines: tuple[Baselines, ...]
 
-    def part(self, start: int) -> _Part:
-        """That of the chunk that begins with pair `start`."""
-        pairs = slice(start, start + CHUNK_PAIRS)
-        return _Part(self.sides[pairs], self.ranks[pairs], self.swaps[pairs])
-
 
 def build(
     options: BuildOptions, *, tokenizer: Any = None, progress: Callable[[str, int], None] = lambda stage, pairs: None
@@ -119,9 +106,8 @@ def build(
         ConfigError: a set would be empty, or the template is unknown.
         RunError: the output cannot be written.
     """
-    length_filter = (
-        None if options.max_tokens is None else LengthFilter(options.max_tokens, tokenizer, options.template)
-    )
+    limit = options.max_tokens
+    length_filter = None if limit is None else LengthFilter(limit, tokenizer, options.template)
     folder = Path(options.out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -237,7 +223,9 @@ def _write(
     progress: Callable[[str, int], None],
 ) -> None:
     """Write the rows epoch by epoch in the order of their pairs; validation pairs unchanged, in the first epoch."""
-    parts = [plan.part(start) for start in range(0, len(plan.sides), CHUNK_PAIRS)]
+    columns = (plan.sides, plan.ranks, plan.swaps)
+    starts = range(0, len(plan.sides), CHUNK_PAIRS)
+    parts = [[column[start : start + CHUNK_PAIRS].tolist() for column in columns] for start in starts]
     for epoch in range(options.epochs):
         work = partial(_chunk, options, cache.path, epoch)
         with _mapping(usable_workers(options.workers)) as mapping:
@@ -269,14 +257,12 @@ def _write_multi(
 
 
 def _chunk(
-    options: BuildOptions, cache_path: Path, epoch: int, offset: int, part: _Part
+    options: BuildOptions, cache_path: Path, epoch: int, offset: int, part: list[list[Any]]
 ) -> tuple[list[tuple[Side, int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
     """One chunk's rows of pairs, each with its pair's side and rank; rows of other sets, with their names."""
     counts = BuildCounts()
     rows, others = [], []
-    for pair, side_index, rank, swap in zip(
-        read_chunk(cache_path, offset), *(each.tolist() for each in part), strict=True
-    ):
+    for pair, side_index, rank, swap in zip(read_chunk(cache_path, offset), *part, strict=True):
         if side_index == _LEFT_OUT:
             continue
         side = _SIDES[side_index]

@@ -269,10 +269,6 @@ def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0,
     return QuestionSplit(groups=groups, validation=chosen["validation"], test=chosen["test"])
 
 
-SUBSET_SIZES = (3_500, 10_000, 30_000, 100_000)
-"""Those of JudgeLM's scaling study."""
-
-
 class SubsetStratum(NamedTuple):
     """A group of rows whose share is the same in every subset."""
 
@@ -293,7 +289,7 @@ class SubsetSizes(NamedTuple):
     too_large: tuple[int, ...]
 
 
-def subset_sizes(rows: int, requested: Sequence[int] = SUBSET_SIZES) -> SubsetSizes:
+def subset_sizes(rows: int, requested: Sequence[int]) -> SubsetSizes:
     """Split the requested sizes into those that the rows suffice for and larger ones.
 
     Raises:
