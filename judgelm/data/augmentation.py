@@ -4,7 +4,12 @@ Every draw depends on (seed, id, epoch) alone, so a pair comes out the same in e
 workers, and one epoch's pair never touches another's. A row's id says where the row comes from: `17`, `17:swapped`
 (written in both orders), `17:e1` (the second epoch), `17:c1` (the second copy of a resampled pair).
 
-Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 15 and 16.
+Rows for other tasks (one answer, three or four answers, chat) are derived from the same pairs. No teacher judges again,
+so a row holds no more information than its pairs. Those of one answer and of several are plain rows, which training
+reads beside those of pairs; chat rows are for other trainers.
+
+Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 15 and 16; Figures
+5 (a single answer) and 6 (multiple answers).
 """
 
 import math

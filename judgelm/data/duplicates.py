@@ -1,4 +1,4 @@
-"""Exact and near duplicates: among rows of question and two answers, and among questions alone.
+"""Exact and near duplicates among rows and among questions, and overlap of test files with training files.
 
 Texts are compared normalised (`normalised`). *Exact* means equal after that. *Near* means that the sets of word
 n-grams (shingles) overlap: their Jaccard similarity, estimated by MinHash, is at least a threshold. The estimate rests
@@ -9,6 +9,11 @@ more surely, and then goes by its estimate: a near duplicate can be missed, an e
 Near duplicates are defined for longer texts only: one replaced word changes n shingles. With 3-grams and a
 threshold of 0.9 an answer needs 59 words to survive one replaced word, with 2-grams and 0.7 a question needs 13. Texts
 below `least_words`, and text in scripts without blanks between words, are compared exactly.
+
+Overlap: each test question counts once, as **exact** (equal after normalisation), else **near** (from a threshold on,
+by word pairs, for 10 words and more), else **passage** (a run of words in common, of 13 words unless told otherwise;
+Brown et al. 2020, appendix C). Answers are compared by word triples and without passages; those below 10 words are
+passed over, since `Yes.` answers many questions.
 
 Source: Broder, On the Resemblance and Containment of Documents (1997), for shingles and MinHash; Li, Koenig, b-Bit
 Minwise Hashing (2010), for keeping one byte; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section 3.4, for

@@ -1,5 +1,8 @@
 """Metrics of published benchmarks of judges: votes over two orders, shared first places, weighted sections, ties.
 
+Mean scores by capability, where one question can need several: the score of a capability is the mean over all questions
+that need it, that of a combination the mean over those that need exactly these (MM-Vet, Yu et al. 2023, section 3).
+
 Source: JudgeBench (Tan et al. 2024), utils/metrics.py; RewardBench (Lambert et al. 2024), rewardbench/constants.py and
 utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
 """

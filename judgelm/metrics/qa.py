@@ -1,9 +1,17 @@
-"""Exact match and F1 of a predicted answer against the gold answers of its question, in each data set's own way.
+"""Metrics of short answers: exact match and F1, the answer type of a question, and self-preference of judges.
 
 `judgelm.parsing.short_answers` normalises the texts. F1 is HotpotQA's, over tokens, or DROP's, over spans, which Quoref
 uses too.
 
-Source: QA-Judge, sections 3 and 5.2; the metrics are those that its authors' code runs.
+Answer types: the paper names eight and what each is recognised by, but not its rules, so these rules are ours. They
+look at the question alone, but for yes and no. Rules are tried in order and the first that fits decides.
+
+Self-preference: a judge alone calls its own answer correct and the other judges call it incorrect. Only answers that do
+not match the gold answer exactly are looked at. At the threshold 100 % all other judges say incorrect; at 83 % and 67 %
+at least 5 and at least 4 of six do, so the thresholds are cumulative. Sibling-preference is the same with a judge of
+the answering model's family in its place; the caller decides whether the answering model is among the others.
+
+Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics are those that its authors' code runs.
 """
 
 import math

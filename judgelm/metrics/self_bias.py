@@ -2,8 +2,8 @@
 
 The regression of equation 1 through statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`, one
 intercept and one slope per judge, one self-bias per judge, one family-bias per *family* (another model of the judge's
-family; not the judge itself), dimensions relative to the alphabetically first. The design matrix is in
-`judgelm.metrics.self_bias`.
+family; not the judge itself), dimensions relative to the alphabetically first. `fit_ordinal` fits the same terms by
+ordinal logit, which assumes no distance between the levels of a scale.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,17 @@
-"""Win rates of a model against a baseline, as they are and with the length of answers held equal.
+"""Win rates of a model against a baseline, and preferences with the effect of length and of Markdown taken out.
+
+Style control fits a logistic regression of the preferences on the differences in style, with a strength for each model
+where the models are known, so that a model that writes much and well is not taken for one that merely writes much.
+Each preference is then moved by what the fitted style adds to it:
+
+    adjusted = preference - (P(at its difference in style) - P(at no difference))
+
+Against one baseline, the mean of a model's adjusted preferences is its P(at no difference), AlpacaEval's controlled win
+rate. Unlike AlpacaEval, which fits each model alone, a judge has one coefficient for all models.
 
 Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al. 2024), section 3 and
-tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`.
+tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists and bold text as terms: LMSYS,
+"Does style matter?" (August 2024). Fractional logit: Papke and Wooldridge (1996).
 """
 
 import re

@@ -1,4 +1,18 @@
-"""Splits of a data set: training, validation and test questions, and nested subsets for scaling studies.
+"""Splits of a data set (training, validation, test, nested subsets for scaling studies), and the balance of each set.
+
+**Balance.** A judge trained on pairs learns the cheapest rule that predicts the winner: the position, the model that
+wrote an answer, or its length. Each set is balanced by itself, so that none of them predicts it:
+
+- **models and length**: pairs of the same two models in which the same one wrote the longer answer, by a difference in
+  the same stratum, form a group. In each group either model wins as often as the other: of the outcome that is more
+  frequent, the pairs with the highest hashes are left out. With `models` alone groups have no strata; with `length`
+  alone, and for pairs whose models are unknown or equal, groups are strata, in which the longer answer wins as often as
+  the shorter.
+- **position**: in the order of hashes, the better answer stands first and second in turn; where it does not, the
+  answers are swapped.
+
+Length is the number of characters of an answer. Ties, and pairs that no group holds, stay. Hashes depend on the seed
+and a pair's id alone.
 
 **Sides.** Questions are split, not rows, so that no question, nor a near copy of it, is on two sides: a hash of
 the seed and the key decides the side of each group of `QuestionGroups`. So the side of a row depends on nothing but the
