@@ -8,8 +8,8 @@ Rows for other tasks (one answer, three or four answers, chat) are derived from 
 so a row holds no more information than its pairs. Those of one answer and of several are plain rows, which training
 reads beside those of pairs; chat rows are for other trainers.
 
-Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 15 and 16; Figures
-5 (a single answer) and 6 (multiple answers).
+Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 5 (a single
+answer), 6 (multiple answers), 15 and 16.
 """
 
 import math
