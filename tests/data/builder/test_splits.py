@@ -217,7 +217,9 @@ def test_ids_must_be_unique():
 
 
 def test_sizes_that_the_data_lacks_are_said():
-    assert subset_sizes(10_000, (3_500, 10_000, 30_000, 100_000)) == SubsetSizes(sizes=(3_500, 10_000), too_large=(30_000, 100_000))
+    assert subset_sizes(10_000, (3_500, 10_000, 30_000, 100_000)) == SubsetSizes(
+        sizes=(3_500, 10_000), too_large=(30_000, 100_000)
+    )
     assert subset_sizes(5, (3, 1)).sizes == (1, 3)
 
 
