@@ -4,7 +4,7 @@ from rich.table import Table
 
 from judgelm.cli.console import PlainConsole
 from judgelm.metrics.resampling import Estimate
-from judgelm.metrics.style_control import StyleControl
+from judgelm.metrics.win_rate import StyleControl
 from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.style_control import ControlledAgreement
 

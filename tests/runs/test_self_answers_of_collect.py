@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers.generators import for_task, parse_generator, with_samples
+from judgelm.data.answers import for_task, parse_generator, with_samples
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
 from judgelm.runs.answers import collect, read_self_answers, with_self_answers

@@ -13,8 +13,8 @@ from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from judgelm.data.duplicates import ExcludedQuestions
     from judgelm.data.labelled_pair import LabelledPair
-    from judgelm.data.overlap import ExcludedQuestions
 
 
 def derive_command(
@@ -53,9 +53,9 @@ def derive_command(
     """
     # numpy and scipy take a second to load
     from judgelm.data.derived_pairs import Derivation, derived_pairs
+    from judgelm.data.duplicates import ExcludedQuestions
     from judgelm.data.labelled_pair import judgelm_row
     from judgelm.data.labelled_set import read_labelled
-    from judgelm.data.overlap import ExcludedQuestions
     from judgelm.jsonl import whole_file
 
     options = Derivation(

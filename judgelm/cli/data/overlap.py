@@ -11,7 +11,7 @@ from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 
 if TYPE_CHECKING:
-    from judgelm.data.overlap import Overlap, OverlapKind
+    from judgelm.data.duplicates import Overlap, OverlapKind
 
 EXIT_OVERLAP = 2
 _SHOWN = 100
@@ -42,7 +42,7 @@ def overlap_command(
 
     Exit codes: 0 no overlap, 1 usage or input error, 2 something of a test file is in the training file.
     """
-    from judgelm.data.overlap import IndexedTexts  # numpy and scipy take a second to load
+    from judgelm.data.duplicates import IndexedTexts  # numpy and scipy take a second to load
 
     training = IndexedTexts(str(train), threshold=threshold, words=words)
     overlaps = [training.check(str(test), examples=examples) for test in tests]

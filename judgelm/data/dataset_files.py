@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from judgelm.errors import RunError
 from judgelm.jsonl import check_no_input, encode_line
@@ -12,12 +12,6 @@ from judgelm.jsonl import check_no_input, encode_line
 _GROUP_ROWS = 4096
 
 FileFormat = Literal["jsonl", "parquet"]
-
-
-class _Writer(Protocol):
-    def write(self, row: Mapping[str, Any]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class DatasetFiles:
@@ -40,7 +34,7 @@ class DatasetFiles:
         self._folder = folder
         self._inputs = tuple(inputs)
         self._kind = kind
-        self._writers: dict[str, _Writer] = {}
+        self._writers: dict[str, _JsonlWriter | _ParquetWriter] = {}
         self.rows: dict[str, int] = {}
 
     def write(self, name: str, row: Mapping[str, Any]) -> None:
@@ -48,15 +42,12 @@ class DatasetFiles:
         file = f"{name}.{self._kind}"
         if file not in self._writers:
             check_no_input([self._folder / file], self._inputs)
-            self._writers[file] = self._writer(name, self._partial(file))
+            columns = _FIELDS.get(name.partition("-")[2], _PAIR)
+            path = self._partial(file)
+            self._writers[file] = _JsonlWriter(path) if self._kind == "jsonl" else _ParquetWriter(path, columns)
             self.rows[file] = 0
         self._writers[file].write(row)
         self.rows[file] += 1
-
-    def _writer(self, name: str, path: Path) -> _Writer:
-        if self._kind == "jsonl":
-            return _JsonlWriter(path)
-        return _ParquetWriter(path, _FIELDS.get(name.partition("-")[2], _PAIR))
 
     def _partial(self, file: str) -> Path:
         return self._folder / f"{file}.partial"

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
+
+from judgelm.metrics.resampling import Floats, Ints
 
 _STEP_TOLERANCE = 1e-8
 _MOST_HALVINGS = 40
-
-Floats = NDArray[np.float64]
 
 
 class OrderedLogit(NamedTuple):
@@ -40,9 +39,7 @@ class OrderedLogit(NamedTuple):
     steps: int
 
 
-def ordered_logit(
-    levels: NDArray[np.int_], matrix: Floats, counts: NDArray[np.int_], *, max_steps: int = 100
-) -> OrderedLogit:
+def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int = 100) -> OrderedLogit:
     """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)).
 
     Args:
@@ -95,7 +92,7 @@ class _Likelihood:
     The probability F(u) - F(l) is F(u) (1 - F(l)) (1 - exp(l - u)), whose logarithm loses no digits in the tails.
     """
 
-    def __init__(self, levels: NDArray[np.int_], matrix: Floats, counts: NDArray[np.int_], thresholds: int) -> None:
+    def __init__(self, levels: Ints, matrix: Floats, counts: Ints, thresholds: int) -> None:
         self._counts = counts.astype(np.float64)
         self._columns = matrix.shape[1]
         numbers = np.arange(thresholds)  # threshold k stands between the levels k and k + 1
