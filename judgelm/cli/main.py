@@ -37,34 +37,34 @@ _DATA_ANSWERS = {
 }
 _DATA = {
     "get": LazyCommand(
-        "data.get:get_command",
+        "data.sources:get_command",
         "Download a public data set by name into rows that judgelm data build reads.",
         no_args_is_help=False,
     ),
     "build": LazyCommand(
-        "data.build:build_command",
+        "data.sets:build_command",
         "Clean, split and augment labelled pairs into training and validation sets, with a report.",
     ),
     "import": LazyCommand(
-        "data.import_benchmark:import_command",
+        "data.sources:import_command",
         "Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.",
         no_args_is_help=False,
     ),
     "import-judgments": LazyCommand(
-        "data.import_judgments:import_judgments_command",
+        "data.sources:import_judgments_command",
         "Turn published judgments into run files, so that eval and all studies score them like one's own.",
         no_args_is_help=False,
     ),
     "derive": LazyCommand(
-        "data.derive:derive_command",
+        "data.sets:derive_command",
         "Derive training pairs from judged pairs: two answers with one baseline, or one to another question.",
     ),
     "overlap": LazyCommand(
-        "data.overlap:overlap_command",
+        "data.sets:overlap_command",
         "Find questions and answers of test files in a training file: equal, near, or sharing a passage.",
     ),
     "sample": LazyCommand(
-        "data.sample:sample_command",
+        "data.sets:sample_command",
         "Draw a seeded sample of a file's rows: so many for each value of a field, or of the whole file.",
     ),
     "answers": LazyCommands(
@@ -88,52 +88,52 @@ Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
 }
 _STUDIES = {
     "judgelm": LazyCommand(
-        "study.judgelm_tables:judgelm_command",
+        "study.pairs:judgelm_command",
         "JudgeLM's Tables 1 to 6 for your own judges: agreement, order effects, scaling, ablations, time and cost.",
     ),
     "self-reference": LazyCommand(
-        "study.self_reference:self_reference_command",
+        "study.answers:self_reference_command",
         "Answering against judging: F1 where the judge knows the answer and where not, overconfidence, correlations.",
     ),
     "ssr": LazyCommand(
-        "study.ssr:ssr_command",
+        "study.answers:ssr_command",
         "Selective self-reference at every tau from two runs on the same self-solves: accuracy, gate, slices, cost.",
     ),
     "qa": LazyCommand(
-        "study.qa:qa_command",
+        "study.answers:qa_command",
         "Exact match and F1 against judges and people, by data set, prompt and answer type; self-preference.",
     ),
     "self-bias": LazyCommand(
-        "study.self_bias:self_bias_command",
+        "study.answers:self_bias_command",
         "Self- and family-bias of judges against human scores, with robustness checks (Play Favorites).",
     ),
     "position-bias": LazyCommand(
-        "study.position_bias:position_bias_command",
+        "study.pairs:position_bias_command",
         "Effect of the order of answers on a judge's verdicts, for each file or pair of files; no labels.",
     ),
     "benchmark": LazyCommand(
-        "study.benchmark:benchmark_command",
+        "study.pairs:benchmark_command",
         "A run by its benchmark's own metric, beside published scores: RewardBench, RMB, RM-Bench, "
         "JudgeBench and more.",
     ),
     "calibration": LazyCommand(
-        "study.calibration:calibration_command",
+        "study.pairs:calibration_command",
         "Reliability of the judge's probabilities, and the effect of a temperature or a Platt scaling.",
     ),
     "capabilities": LazyCommand(
-        "study.capabilities:capabilities_command",
+        "study.answers:capabilities_command",
         "Mean grades by the capabilities that questions ask for, alone and combined, as MM-Vet reports them.",
     ),
     "compare-judges": LazyCommand(
-        "study.compare_judges:compare_judges_command",
+        "study.pairs:compare_judges_command",
         "Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, by category.",
     ),
     "win-rates": LazyCommand(
-        "study.win_rates:win_rates_command",
+        "study.pairs:win_rates_command",
         "Win rates against a baseline as AlpacaEval computes them: weighted, discrete, length-controlled.",
     ),
     "leaderboard": LazyCommand(
-        "study.leaderboard:leaderboard_command",
+        "study.pairs:leaderboard_command",
         "Elo ratings of many models by Bradley-Terry: soft verdicts, ties, order effects, intervals, ranks.",
     ),
     "run": LazyCommand(
@@ -142,7 +142,7 @@ _STUDIES = {
     ),
 }
 COMMANDS: Mapping[str, LazyCommand | LazyCommands] = {
-    "batch": LazyCommand("batch.command:batch", "Judge answers with a local judge model: pairs, or as --mode says."),
+    "batch": LazyCommand("batch:batch", "Judge answers with a local judge model: pairs, or as --mode says."),
     "eval": LazyCommand(
         "eval:eval_command",
         "Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals.",
@@ -152,10 +152,10 @@ COMMANDS: Mapping[str, LazyCommand | LazyCommands] = {
         "Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure.",
     ),
     "estimate": LazyCommand(
-        "estimate:estimate_command",
+        "eval:estimate_command",
         "Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.",
     ),
-    "show": LazyCommand("show:show", "Print the verdicts of a run over pairs, with probabilities; needs no labels."),
+    "show": LazyCommand("eval:show", "Print the verdicts of a run over pairs, with probabilities; needs no labels."),
     "doctor": LazyCommand(
         "doctor.command:doctor", "Look at packages, devices and speed, and say what to mend.", no_args_is_help=False
     ),
@@ -180,7 +180,7 @@ COMMANDS: Mapping[str, LazyCommand | LazyCommands] = {
         },
     ),
     "panel": LazyCommand(
-        "panel:panel_command", "Join several judges' runs over the same samples into one, by vote or by mean score."
+        "batch:panel_command", "Join several judges' runs over the same samples into one, by vote or by mean score."
     ),
     "serve": LazyCommand(
         "serve:serve",
@@ -188,7 +188,7 @@ COMMANDS: Mapping[str, LazyCommand | LazyCommands] = {
         no_args_is_help=False,
     ),
     "web": LazyCommand(
-        "web:web",
+        "serve:web",
         "Judge by hand on a page, talk about a judgment, browse run files, compare and label them.",
         no_args_is_help=False,
     ),
@@ -202,7 +202,7 @@ COMMANDS: Mapping[str, LazyCommand | LazyCommands] = {
         },
     ),
     "share": LazyCommand(
-        "share:share_command", "Upload a judge with its cards to the Hugging Face hub, or show what would be sent."
+        "judges:share_command", "Upload a judge with its cards to the Hugging Face hub, or show what would be sent."
     ),
     "data": LazyCommands("Make training data for judges.", _DATA),
     "study": LazyCommands("Analyses of judgments: tables, figures and a page.", _STUDIES),

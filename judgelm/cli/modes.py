@@ -9,14 +9,13 @@ import typer
 from rich import box
 from rich.table import Table
 
-from judgelm.cli import completion
-from judgelm.cli.batch.options import ModeFlags
-from judgelm.cli.console import PlainConsole
-from judgelm.cli.output import JsonOut, is_stdout, write_json
+from judgelm.cli import options
+from judgelm.cli.console import JsonOut, PlainConsole, is_stdout, write_json
+from judgelm.cli.options import ModeFlags
 
 
 def modes_command(
-    name: Annotated[str | None, typer.Argument(metavar="[MODE]", autocompletion=completion.modes)] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[MODE]", autocompletion=options.modes)] = None,
     json_out: JsonOut = None,
 ) -> None:
     """List the ways of judging, or what one of them does and its options.
@@ -50,11 +49,11 @@ def _print_all(modes: dict[str, Any], out: PlainConsole) -> None:
         row = _row(kind)
         table.add_row(name, row["judges"], row["answers"])
     out.print(table)
-    out.print("judgelm modes MODE shows one mode's options.", highlight=False)
+    out.print("judgelm modes MODE shows one mode's options.")
 
 
 def _print_one(kind: Any, out: PlainConsole) -> None:
-    out.print(_prose(kind), markup=False, highlight=False)
+    out.print(_prose(kind))
     out.print()
     table = Table("option", "default", "", box=box.SIMPLE_HEAD, pad_edge=False)
     table.columns[0].no_wrap = True

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console, echo
-from judgelm.cli.output import Quiet
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console, echo
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:

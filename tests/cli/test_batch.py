@@ -310,7 +310,7 @@ def test_a_live_pipe_gets_each_judgment_at_once():
     import subprocess
     import sys
 
-    command = [sys.executable, "-c", "from judgelm.cli.batch.command import main; main()", "-", *SCRIPTED, "8 6", "-q"]
+    command = [sys.executable, "-c", "from judgelm.cli.batch import main; main()", "-", *SCRIPTED, "8 6", "-q"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         for i in range(2):
             row = {"id": str(i), "question": "q", "answer_1": "a", "answer_2": "b"}

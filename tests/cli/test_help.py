@@ -6,7 +6,7 @@ import re
 import pytest
 import typer.main
 
-from judgelm.cli.batch.command import app as batch_app
+from judgelm.cli.batch import app as batch_app
 from judgelm.cli.main import COMMANDS, app
 from tests.support.snippet_commands import check_shell
 

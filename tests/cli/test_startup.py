@@ -36,12 +36,12 @@ try:
 finally:
     print("loaded:", *({names!r} & sys.modules.keys()), file=sys.stderr)
 """
-BATCH = "from judgelm.cli.batch.command import main; main()"
+BATCH = "from judgelm.cli.batch import main; main()"
 BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--help'])"
 
 
 def run(program, arguments, **environment):
-    module = "main" if program == "judgelm" else "batch.command"
+    module = "main" if program == "judgelm" else "batch"
     code = LISTED.format(module=module, names=set(NOT_FOR_HELP))
     return subprocess.run(
         [sys.executable, "-c", code, program, *arguments],

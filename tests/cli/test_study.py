@@ -177,6 +177,6 @@ def test_help_names_the_studies_with_an_example(cli):
 
 def test_the_commands_load_nothing_heavy_for_their_help():
     heavy = ("torch", "pandas", "sklearn", "scipy", "statsmodels", "matplotlib")
-    code = f"import judgelm.cli.study, sys; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import judgelm.cli.study.answers, judgelm.cli.study.pairs, sys; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from judgelm import Judge
-from judgelm.cli.batch.summary import summary_table
+from judgelm.cli.run import summary_table
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgelm.cli.batch import options
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, echo, watch
+from judgelm.cli import options
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, Quiet, console, echo, watch
 from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions
-from judgelm.cli.output import Quiet
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
@@ -200,7 +199,7 @@ def _show_estimate(
             lines += [
                 f"--max-cost {max_cost:g} will probably not suffice; the run will stop there and can continue later"
             ]
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    console.print("\n".join(lines), soft_wrap=True)
 
 
 def _show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -> None:

@@ -12,10 +12,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, printable
+from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, console, printable, write_json
 from judgelm.cli.doctor.output import console_for, facts_table
 from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
-from judgelm.cli.output import JsonOut, write_json
 from judgelm.doctor.devices import Devices, look_at_devices
 from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
 from judgelm.engines.base import EngineOptions

@@ -10,8 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, PlainConsole, console
-from judgelm.cli.output import write_json
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, write_json
 from judgelm.doctor.injection.checks import AttackCheck, check_attacks
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine

@@ -5,8 +5,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from judgelm.cli.console import PlainConsole
-from judgelm.cli.output import is_stdout
+from judgelm.cli.console import PlainConsole, is_stdout
 
 
 def console_for(json_out: Path | None, *, quiet: bool) -> PlainConsole:

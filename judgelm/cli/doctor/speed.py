@@ -8,8 +8,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_USAGE, PlainConsole, console
-from judgelm.cli.output import write_json
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, write_json
 from judgelm.doctor.devices import look_at_devices
 from judgelm.doctor.speed import (
     FormatChange,

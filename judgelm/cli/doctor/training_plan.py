@@ -10,9 +10,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, PlainConsole
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, write_json
 from judgelm.cli.doctor.output import facts_table
-from judgelm.cli.output import write_json
 from judgelm.doctor.training_plan.configs import clusters_of, read_launch, read_training
 from judgelm.doctor.training_plan.estimate import USABLE_SHARE, ModelFacts, Recipe
 from judgelm.doctor.training_plan.operations import Operations

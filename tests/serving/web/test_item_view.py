@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from judgelm.cli.eval import ScoringOptions
 from judgelm.cli.evaluation import score
+from judgelm.cli.options import ScoringOptions
 from judgelm.serving.web.browse_state import Filter, item_lines, label_lines, start_browsing
 from judgelm.serving.web.item_view import judge_agreement, label_agreement
 from judgelm.serving.web.runs import Run
