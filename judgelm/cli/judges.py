@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from typer.core import TyperGroup
 
-from judgelm.cli.commands import add_command, help_and_epilog
 from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, write_json
 from judgelm.cli.options import card_names as released_card_names
 from judgelm.cli.options import judge_names, templates
@@ -21,16 +19,6 @@ from judgelm.judges.installed import find_adapter, installed_judge
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
     from judgelm.training.hub_upload import Share
-
-
-class _NameOrCommand(TyperGroup):
-    """`judgelm judges NAME` is `judgelm judges show NAME`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """A word that is no command is a judge's name."""
-        if args and args[0] not in self.commands:
-            args = ["show", *args]
-        return super().resolve_command(ctx, args)
 
 
 def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
@@ -316,15 +304,6 @@ def _checkpoint_table(checkpoints: "tuple[Checkpoint, ...]") -> Table:
         sizes = [f"{checkpoint.gigabytes(dtype):.1f}" for dtype in ("bfloat16", "int8", "4bit")]
         table.add_row(checkpoint.id, checkpoint.base or "not stated", checkpoint.licence or "not stated", *sizes)
     return table
-
-
-app = typer.Typer(cls=_NameOrCommand)
-_help, _epilog = help_and_epilog(list_judges)
-app.callback(invoke_without_command=True, help=_help, epilog=_epilog)(list_judges)
-for _name, _command in (
-    ("show", show_command), ("words", words_command), ("new", new_command), ("install", install_command),
-):  # fmt: skip
-    add_command(app, _command, _name)
 
 
 def share_command(

@@ -77,9 +77,8 @@ def datasets() -> list[str]:
     return dataset_names()
 
 
-JUDGING, _MODEL, _CLUSTER = "How to judge", "Model and engine", "Several GPUs or machines"
+JUDGING, _MODEL = "How to judge", "Model and engine"
 _MOST_NUMBER = 2**63
-_DTYPES = ("auto", "float32", "bfloat16", "float16")
 _PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5", "--set": "train_data=[rows.jsonl]"}
 
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
@@ -111,6 +110,7 @@ class JudgeOptions:
 
     Model and engine:
         adapter: PEFT adapter put on the model.
+        dtype: auto, float32, bfloat16, float16; auto is the checkpoint's, or on a CPU float32 where that is faster.
         device: auto, cpu, cuda, cuda:0, ...
         quantization: 4bit or 8bit through bitsandbytes; int8 on x86 CPUs.
         revision: Hub revision.
@@ -129,14 +129,7 @@ class JudgeOptions:
     ignore_card: bool = False
     engine_arg: EngineArgs = None
     adapter: str | None = None
-    dtype: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(_DTYPES)}; auto is the checkpoint's, or on a CPU float32 where that is faster.",
-            autocompletion=lambda: list(_DTYPES),
-            rich_help_panel="Model and engine",
-        ),
-    ] = "auto"
+    dtype: Annotated[str, typer.Option(autocompletion=lambda: ["auto", "float32", "bfloat16", "float16"])] = "auto"
     device: str = "auto"
     quantization: str | None = None
     revision: str | None = None
@@ -238,11 +231,7 @@ class LabelOptions(ColumnOptions):
 
     @property
     def reading(self) -> "Reading":
-        """Column names and label code that the options state.
-
-        Raises:
-            ConfigError: an option has another form, or names a column twice.
-        """
+        """Column names and label code that the options state."""
         from judgelm.data.samples import Reading
         from judgelm.data.sources.codes import parse_label_code
 
