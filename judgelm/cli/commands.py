@@ -149,7 +149,8 @@ def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
     lines = (re.sub(r"(?<!\\)\n +", " ", line.strip()) for line in re.split(r"\n {4}(?! )", examples))
     paragraphs = ["Examples:", *(f"  {line}" for line in lines), *(" ".join(each.split()) for each in more)]
     epilog = "\n\n".join(paragraphs) if end else None
-    return _SECTION.sub("", f"{text}\n").rstrip(), epilog
+    sections = _SECTION.search(f"{text}\n")
+    return (text[: sections.start()] if sections else text).rstrip(), epilog
 
 
 def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
