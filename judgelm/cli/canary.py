@@ -155,7 +155,7 @@ def check_at_start(judge: "Judge", options: CanaryOptions, *, quiet: bool) -> No
         style = "yellow" if check.drifted else ""
         console.print(f"canary {options.canary}: {check.conclusion}", style=style, soft_wrap=True)
     if check.drifted and options.on_drift == "refuse":
-        console.message(f"judgelm canary check {options.canary} shows how; --on-drift warn goes on all the same")
+        console.message(f"judgelm canary check {options.canary} shows how; --on-drift warn continues anyway")
         raise typer.Exit(EXIT_DRIFT)
 
 

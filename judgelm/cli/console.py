@@ -2,7 +2,7 @@
 
 This is the one place that writes to a terminal. Names, ids and messages of others pass through `printable` here: no
 control, bidirectional or invisible character reaches the terminal, and Rich finds no markup in them. What machines read
-(`--json -`, judgments on standard output) is written as it is, by `typer.echo`.
+(`--json -`, judgments on standard output) is written unchanged, by `typer.echo`.
 """
 
 import io
@@ -82,7 +82,7 @@ class PlainConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def message(self, text: str, *, label: str = "", style: str = "") -> None:
-        """Print text that is not wrapped, behind a label in a style; further lines are indented, to be told apart."""
+        """Print text that is not wrapped, after a label in a style; further lines are indented."""
         indented = printable(text).replace("\n", "\n  ")
         self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True, highlight=False)
 
@@ -98,7 +98,7 @@ console = PlainConsole(stderr=True)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print lines for people, as they are but for what `printable` escapes."""
+    """Print lines for people, escaped by `printable`."""
     typer.echo(printable(text), err=err)
 
 

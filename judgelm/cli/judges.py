@@ -115,7 +115,7 @@ def words_command(
         judgelm judges words auto-j --from constants_prompt.py
 
     Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error,
-    or a file that cannot be had.
+    or a file is not available.
     """
     from judgelm.judges.released import released_judge
     from judgelm.judges.words import bring_words, read_words
@@ -192,8 +192,8 @@ def install_command(
         judgelm judges install small-judge
         judgelm judges install small-judge --from examples/small_judge
 
-    No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part
-    cannot be had.
+    No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part is
+    not available.
     """
     card = judge_card(name)
     needs_adapter = source is not None or find_adapter(card) is None

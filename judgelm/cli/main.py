@@ -20,8 +20,8 @@ Examples:
 
   judgelm serve my-judge --name gpt-4
 
-`judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or something to \
-mend, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.
+`judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or \
+something to fix, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.
 """
 
 

@@ -1,6 +1,6 @@
 """The options that commands share; light, so that help comes at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -270,12 +270,16 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:
+def parse_pairs(
+    pairs: Sequence[str], flag: str, *, example: str | None = None, parse: Callable[[str], Any] = parse_yaml
+) -> dict[str, Any]:
     """`["gpu_memory_utilization=0.9", "lora={rank: 8}"]` -> names and values; a value is YAML, as in a config file.
 
     Args:
         pairs: from the command line.
         flag: the option that they were given with, for errors.
+        example: of a pair, for errors.
+        parse: makes the value of its text.
 
     Raises:
         ConfigError: no `=`, no name, no YAML behind it, or a name that comes twice.
@@ -285,11 +289,11 @@ def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {_PAIR_EXAMPLES[flag]}")
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {example or _PAIR_EXAMPLES[flag]}")
         if name in values:
             raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
         try:
-            values[name] = parse_yaml(value)
+            values[name] = parse(value)
         except ConfigError as error:
             # without the value, which may hold a password
             raise ConfigError(f"{flag} {name}=...: the value is no YAML ({error}); quote it") from error

@@ -47,7 +47,7 @@ def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, mode
 
     Raises:
         ConfigError: no such mode or card, options that do not fit together, or a mode that the judge does not have.
-        ModelError: the words of a released judge's prompt cannot be had.
+        ModelError: the words of a released judge's prompt are not available.
     """
     named = model is None or judge.ignore_card
     released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge

@@ -56,7 +56,7 @@ def serve(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words.
+    """Serve a judge to clients of GPT-4: OpenAI's API, in the format each client expects.
 
     Options:
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; with --upstream its name there.
@@ -67,7 +67,7 @@ def serve(
 
     How to answer:
         name: A model name that clients may use; repeatable. Others are refused; by default all are accepted.
-        judge: A judge that is a LoRA adapter of this model, by a model name of its own; repeatable.
+        judge: A judge that is a LoRA adapter of this model, by its own model name; repeatable.
         adapters_folder: Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).
         chat: Answer prompts of unknown clients as an ordinary chat.
         both_orders: Judge each pair in both orders.

@@ -126,7 +126,7 @@ def annotate_command(
     _show_estimate(expected, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
-    if engine != "openai":  # the others bill nothing; the estimate knows the prices all the same
+    if engine != "openai":  # the others bill nothing; the prices were for the estimate
         arguments = {name: value for name, value in arguments.items() if not name.startswith("price_")}
     if max_cost is not None:
         arguments["max_cost_usd"] = _budget(engine, prices, spent, max_cost)

@@ -53,7 +53,7 @@ def compare_judges_command(
         order_rule: Two orders into one label, for all judges alike; given is the rule of `judgelm eval`.
         tie_threshold: Under rule probability: a tie is at most this far from 0.5.
     """
-    from judgelm.cli.evaluation import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
+    from judgelm.cli.evaluation import load_labels, load_manifest, read_judges  # scikit-learn takes seconds to load
     from judgelm.studies.compare_judges.comparison import CompareOptions
     from judgelm.studies.compare_judges.study import compare_judges
 
@@ -61,7 +61,7 @@ def compare_judges_command(
         failures=failures, order_rule=order_rule, tie_threshold=tie_threshold, resampling=output.resampling
     )
     judges = read_judges(judgments, name or [], parser=parser, scale=scale)
-    labelled = read_fitting_labels(labels, judgments[0], label_reference, rows_as.reading)
+    labelled = load_labels(labels, label_reference, load_manifest(judgments[0]), rows_as.reading)
     output.write(compare_judges(judges, labelled, options))
     rows_as.check_rejected(labels, labelled.rejected, labelled.read)
 
@@ -127,12 +127,12 @@ def calibration_command(
         binning: Bins of equal width, or of equal numbers of pairs.
         fit_share: Share of the questions to fit scalings on; 0 fits none.
     """
-    from judgelm.cli.evaluation import read_fitting_labels, read_run  # scikit-learn takes seconds to load
+    from judgelm.cli.evaluation import load_labels, load_manifest, read_run  # scikit-learn takes seconds to load
     from judgelm.studies.calibration.measures import CalibrationOptions
     from judgelm.studies.calibration.study import calibration_study
 
     options = CalibrationOptions(bins=bins, binning=binning, fit_share=fit_share, resampling=output.resampling)
-    labelled = read_fitting_labels(labels, judgments, label_reference, rows_as.reading)
+    labelled = load_labels(labels, label_reference, load_manifest(judgments), rows_as.reading)
     output.write(calibration_study(read_run(judgments), labelled, options))
     rows_as.check_rejected(labels, labelled.rejected, labelled.read)
 
