@@ -269,9 +269,11 @@ def check_once(paths: Iterable[Path]) -> None:
     Raises:
         ConfigError: one is.
     """
-    resolved = [path.resolve() for path in paths]
-    if repeated := next((path for path in resolved if resolved.count(path) > 1), None):
-        raise ConfigError(f"{repeated}: given twice; give each file once")
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise ConfigError(f"{path}: given twice; give each file once")
+        seen.add(path.resolve())
 
 
 def read_judges(

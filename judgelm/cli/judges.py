@@ -210,31 +210,24 @@ def install_command(
             install_base(card.base)
     if not quiet:
         done = "is installed" if needs_adapter or needs_base else "was installed before"
-        console.message(f"{name} {done}; {_use(card)}")
+        use = "it judges wherever no model is named" if card.default else f"use it with --model {card.name}"
+        console.message(f"{name} {done}; {use}")
 
 
 def _announce_adapter(card: JudgeCard, source: Path | str) -> None:
     adapter = card.adapter
-    line = (
+    console.message(
         f"adapter: {adapter.distribution}, at most {adapter.megabytes:g} MB, {adapter.licence} ({adapter.terms}), "
         f"from {source}"
     )
-    console.message(line)
 
 
 def _announce_base(card: JudgeCard) -> None:
     base = card.base
-    line = (
+    console.message(
         f"base: {base.name}, {base.licence}, a download of {base.download_megabytes:g} MB ({base.distribution} "
         f"{base.version} from the package index), {base.disk_megabytes:g} MB in {cache_root()}"
     )
-    console.message(line)
-
-
-def _use(card: JudgeCard) -> str:
-    if card.default:
-        return "it judges wherever no model is named"
-    return f"use it with --model {card.name}"
 
 
 def _row(card: JudgeCard) -> dict[str, Any]:

@@ -70,7 +70,12 @@ _STUDIES = {
     "leaderboard": "study.pairs:leaderboard_command",
     "run": "recipe:study_run_command",
 }
-_JUDGES = {name: f"judges:{name}_command" for name in ("show", "words", "new", "install")}
+_JUDGES = {
+    "show": "judges:show_command",
+    "words": "judges:words_command",
+    "new": "judges:new_command",
+    "install": "judges:install_command",
+}
 COMMANDS = Commands(
     "Fine-tune open judge models and run them locally.",
     {

@@ -486,8 +486,3 @@ def named_run(text: str) -> tuple[str, Path]:
     """`NAME=FILE`, where the name may be left out: it is then the file's."""
     name, equals, path = text.partition("=")
     return (name, Path(path)) if equals and not Path(text).exists() else (Path(text).stem, Path(text))
-
-
-def print_plain(text: str) -> None:
-    """Print text in which Rich reads no markup: a file's or a judge's name may hold brackets."""
-    console.message(text)
