@@ -32,7 +32,7 @@ START_S = 120
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 KEYS = {1: "1", 2: "2", "tie": "0"}
 JUDGELM = [sys.executable, "-m", "judgelm"]
-BATCH = [sys.executable, "-c", "from judgelm.cli.batch.command import main; main()"]
+BATCH = [sys.executable, "-c", "from judgelm.cli.batch import main; main()"]
 
 
 def judge_pairs(judge: list[str], folder: Path) -> list[str]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_DRIFT, console, echo, watch
+from judgelm.cli.console import EXIT_DRIFT, JsonOut, Quiet, console, echo, is_stdout, watch, write_json
 from judgelm.cli.options import CanaryOptions, ColumnOptions, Config, JudgeOptions
-from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
 from judgelm.package import EVERYDAY_PAIRS
 
@@ -79,8 +78,8 @@ def record_command(
         canary = _judged(judge, read, limits, quiet=quiet)
     write_canary(out, canary)
     if not quiet:
-        console.print(_summary(canary), highlight=False)
-        console.print(f"canary in {out}", markup=False, highlight=False, soft_wrap=True)
+        console.print(_summary(canary))
+        console.message(f"canary in {out}")
 
 
 def check_command(
@@ -123,7 +122,7 @@ def check_command(
         for line in _lines(check):
             echo(line)
     elif check.drifted and not is_stdout(json_out):
-        console.print(check.conclusion, markup=False, highlight=False, soft_wrap=True)
+        console.message(check.conclusion)
     if check.drifted:
         raise typer.Exit(EXIT_DRIFT)
 
@@ -153,11 +152,10 @@ def check_at_start(judge: "Judge", options: CanaryOptions, *, quiet: bool) -> No
     recorded = read_canary(options.canary)
     check = _checked(judge, recorded, recorded.limits, quiet=quiet)
     if check.drifted or not quiet:
-        text = f"canary {options.canary}: {check.conclusion}"
-        console.print(text, style="yellow" if check.drifted else "", markup=False, highlight=False, soft_wrap=True)
+        style = "yellow" if check.drifted else ""
+        console.print(f"canary {options.canary}: {check.conclusion}", style=style, soft_wrap=True)
     if check.drifted and options.on_drift == "refuse":
-        way_out = f"judgelm canary check {options.canary} shows how; --on-drift warn goes on all the same"
-        console.print(way_out, markup=False, highlight=False, soft_wrap=True)
+        console.message(f"judgelm canary check {options.canary} shows how; --on-drift warn continues anyway")
         raise typer.Exit(EXIT_DRIFT)
 
 

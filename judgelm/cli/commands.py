@@ -5,6 +5,7 @@ A command's docstring is its help. Sections describe its options: `Options:`, or
 describes in the same way.
 """
 
+import ast
 import copy
 import importlib
 import inspect
@@ -32,68 +33,81 @@ _NOT_PANELS = ("Options", "Attributes")
 
 
 @dataclass(frozen=True, slots=True)
-class LazyCommand:
-    """A command that is imported when it is called.
+class Commands:
+    """A command of further commands, none of which is imported for its help.
 
     Attributes:
-        place: `module:name` of the function, or of a Typer app of further commands; the package's name is left out.
-        help: the command's first sentence, for the list of commands; a test compares it with the command's own.
-        no_args_is_help: True where the command without arguments shows its help.
+        help: its first sentence.
+        places: name -> `module:function` of a command in `judgelm.cli`, or further commands.
+        examples: text behind the list of commands.
+        alone: `module:function` of the command without the name of one.
+        otherwise: the command that an unknown name is an argument of.
     """
 
-    place: str
     help: str
-    no_args_is_help: bool = True
+    places: "Mapping[str, str | Commands]"
+    examples: str | None = None
+    alone: str | None = None
+    otherwise: str | None = None
 
     def load(self, name: str) -> Any:
-        """Import the command and make it a command of that name."""
-        module, _, target_name = self.place.partition(":")
-        target = getattr(importlib.import_module(f"judgelm.cli.{module}"), target_name)
-        if isinstance(target, typer.Typer):
-            group = typer.main.get_group(target)
-            group.name = name
-            return group
-        app = typer.Typer(add_completion=False)
-        add_command(app, target, name, no_args_is_help=self.no_args_is_help)
-        return typer.main.get_command(app)
-
-
-@dataclass(frozen=True, slots=True)
-class LazyCommands:
-    """A command of further commands."""
-
-    help: str
-    commands: "Mapping[str, LazyCommand | LazyCommands]"
-    epilog: str | None = None
-
-    def load(self, name: str) -> Any:
-        """The group of that name; none of its commands is imported."""
-        group = type("Group", (LazyGroup,), {"lazy_commands": self.commands})
-        app = typer.Typer(name=name, cls=group, help=self.help, epilog=self.epilog, no_args_is_help=True)
-        app.callback()(lambda: None)
+        """The group of that name."""
+        group = type("Group", (LazyGroup,), {"table": self})
+        app = typer.Typer(name=name, cls=group, no_args_is_help=self.alone is None)
+        function, text, epilog = _nothing, self.help, self.examples
+        if self.alone is not None:
+            function = _function(self.alone)
+            text, epilog = help_and_epilog(function)
+        app.callback(invoke_without_command=self.alone is not None, help=text, epilog=epilog)(with_options(function))
         return typer.main.get_group(app)
 
 
-class LazyGroup(TyperGroup):
-    """A Typer group; a subclass names its commands in `lazy_commands`."""
+def _nothing() -> None:
+    """The callback of a group that does nothing without a command."""
 
-    lazy_commands: ClassVar[Mapping[str, LazyCommand | LazyCommands]] = {}
+
+def _function(place: str) -> Callable[..., None]:
+    module, _, name = place.partition(":")
+    function: Callable[..., None] = getattr(importlib.import_module(f"judgelm.cli.{module}"), name)
+    return function
+
+
+def _first_sentence(place: str) -> str:
+    """What the docstring of a function says first; its module is read, not imported."""
+    module, _, name = place.partition(":")
+    path = Path(__file__).parent / f"{module.replace('.', '/')}.py"
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            text = " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+            return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
+    raise LookupError(place)
+
+
+class LazyGroup(TyperGroup):
+    """A Typer group; a subclass has the table of its commands."""
+
+    table: ClassVar[Commands]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = _LoadedCommands(self.lazy_commands)  # type: ignore[assignment]  # nothing is added to them
+        self.commands = _LoadedCommands(self.table.places)  # type: ignore[assignment]  # nothing is added to them
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands, in the order of the help."""
-        return list(self.lazy_commands)
+        return list(self.table.places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command as help and completion list it: name and first sentence, nothing imported."""
-        command = self.lazy_commands.get(cmd_name)
-        return None if command is None else TyperCommand(cmd_name, short_help=command.help)
+        place = self.table.places.get(cmd_name)
+        if place is None:
+            return None
+        text = place.help if isinstance(place, Commands) else _first_sentence(place)
+        return TyperCommand(cmd_name, short_help=text)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself, about to be called, or to complete its own arguments."""
+        if self.table.otherwise is not None and args and args[0] not in self.table.places:
+            args = [self.table.otherwise, *args]
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else self.commands[name], rest
 
@@ -101,24 +115,31 @@ class LazyGroup(TyperGroup):
 class _LoadedCommands(Mapping[str, Any]):
     """The commands by name, each imported where it is looked up."""
 
-    def __init__(self, lazy_commands: "Mapping[str, LazyCommand | LazyCommands]") -> None:
-        self._lazy_commands = lazy_commands
+    def __init__(self, places: "Mapping[str, str | Commands]") -> None:
+        self._places = places
 
     def __getitem__(self, name: str) -> Any:
-        return self._lazy_commands[name].load(name)
+        place = self._places[name]
+        if isinstance(place, Commands):
+            return place.load(name)
+        app = typer.Typer(add_completion=False)
+        add_command(app, _function(place), name)
+        return typer.main.get_command(app)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lazy_commands)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._lazy_commands)
+        return len(self._places)
 
 
-def add_command(app: typer.Typer, function: Callable[..., None], name: str, *, no_args_is_help: bool = True) -> None:
-    """Make a function a command of an app."""
+def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> None:
+    """Make a function a command of an app; without arguments it shows its help, if it needs some."""
     text, epilog = help_and_epilog(function)
     epilog = epilog or getattr(sys.modules[function.__module__], "EPILOG", None)
-    app.command(name, cls=Command, help=text, epilog=epilog, no_args_is_help=no_args_is_help)(with_options(function))
+    command = with_options(function)
+    needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
+    app.command(name, cls=Command, help=text, epilog=epilog, no_args_is_help=needs_some)(command)
 
 
 def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
@@ -128,7 +149,8 @@ def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
     lines = (re.sub(r"(?<!\\)\n +", " ", line.strip()) for line in re.split(r"\n {4}(?! )", examples))
     paragraphs = ["Examples:", *(f"  {line}" for line in lines), *(" ".join(each.split()) for each in more)]
     epilog = "\n\n".join(paragraphs) if end else None
-    return _SECTION.sub("", f"{text}\n").rstrip(), epilog
+    sections = _SECTION.search(f"{text}\n")
+    return (text[: sections.start()] if sections else text).rstrip(), epilog
 
 
 def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:

@@ -12,9 +12,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, printable
+from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, console, is_stdout, printable, write_json
 from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
-from judgelm.cli.output import JsonOut, is_stdout, write_json
 from judgelm.doctor.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import check_engine, choose_engine

@@ -10,9 +10,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, PlainConsole, console
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, write_json
 from judgelm.cli.doctor import facts_table
-from judgelm.cli.output import write_json
 from judgelm.doctor.injection import AttackCheck, check_attacks
 from judgelm.doctor.machine import look_at_devices
 from judgelm.doctor.plan_inputs import clusters_of, read_launch, read_training

@@ -5,30 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from typer.core import TyperGroup
 
-from judgelm.cli.commands import add_command, help_and_epilog
-from judgelm.cli.completion import card_names as released_card_names
-from judgelm.cli.completion import judge_names, templates
-from judgelm.cli.console import PlainConsole, console
-from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, write_json
+from judgelm.cli.options import card_names as released_card_names
+from judgelm.cli.options import judge_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
 from judgelm.judges.cards import JudgeCard, card_names, find_adapter, installed_judge, judge_card
 from judgelm.judges.install import find_source, install_adapter, install_base
 
-if TYPE_CHECKING:  # loads the modes, for which help does not wait
+if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
-
-
-class _NameOrCommand(TyperGroup):
-    """`judgelm judges NAME` is `judgelm judges show NAME`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """A word that is no command is a judge's name."""
-        if args and args[0] not in self.commands:
-            args = ["show", *args]
-        return super().resolve_command(ctx, args)
+    from judgelm.training.hub_upload import Share
 
 
 def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
@@ -61,9 +49,9 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
             *([] if row["installed"] else [f"  {row['finding']}"]),
         )
         for line in lines:
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            out.message(line)
     out.print(_released_table(released))
-    out.print("Details: judgelm judges NAME", markup=False, highlight=False)
+    out.print("Details: judgelm judges NAME")
 
 
 def show_command(
@@ -86,7 +74,7 @@ def show_command(
         write_json(json_out, row)
         if not is_stdout(json_out):
             for key, value in row.items():
-                out.print(f"{key.replace('_', ' ')}: {value}", markup=False, highlight=False, soft_wrap=True)
+                out.message(f"{key.replace('_', ' ')}: {value}")
         return
     from judgelm.judges.released import released_judge
 
@@ -106,7 +94,7 @@ def show_command(
         *(f"source: {source}" for source in judge.sources),
     ]
     for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.message(line)
     out.print(_checkpoint_table(judge.checkpoints))
 
 
@@ -125,7 +113,7 @@ def words_command(
         judgelm judges words auto-j --from constants_prompt.py
 
     Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error,
-    or a file that cannot be had.
+    or a file is not available.
     """
     from judgelm.judges.released import bring_words, read_words, released_judge
 
@@ -138,7 +126,7 @@ def words_command(
     count = f"{len(prompts)} prompts" if len(prompts) > 1 else "its prompt"
     files = "a file of its authors" if len(judge.files) == 1 else f"{len(judge.files)} files of its authors"
     made = f"{count} made of {files}" if judge.files else "its words are part of judgelm"
-    console.print(f"{name}: {made}", markup=False, highlight=False)
+    console.print(f"{name}: {made}")
 
 
 def new_command(
@@ -182,7 +170,7 @@ def new_command(
         reference=reference,
     )
     write_card(folder, card)
-    console.print(f"written: {folder / CARD_NAME}", markup=False, highlight=False, soft_wrap=True)
+    console.message(f"written: {folder / CARD_NAME}")
 
 
 def install_command(
@@ -201,8 +189,8 @@ def install_command(
         judgelm judges install small-judge
         judgelm judges install small-judge --from examples/small_judge
 
-    No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part
-    cannot be had.
+    No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part is
+    not available.
     """
     card = judge_card(name)
     needs_adapter = source is not None or find_adapter(card) is None
@@ -219,31 +207,24 @@ def install_command(
             install_base(card.base)
     if not quiet:
         done = "is installed" if needs_adapter or needs_base else "was installed before"
-        console.print(f"{name} {done}; {_use(card)}", markup=False, highlight=False, soft_wrap=True)
+        use = "it judges wherever no model is named" if card.default else f"use it with --model {card.name}"
+        console.message(f"{name} {done}; {use}")
 
 
 def _announce_adapter(card: JudgeCard, source: Path | str) -> None:
     adapter = card.adapter
-    line = (
+    console.message(
         f"adapter: {adapter.distribution}, at most {adapter.megabytes:g} MB, {adapter.licence} ({adapter.terms}), "
         f"from {source}"
     )
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _announce_base(card: JudgeCard) -> None:
     base = card.base
-    line = (
+    console.message(
         f"base: {base.name}, {base.licence}, a download of {base.download_megabytes:g} MB ({base.distribution} "
         f"{base.version} from the package index), {base.disk_megabytes:g} MB in {cache_root()}"
     )
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _use(card: JudgeCard) -> str:
-    if card.default:
-        return "it judges wherever no model is named"
-    return f"use it with --model {card.name}"
 
 
 def _row(card: JudgeCard) -> dict[str, Any]:
@@ -315,10 +296,72 @@ def _checkpoint_table(checkpoints: "tuple[Checkpoint, ...]") -> Table:
     return table
 
 
-app = typer.Typer(cls=_NameOrCommand)
-_help, _epilog = help_and_epilog(list_judges)
-app.callback(invoke_without_command=True, help=_help, epilog=_epilog)(list_judges)
-for _name, _command in (
-    ("show", show_command), ("words", words_command), ("new", new_command), ("install", install_command),
-):  # fmt: skip
-    add_command(app, _command, _name)
+def share_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    to: Annotated[str, typer.Option(metavar="OWNER/NAME")],
+    yes: bool = False,
+    public: bool = False,
+    licence: Annotated[str | None, typer.Option("--license", metavar="ID")] = None,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
+) -> None:
+    """Upload a judge with its cards to the Hugging Face hub, or show what would be sent.
+
+    It sends weights as safetensors, tokenizer, judge.json, README.md, licence and figures. It leaves out checkpoints,
+    optimizer states and other files, and refuses a file that looks like it holds a secret.
+
+    Options:
+        folder: Output of a training, or a merged judge.
+        to: The repository on the hub; made if missing.
+        yes: Upload; without it nothing is sent.
+        public: Let everybody see it; a new repository is private otherwise.
+        licence: The hub's name of its licence, for a card that states none.
+
+    Examples:
+        judgelm share runs/judgelm_7b --to my-name/my-judge
+        judgelm share runs/judgelm_7b --to my-name/my-judge --license llama2 --yes
+
+    The first shows files, sizes, licence and card, and sends nothing. Exit codes: 0 done, 1 usage or input error, or
+    the hub refuses.
+    """
+    from judgelm.training.hub_upload import prepare_share, upload_share
+
+    share = prepare_share(folder, name=to, licence=licence)
+    out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
+    _show(share, to, public=public, out=out)
+    uploaded = upload_share(share, to, public=public) if yes else None
+    write_json(
+        json_out,
+        {
+            "repository": to,
+            "files": dict(share.files),
+            "left_out": dict(share.left_out),
+            "licence": share.licence,
+            "notes": list(share.notes),
+            "url": None if uploaded is None else uploaded.url,
+            "private": None if uploaded is None else uploaded.private,
+        },
+    )
+    if uploaded is None:
+        out.message("nothing was sent; add --yes to upload")
+    else:
+        seen = "private: only you and its organisation see it" if uploaded.private else "public"
+        out.message(f"uploaded to {uploaded.url} ({seen})")
+
+
+def _show(share: "Share", name: str, *, public: bool, out: PlainConsole) -> None:
+    lines = [f"{share.folder} -> {name}, {'public' if public else 'private'}"]
+    lines += [f"  {_size(size):>9}  {part}" for part, size in share.files.items()]
+    lines += [f"  {_size(sum(share.files.values())):>9}  in all"]
+    lines += [f"  left out: {part}, {reason}" for part, reason in share.left_out.items()]
+    lines += [f"licence: {share.licence or 'none stated'}", *(f"note: {note}" for note in share.notes)]
+    lines += ["README.md:", *(f"  {line}" for line in share.model_card.splitlines())]
+    for line in lines:
+        out.message(line)
+
+
+def _size(size: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"

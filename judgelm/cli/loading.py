@@ -26,8 +26,7 @@ def announced(
     if cluster is not None:
         why = f"on workers, Ray address {cluster.address}"
     if not quiet:
-        line = f"loading {shown_model(model)} ({name} engine{why and f': {why}'})"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.message(f"loading {shown_model(model)} ({name} engine{why and f': {why}'})")
     _START_LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     if not any(isinstance(handler, _ConsoleHandler) for handler in _START_LOG.handlers):
         _START_LOG.addHandler(_ConsoleHandler())
@@ -38,7 +37,7 @@ class _ConsoleHandler(logging.Handler):
     """Prints messages to the console, which is looked up anew for each."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+        console.message(record.getMessage())
 
 
 @contextmanager
@@ -52,8 +51,7 @@ def loaded_judge(
             show_notes(judge.notes)
             if cluster is not None:
                 stats = judge.engine.stats()
-                nodes = ", ".join(stats["nodes"])
-                console.print(f"{stats['workers']}, on {nodes}", markup=False, highlight=False, soft_wrap=True)
+                console.message(f"{stats['workers']}, on {', '.join(stats['nodes'])}")
         yield judge
 
 
@@ -65,7 +63,7 @@ def shown_model(model: str | None) -> str:
 def show_notes(notes: Iterable[str]) -> None:
     """Print notes of a judge (the licences of its card, the engine's own choices), one per line."""
     for note in notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        console.message(note)
 
 
 @contextmanager

@@ -1,15 +1,13 @@
 """`judgelm recipe`: runs the commands of a recipe file, and goes on where it was interrupted."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console, echo
-from judgelm.cli.output import Quiet
-from judgelm.errors import ConfigError
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console, echo
+from judgelm.cli.options import parse_pairs
 
 if TYPE_CHECKING:
     from judgelm.recipes import PlannedStep, Recipe
@@ -49,7 +47,7 @@ def run_command(recipe: RecipeOptions) -> None:
     """
     from judgelm.recipes import StepError, check_inputs, plan_steps, read_recipe, run_steps
 
-    plan = read_recipe(recipe.file, _parse_changes(recipe.changes or ()))
+    plan = read_recipe(recipe.file, parse_pairs(recipe.changes or (), "--set", example="out=runs/second", parse=str))
     if recipe.dry_run:
         for planned in plan_steps(plan, restart=recipe.restart):
             _print_planned(planned)
@@ -83,18 +81,6 @@ def study_run_command(recipe: RecipeOptions) -> None:
     Example: judgelm study run configs/study/self_reference.yaml --set judge=my-judge
     """
     run_command(recipe)
-
-
-def _parse_changes(changes: Sequence[str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for change in changes:
-        name, equals, value = change.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--set {change}: expected KEY=VALUE, such as out=runs/second")
-        if name in values:
-            raise ConfigError(f"--set {name}=...: {name} is given twice; keep one of them")
-        values[name] = value
-    return values
 
 
 def _print_planned(planned: "PlannedStep") -> None:

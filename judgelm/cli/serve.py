@@ -1,6 +1,8 @@
-"""`judgelm serve`: a judge behind OpenAI's API."""
+"""`judgelm serve`, a judge behind OpenAI's API, and `judgelm web`, a page to judge by hand, browse runs and label."""
 
+import os
 import shlex
+import tempfile
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console
 from judgelm.cli.loading import loaded_judge, shown_address
 from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
-from judgelm.cli.output import Quiet
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, MissingExtraError
@@ -21,7 +22,7 @@ from judgelm.package import install_hint
 if TYPE_CHECKING:
     from judgelm.serving.traces import RequestTracer
 
-_ANSWERS, _SERVER, _RECORDS, _LIMITS = "How to answer", "Address and keys", "Records", "Limits"
+
 _DAY_S = 86_400.0
 
 
@@ -55,7 +56,7 @@ def serve(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words.
+    """Serve a judge to clients of GPT-4: OpenAI's API, in the format each client expects.
 
     Options:
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; with --upstream its name there.
@@ -66,7 +67,7 @@ def serve(
 
     How to answer:
         name: A model name that clients may use; repeatable. Others are refused; by default all are accepted.
-        judge: A judge that is a LoRA adapter of this model, by a model name of its own; repeatable.
+        judge: A judge that is a LoRA adapter of this model, by its own model name; repeatable.
         adapters_folder: Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).
         chat: Answer prompts of unknown clients as an ordinary chat.
         both_orders: Judge each pair in both orders.
@@ -215,9 +216,72 @@ def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None
     address = shown_address(host, port)
     body = '{"question": "What is 2 + 2?", "answer_1": "4", "answer_2": "5"}'
     key = ' -H "Authorization: Bearer $KEY"' if has_keys else ""
-    lines = (
-        f"serving {', '.join(names)} at {address}/v1 (Ctrl-C ends it)",
-        f"  curl {address}/v1/judge{key} -d {shlex.quote(body)}",
-    )
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.message(f"serving {', '.join(names)} at {address}/v1 (Ctrl-C ends it)")
+    console.message(f"  curl {address}/v1/judge{key} -d {shlex.quote(body)}")
+
+
+_FINISH_S = 3
+
+
+def web(
+    model: Annotated[str | None, typer.Argument()] = None,
+    run: list[Path] | None = None,
+    pairs: Path | None = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 7860,
+    password: Annotated[str | None, typer.Option(envvar="JUDGELM_PASSWORD")] = None,
+    no_auth: bool = False,
+    *,
+    judge_options: JudgeOptions,
+    quiet: Quiet = False,
+    config: Config = None,
+) -> None:
+    """Judge by hand on a page, talk about a judgment, browse run files, compare and label them.
+
+    Options:
+        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; a server's name of it. Default:
+            small-judge.
+
+    Run files:
+        run: A run file to browse; repeatable. Others can be uploaded on the page.
+        pairs: The judged file with the texts; default: the file named by the runs' manifest, beside them.
+
+    Address and password:
+        host: Address to serve at.
+        port: 0 chooses a free port.
+        password: Password of the page. Safer in JUDGELM_PASSWORD: other users see commands.
+        no_auth: Allow other machines without a password.
+
+    Examples:
+        judgelm web   (with the small judge: judgelm judges)
+        judgelm web my-judge
+        judgelm web my-judge --run judgments.jsonl --run other.jsonl --pairs pairs.jsonl
+        JUDGELM_PASSWORD=... judgelm web my-judge --host 0.0.0.0
+        judgelm web "8 6" --engine scripted   (without a model, to browse runs and label)
+
+    Ctrl-C ends it.
+    """
+    engine, _ = engine_of(model, judge_options.engine, adapter=judge_options.adapter)  # refuses a missing judge now
+    arguments = judge_options.judge_arguments()
+    if pairs is not None and not run:
+        raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
+    require("gradio", extra="web")
+    with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
+        os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
+        from judgelm.serving.engine_worker import EngineWorker
+        from judgelm.serving.settings import check_exposure
+        from judgelm.serving.sockets import bind
+        from judgelm.serving.web.app import serve_page, web_app
+        from judgelm.serving.web.page import create_page
+        from judgelm.serving.web.runs import open_runs
+
+        check_exposure(host, password, no_auth=no_auth, way_out="add --password")
+        runs = open_runs(run or [], pairs)
+        with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
+            worker = EngineWorker(judge.engine)
+            try:
+                if not quiet:
+                    console.message(f"the page is at {shown_address(host, bound.getsockname()[1])} (Ctrl-C ends it)")
+                serve_page(web_app(create_page(judge, worker, runs), password=password), bound)
+            finally:
+                worker.close(_FINISH_S)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from judgelm.cli.loading import announced
-from judgelm.cli.options import parse_pairs
 from judgelm.engines.vllm import START_LOG
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
@@ -155,13 +154,6 @@ def test_engine_arguments_of_another_shape_are_refused(cli, pairs, tmp_path):
     code, _, err = cli("judgelm-batch", pairs(1), *SCRIPTED, "8 6", "--config", tmp_path / "batch.yaml")
     assert code == 1
     assert "engine_arg: expected a mapping" in err
-
-
-def test_values_are_yaml():
-
-    given = ["n=1", "on=true", "share=0.9", "url=http://x/v1?a=b", "map={a: [1, 2]}", "none="]
-    found = parse_pairs(given, "--engine-arg")
-    assert found == {"n": 1, "on": True, "share": 0.9, "url": "http://x/v1?a=b", "map": {"a": [1, 2]}, "none": None}
 
 
 def test_auto_says_which_engine_and_why(cli, pairs, tmp_path, tiny_model):

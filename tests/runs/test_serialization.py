@@ -101,11 +101,6 @@ def test_every_kind_of_verdict_comes_back_from_its_row(verdict):
     assert there_and_back(judgment) == judgment
 
 
-def test_a_plain_judgment_row_does_not_speak_of_what_it_has_not():
-    row = judgment_row(Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=()))
-    assert not {"solves", "own_reference", "decided_by"} & row.keys()
-
-
 @pytest.mark.parametrize("expected", [7.4, math.nan])
 def test_grades_anchors_and_votes_come_back_from_their_row(expected):
     grades = GradeDistribution(expected=expected, unassigned=0.1, likeliest=((7, 0.6), (8, 0.3)))

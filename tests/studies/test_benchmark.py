@@ -7,7 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.benchmark import benchmark_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.pairs import benchmark_command
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.engines.scripted import ScriptedEngine
@@ -147,7 +148,7 @@ def test_the_command_reads_the_name_beside_the_rows(tmp_path):
     with Judge("8 6\n", engine="scripted") as one:
         one.judge_file(str(tmp_path / "rewardbench.jsonl"), out=str(tmp_path / "run.jsonl"))
     app = typer.Typer()
-    app.command()(benchmark_command)
+    add_command(app, benchmark_command, "study")
     arguments = [tmp_path / "run.jsonl", "-r", tmp_path / "rewardbench.jsonl", "-o", tmp_path / "x", "--bootstrap", 100]
     done = CliRunner().invoke(app, [*map(str, arguments), "--json", "-"], catch_exceptions=False)
     found = json.loads(done.stdout)

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgelm.cli.batch import options
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, echo, watch
+from judgelm.cli import options
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, Quiet, console, echo, watch
 from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions
-from judgelm.cli.output import Quiet
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
@@ -127,7 +126,7 @@ def annotate_command(
     _show_estimate(expected, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
-    if engine != "openai":  # the others bill nothing; the estimate knows the prices all the same
+    if engine != "openai":  # the others bill nothing; the prices were for the estimate
         arguments = {name: value for name, value in arguments.items() if not name.startswith("price_")}
     if max_cost is not None:
         arguments["max_cost_usd"] = _budget(engine, prices, spent, max_cost)
@@ -200,7 +199,7 @@ def _show_estimate(
             lines += [
                 f"--max-cost {max_cost:g} will probably not suffice; the run will stop there and can continue later"
             ]
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    console.print("\n".join(lines), soft_wrap=True)
 
 
 def _show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -> None:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from judgelm.cli.eval import ScoringOptions
 from judgelm.cli.evaluation import score
+from judgelm.cli.options import ScoringOptions
 from judgelm.serving.web.browse_state import Filter, item_lines, label_lines, start_browsing
 from judgelm.serving.web.item_view import agreement_html, judge_agreement
 from judgelm.serving.web.runs import Run

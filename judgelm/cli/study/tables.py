@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from judgelm.cli.eval import ScoringOptions
-from judgelm.cli.evaluation import Scored, load_judgments, score
+from judgelm.cli.evaluation import ScoredRun, read_run, score
+from judgelm.cli.options import ScoringOptions
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
+from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment
 from judgelm.runs.teacher import prices_of
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
@@ -44,7 +44,7 @@ class _Table(BaseModel):
     runs: list[_Row]
 
 
-class PriceOptions(BaseModel):
+class _Prices(BaseModel):
     """Prices in USD, of a GPU for one hour and of an API for 1,000 tokens; None is not given."""
 
     model_config = ConfigDict(extra="forbid")
@@ -58,26 +58,13 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     labels: Path | None = None
-    prices: PriceOptions = PriceOptions()
+    prices: _Prices = _Prices()
     tables: list[_Table]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRuns:
-    """The runs by the number of their table, and the prices of Table 3."""
-
-    runs: dict[int, list[TableRun]]
-    prices: CostPrices
-
-
 def read_table_runs(
-    path: Path,
-    resampling: Resampling,
-    *,
-    folder: Path | None = None,
-    labels: Path | None = None,
-    prices: PriceOptions | None = None,
-) -> TableRuns:
+    path: Path, resampling: Resampling, *, folder: Path | None, labels: Path | None, prices: Mapping[str, float]
+) -> tuple[dict[int, list[TableRun]], CostPrices]:
     """Read the file, and score every run that it names.
 
     Args:
@@ -87,36 +74,32 @@ def read_table_runs(
         labels: of all runs, in place of those in the file.
         prices: each one that is given is used in place of that in the file.
 
+    Returns:
+        The runs by the number of their table, and the prices of Table 3.
+
     Raises:
         ConfigError: the file is not of that form, or a row lacks what its table shows.
         InputError: a run or its labels cannot be read.
     """
     file, base = _read(path), folder or path.parent
-    cost_prices = _prices(path, file, prices or PriceOptions())
+    cost_prices = _cost_prices(path, file, prices)
     runs_of_table: dict[int, list[TableRun]] = {}
     for table in file.tables:
         if table.table in runs_of_table:
             raise ConfigError(f"{path}: table {table.table} appears twice; put its runs together")
-        runs_of_table[table.table] = [
-            _run(
-                path,
-                table.table,
-                row.model_copy(
-                    update={
-                        "judgments": base / row.judgments,
-                        "reversed": _below(base, row.reversed),
-                        "labels": labels or _below(base, row.labels or file.labels),
-                    }
-                ),
-                resampling,
-            )
-            for row in table.runs
-        ]
+        runs = []
+        for row in table.runs:
+            labels_of_row = row.labels or file.labels
+            paths = {
+                "judgments": base / row.judgments,
+                "reversed": row.reversed and base / row.reversed,
+                "labels": labels or (labels_of_row and base / labels_of_row),
+            }
+            runs.append(_run(path, table.table, row.model_copy(update=paths), resampling))
+        runs_of_table[table.table] = runs
     if not any(runs_of_table.values()):
         raise ConfigError(f"{path}: names no run; give each table its runs")
-    return TableRuns(
-        runs={table_number: runs for table_number, runs in runs_of_table.items() if runs}, prices=cost_prices
-    )
+    return {number: runs for number, runs in runs_of_table.items() if runs}, cost_prices
 
 
 def _read(path: Path) -> _File:
@@ -128,13 +111,13 @@ def _read(path: Path) -> _File:
         raise ConfigError(f"{path}: {location}: {finding['msg']}, got {finding['input']!r}") from error
 
 
-def _prices(path: Path, file: _File, options: PriceOptions) -> CostPrices:
+def _cost_prices(path: Path, file: _File, prices: Mapping[str, float]) -> CostPrices:
     """The prices of the options, else those of the file.
 
     Raises:
         ConfigError: one price of the API alone, or a price without anything to price.
     """
-    given = file.prices.model_dump(exclude_none=True) | options.model_dump(exclude_none=True)
+    given = file.prices.model_dump(exclude_none=True) | dict(prices)
     api = {key: given.get(name) for key, name in (("price_in", "api_prompt_1k"), ("price_out", "api_reply_1k"))}
     if len({price is None for price in api.values()}) > 1:
         raise ConfigError(f"{path}: prices: api_prompt_1k and api_reply_1k go together; 0 is allowed")
@@ -147,10 +130,6 @@ def _prices(path: Path, file: _File, options: PriceOptions) -> CostPrices:
         )
     per_million = {key: price * 1000 for key, price in api.items() if price is not None}
     return CostPrices(gpu_hour=given.get("gpu_hour"), api=prices_of(per_million))
-
-
-def _below(base: Path, path: Path | None) -> Path | None:
-    return None if path is None else base / path
 
 
 def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> TableRun:
@@ -170,18 +149,20 @@ def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> Ta
     if row.reversed is not None and row.reversed.resolve() == row.judgments.resolve():
         raise ConfigError(f"{place}: judgments and reversed name one file; reversed is the run over the swapped pairs")
     began = time.monotonic()
+    # of Table 2 PandaLM's rule, where a conflict of two orders is a tie; None leaves it to the run's orders
+    rule: LabelRule | None = "given" if table_number != 2 else "tie" if row.reversed else None
     options = ScoringOptions(
         judgments=row.judgments,
         reversed_=row.reversed,
         labels=row.labels,
         protocol="pandalm" if table_number == 2 else "judgelm",
-        order_rule=_rule(table_number, row),
+        order_rule=rule,
         scale=row.scale,
         bootstrap=resampling.resamples,
         seed=resampling.seed,
     )
     scored = score(options)
-    reverse = load_judgments(row.reversed, options) if row.reversed else {}
+    reverse = read_run(row.reversed, scale=row.scale) if row.reversed else {}
     judged = scored.judgments.keys() & scored.labelled.labels.keys()
     return TableRun(
         heads=heads,
@@ -192,14 +173,7 @@ def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> Ta
     )
 
 
-def _rule(table_number: int, row: _Row) -> Literal["given", "tie"] | None:
-    """Of Table 2 PandaLM's, where a conflict of two orders is a tie; None leaves it to the run's orders."""
-    if table_number != 2:
-        return "given"
-    return "tie" if row.reversed else None
-
-
-def _as_authors(scored: Scored, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
+def _as_authors(scored: ScoredRun, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
     """The evaluation of the same replies as the authors' parser reads them."""
     clusters = {sample.id: sample.question for sample in scored.labelled.samples.values()}
     return evaluate(
@@ -216,7 +190,7 @@ def _text(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _timing(scored: Scored, metrics_s: float, gpus: float | None) -> Timing:
+def _timing(scored: ScoredRun, metrics_s: float, gpus: float | None) -> Timing:
     manifest, judgments = scored.manifest, scored.judgments.values()
     sessions = [session for session in manifest.get("sessions", []) if "load_s" in session and "judge_s" in session]
     workers = [str(session["engine"]["workers"]) for session in sessions if "workers" in session["engine"]]

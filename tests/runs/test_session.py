@@ -135,24 +135,6 @@ def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path):
             process.wait()
 
 
-def test_a_mark_of_version_0_1_is_read(tmp_path):
-    from judgelm.runs import session
-
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    out = str(tmp_path / "out.jsonl")
-    mark = f"{session._run_id(out)}:{gone.pid}:12345"
-    child = subprocess.Popen(["sleep", "600"], env=os.environ | {"JUDGELM_RUN": mark})
-    try:
-        until = time.monotonic() + 5
-        while (ended := end_orphans(out)) == [] and time.monotonic() < until:
-            time.sleep(0.01)
-        assert ended == [child.pid]
-    finally:
-        child.kill()
-        child.wait()
-
-
 def test_a_process_with_a_title_of_its_own_keeps_its_mark(run, tmp_path):
     # vLLM's do so; the title is written over the beginning of the environment
     pytest.importorskip("setproctitle", reason="setproctitle is not installed: pip install -e '.[vllm]'")

@@ -1,21 +1,27 @@
 """A resumed run compares the texts of each finished id with its input: standard input, pipes, images, cascades."""
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 
 import pytest
+import torch
 
+from judgelm import Judge
 from judgelm.data.judged_texts import text_hashes
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, RunError
 from judgelm.modes import MODES, Pairwise
 from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
-from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch
+from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
 from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments, standing_judgments
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.stats import RunStats
 from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
+from judgelm.training.tiny_model import make_base
+from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
 from tests.support.judged_items import write_run
 
 ENGINE = {"*": "8 6\n"}
@@ -148,3 +154,54 @@ def test_rows_of_a_teacher_are_made_of_the_texts_it_judged(tmp_path):
         assert writer.row(sample)["score"] == [8, 6]
         with pytest.raises(InputError, match='id "1": the order of the answers is not what the teacher judged'):
             writer.row(replace(sample, answers=("bad", "good")))
+
+
+SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bfloat16")
+    make_base(["a b a b"], folder, **SHAPE, dtype=torch.bfloat16)
+    return folder
+
+
+@pytest.fixture
+def begun(model, tmp_path):
+    """A run file of two judgments out of six, made where bfloat16 is emulated; the command that goes on with it."""
+    pairs, out = write_pairs(tmp_path / "pairs.jsonl", 6), tmp_path / "out.jsonl"
+    command = [BATCH, pairs, "-o", out, "--model", model, "--max-failure-rate", "1"]
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run([*command, "--limit", "2"], env=environment, capture_output=True, text=True, check=True)
+    assert "\ndtype: float32 (" in done.stderr
+    return command, out
+
+
+def test_a_run_goes_on_in_its_own_format_on_another_cpu(begun):
+    command, out = begun
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "resuming: 2 samples" in done.stderr
+    found = manifest(out)
+    assert found["fingerprint"]["engine"]["dtype"] == "float32"
+    assert [session["engine"]["notes"][:1] for session in found["sessions"]][1:] == [[]]  # nothing was chosen again
+    assert found["sessions"][0]["engine"]["notes"][0].startswith("dtype: float32 (")
+    assert len(judged_rows(out)) == 6
+
+
+def test_a_judge_that_was_loaded_in_another_format_is_loaded_again(begun, model):
+    command, out = begun
+    with Judge(str(model), engine="transformers") as judge:
+        assert any(note.startswith("dtype: ") for note in judge.notes)
+        judge.judge_file(str(command[1]), out=str(out))
+        assert judge.engine.describe()["dtype"] == "float32"
+    assert len(judged_rows(out)) == 6
+
+
+def test_what_was_asked_for_starts_over_and_servers_have_no_format_of_ours(begun):
+    command, out = begun
+    job = BatchJob(inputs=(str(command[1]),), out=str(out))
+    assert run_dtype(job, "auto", "transformers") == "float32"
+    assert run_dtype(job, "bfloat16", "transformers") == "bfloat16"  # and the run is refused as another one
+    assert run_dtype(job, "auto", "openai") == "auto"
+    assert run_dtype(BatchJob(inputs=(), out=str(out), overwrite=True), "auto", "transformers") == "auto"
+    assert run_dtype(BatchJob(inputs=(), out=f"{out}.new.jsonl"), "auto", "transformers") == "auto"
