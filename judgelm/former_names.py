@@ -31,7 +31,7 @@ FORMER_MODULES = {
     "judgelm.metrics.ordered_logit": "judgelm.metrics.self_bias.ordered_logit",
     "judgelm.metrics.qa_match": "judgelm.metrics.qa.match",
     "judgelm.metrics.self_preference": "judgelm.metrics.qa.self_preference",
-    "judgelm.dialects.anchors": "judgelm.dialects.patterns",
+    "judgelm.dialects.anchors": "judgelm.dialects.splits",
     "judgelm.dialects.reading": "judgelm.dialects.request_body",
     "judgelm.prompts.neutralise": "judgelm.prompts.sanitization",
 }

@@ -19,7 +19,7 @@ from judgelm.extras import install_hint
 from judgelm.judge import engine_of
 
 if TYPE_CHECKING:
-    from judgelm.serving.traces import RequestTracer
+    from judgelm.serving.middleware import RequestTracer
 
 _ANSWERS, _SERVER, _RECORDS, _LIMITS = "How to answer", "Address and keys", "Records", "Limits"
 _DAY_S = 86_400.0
@@ -200,14 +200,12 @@ def serve(
     require("prometheus_client", extra="serve")
     from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.serving.app import create_app
-    from judgelm.serving.chat import check_chat
     from judgelm.serving.engine_worker import EngineWorker
-    from judgelm.serving.handler import HandlerOptions, JudgeHandler
+    from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
     from judgelm.serving.judges import adapter_handlers, read_adapters
-    from judgelm.serving.request_log import RequestLog
+    from judgelm.serving.middleware import RequestLog
     from judgelm.serving.server import Server, uvicorn_config
-    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, check_exposure, public_name, read_keys
-    from judgelm.serving.sockets import bind
+    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, public_name, read_keys
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
@@ -291,11 +289,12 @@ def _tracer(endpoint: str) -> "RequestTracer":
     Raises:
         MissingExtraError: OpenTelemetry's library is not installed.
     """
+    from judgelm.serving.middleware import RequestTracer
+
     try:
-        from judgelm.serving.traces import RequestTracer
+        return RequestTracer(endpoint)
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{error.name} is not installed; run: {install_hint('otel')}") from error
-    return RequestTracer(endpoint)
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:

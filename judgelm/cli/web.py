@@ -93,10 +93,8 @@ def web(
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
         from judgelm.serving.engine_worker import EngineWorker
-        from judgelm.serving.settings import check_exposure
-        from judgelm.serving.sockets import bind
-        from judgelm.serving.web.app import serve_page, web_app
-        from judgelm.serving.web.page import create_page
+        from judgelm.serving.settings import bind, check_exposure
+        from judgelm.serving.web.page import create_page, serve_page, web_app
         from judgelm.serving.web.runs import open_runs
 
         check_exposure(host, password, no_auth=no_auth, way_out="add --password")

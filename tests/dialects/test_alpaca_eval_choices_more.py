@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.alpaca_eval import DIALECTS as RANKINGS
-from judgelm.dialects.alpaca_eval_choices import DIALECTS
 from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, Tool
+from tests.support import captures
+
+DIALECTS = captures.dialects("alpaca-eval-choice", "alpaca-eval-letter")
+
+RANKINGS = captures.dialects(
+    "alpaca-eval-ranking", "alpaca-eval-function", "alpaca-eval-identifier", "alpaca-eval-batch"
+)
 
 CHOICE, LETTER = DIALECTS
 RANKING = RANKINGS[0]

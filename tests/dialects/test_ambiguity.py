@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from judgelm.dialects.ambiguity import resolve_split
-from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.splits import Pattern, Split, resolve_split
 
 PAIR = Pattern("[Q]\n{question}\n\n[A]\n{first}\n[/A]\n\n[B]\n{second}\n[/B]")
 BLOCKS = (("[A]", "[/A]"), ("[B]", "[/B]"))

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.arena_hard import DIALECTS
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from tests.support import captures
 
-[DIALECT] = DIALECTS
+[DIALECT] = captures.dialects("arena-hard")
 SYSTEM = "Compare them and end with one label: [[A>>B]], [[A>B]], [[A=B]], [[B>A]] or [[B>>A]]."
 NO_TIE = "Compare them and end with one label: [[A>B]] or [[B>A]]."
 AGAIN = "continue your judgment and finish by outputting a final verdict label"

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.autoj import DIALECTS
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies
+
+DIALECTS = captures.dialects("autoj-pair", "autoj-single")
 
 PAIR, SINGLE = DIALECTS
 REASON = "So, the final decision is Response 2.\nThe final  decision  is [Response 2]. Rating: [[3]] [[rating]]"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, TokenLogprobs
-from judgelm.dialects.deepeval import DIALECTS
-from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, TokenLogprobs, sample_of
 from tests.support import captures
+
+DIALECTS = captures.dialects("deepeval-")
 
 FOLDERS = ("deepeval_geval_openai", "deepeval_geval_localmodel")
 TEXTS = st.one_of(

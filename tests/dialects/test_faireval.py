@@ -7,13 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects import score_line
-from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.faireval import DIALECTS
-from judgelm.dialects.recognition import AMBIGUOUS
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, Message
 from tests.support import captures
 
-[DIALECT] = DIALECTS
+[DIALECT] = captures.dialects("faireval")
 WANTED = (
     "Compare both.\n    Then write two lines.\n\n    Output with the following format:\n    Evaluation evidence: <e>\n"
     "    Score of the Assistant 1: <score>\n    Score of the Assistant 2: <score>\n"
@@ -121,7 +118,10 @@ def test_whole_blocks_that_an_answer_imitates_stay_in_it_and_leave_doubt():
 def test_a_prompt_with_the_same_blocks_that_wants_a_score_line_is_not_taken():
     asked = chat("q", "a\n", "b\n", "Output a single line containing two scores.")
     assert DIALECT.recognise(asked) is None
-    assert all(one.recognise(chat("q", "a\n", "b\n")) is None for one in score_line.DIALECTS)
+    assert all(
+        one.recognise(chat("q", "a\n", "b\n")) is None
+        for one in captures.dialects("vicuna", "alpaca-eval-lmsys", "judgelm")
+    )
 
 
 @given(st.tuples(TEXTS, TEXTS, TEXTS))

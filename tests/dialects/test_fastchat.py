@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.fastchat import DIALECTS
 from tests.support import captures
+
+DIALECTS = captures.dialects("fastchat-")
 
 PAIRS = ("fastchat_pair", "fastchat_pair_math", "fastchat_pair_mt", "fastchat_pair_math_mt")
 SINGLES = ("fastchat_single", "fastchat_single_math", "fastchat_single_mt", "fastchat_single_math_mt")

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import JudgeResult
-from judgelm.dialects.geval import DIALECTS
 from tests.support import captures
 
-[GEVAL] = DIALECTS
+[GEVAL] = captures.dialects("geval")
 SCALES = {"coh": (1, 5), "con": (1, 5), "flu": (1, 3), "rel": (1, 5)}
 TEXTS = st.one_of(
     st.text(max_size=30),

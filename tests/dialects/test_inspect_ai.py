@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import JudgeResult
-from judgelm.dialects.inspect_ai import DIALECTS
 from tests.support import captures
+
+DIALECTS = captures.dialects("inspect-model-graded-qa", "inspect-model-graded-fact")
 
 FOLDERS = {
     "inspect_model_graded_qa": ("inspect-model-graded-qa", "CI"),

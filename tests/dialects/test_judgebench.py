@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.judgebench import DIALECTS
 from tests.support import captures
+
+DIALECTS = captures.dialects("judgebench-vanilla", "judgebench-skywork-critic")
 
 VANILLA, SKYWORK = DIALECTS
 ITEMS = [

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.openevals import DIALECTS
-from judgelm.dialects.recognition import AMBIGUOUS
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, Message
 from tests.support import captures
 
-[OPENEVALS] = DIALECTS
+[OPENEVALS] = captures.dialects("openevals")
 # folder: task, scale
 FOLDERS = {
     "openevals_bool_langchain": ("label", None),

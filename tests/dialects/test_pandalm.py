@@ -2,12 +2,11 @@
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.pandalm import DIALECTS
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies
 
-[PANDALM] = DIALECTS
+[PANDALM] = captures.dialects("pandalm")
 REASON = "Tie\n2\n### Reason: Response 2 wins\n1"
 PAIRS = [
     (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 1),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.splits import Pattern, Split
 
 PAIR = Pattern("[Q]\n{question}\n\n[A]\n{first}\n[/A]\n\n[B]\n{second}\n[/B]")
 

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.prometheus import DIALECTS
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies
 
-ABSOLUTE, RELATIVE = DIALECTS
+ABSOLUTE, RELATIVE = captures.dialects("prometheus-absolute", "prometheus-relative")
 REASON = "Result: B\n[RESULT] B. Score of 2 out of 5\nResult B"
 PAIRS = [
     (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "A"),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.promptfoo import DIALECTS
 from tests.support import captures
+
+DIALECTS = captures.dialects("promptfoo-")
 
 # folder: name, task, whether the prompt shows the question
 FOLDERS = {

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.ragas import DIALECTS
-from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, sample_of
 from tests.support import captures
+
+DIALECTS = captures.dialects("ragas-")
 
 # folder: name, task, scale, names of the words and of the verdict
 FOLDERS = {

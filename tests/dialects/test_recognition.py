@@ -4,16 +4,8 @@ import hashlib
 
 import pytest
 
-from judgelm.dialects.ambiguity import latest_split
-from judgelm.dialects.contract import ChatRequest, Message
-from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import (
-    AMBIGUOUS,
-    ambiguity_note,
-    lone_text,
-    sample_of,
-    user_text,
-)
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, Message, ambiguity_note, lone_text, sample_of, user_text
+from judgelm.dialects.splits import Pattern, Split, latest_split
 from judgelm.records import Sample
 
 PAIR = Pattern("[Q]{question}[A]{first}[B]{second}[E]")

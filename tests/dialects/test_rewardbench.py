@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
-from judgelm.dialects.rewardbench import DIALECTS
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies, requests
+
+DIALECTS = captures.dialects("rewardbench-")
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 REASON = '[[B]] and [[A]]. Output (b) **Result:** B {"better_answer": "2"} 9'

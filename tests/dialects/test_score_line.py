@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.score_line import DIALECTS
 from tests.support import captures
+
+DIALECTS = captures.dialects("vicuna-review", "alpaca-eval-lmsys", "judgelm")
 
 NAMES = {
     "vicuna_review": "vicuna-review",

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import JudgeResult
-from judgelm.dialects.simpleqa import DIALECTS
 from tests.support import captures
 
-[SIMPLEQA] = DIALECTS
+[SIMPLEQA] = captures.dialects("simpleqa")
 FOLDERS = ("lighteval_simpleqa_openai", "lighteval_simpleqa_litellm")
 TEXTS = st.one_of(
     st.text(max_size=30),

@@ -6,14 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judgelm.dialects import alpaca_eval, flowjudge, llmbar, pandalm, prometheus, rewardbench
-from tests.support.captures import requests
+from tests.support.captures import dialects, requests
 
-DIALECTS = [
-    dialect
-    for module in (alpaca_eval, flowjudge, llmbar, pandalm, prometheus, rewardbench)
-    for dialect in module.DIALECTS
-]
+DIALECTS = dialects("alpaca-eval-", "flowjudge", "llmbar", "pandalm", "prometheus", "rewardbench")
 FOLDERS = {
     "alpaca_eval__alpaca_eval_gpt4": "alpaca-eval-ranking",
     "alpaca_eval__alpaca_eval_gpt4_turbo_fn": "alpaca-eval-function",

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.serving.request_middleware import ApiKeys
+from judgelm.serving.middleware import ApiKeys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint

@@ -9,8 +9,7 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from judgelm.serving.http_errors import HttpError
-from judgelm.serving.limits import parse_json
+from judgelm.serving.http_errors import HttpError, parse_json
 from tests.support.known_judge import quality
 from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
 

@@ -6,9 +6,8 @@ import pytest
 
 from judgelm.cli.eval import ScoringOptions
 from judgelm.cli.evaluation import score
-from judgelm.serving.web.browse_state import Filter, item_lines, label_lines, start_browsing
-from judgelm.serving.web.item_view import agreement_html, judge_agreement
-from judgelm.serving.web.runs import Run
+from judgelm.serving.web.browse import agreement_html, judge_agreement
+from judgelm.serving.web.runs import Filter, Run, item_lines, label_lines, start_browsing
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 
 

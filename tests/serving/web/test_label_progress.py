@@ -2,9 +2,8 @@
 
 import pytest
 
-from judgelm.serving.web.browse_state import start_browsing
-from judgelm.serving.web.label_progress import MOST_POINTS, agreement_growth, evaluate_labels, progress_html
-from judgelm.serving.web.runs import Run
+from judgelm.serving.web.browse import MOST_POINTS, agreement_growth, evaluate_labels, progress_html
+from judgelm.serving.web.runs import Run, start_browsing
 from tests.support.judged_items import failed_judgment, pair_judgment
 
 
