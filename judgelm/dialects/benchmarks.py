@@ -37,7 +37,7 @@ from judgelm.dialects.replies import (
     winner_with_ties,
     words_and_verdict,
 )
-from judgelm.dialects.splits import Blocks, Pattern, Split, latest_split, resolve_split
+from judgelm.dialects.splits import Blocks, Pattern, TemplateSplit, latest_split, resolve_split
 
 _SCALE = (1.0, 10.0)
 _INSTRUCTED = last_text("system", "user")
@@ -77,7 +77,7 @@ _LAST_LINES = re.compile(r"Score of the Assistant 1:[^\n]*\n[ \t]*Score of the A
 _split_review = partial(resolve_split, blocks=_REVIEW_BLOCKS)
 
 
-def _wants_score_line(request: ChatRequest, split: Split) -> bool:
+def _wants_score_line(request: ChatRequest, split: TemplateSplit) -> bool:
     instruction = split.values["instruction"]
     return bool(_SCORE_LINE.search(instruction) and _SCORES.search(instruction))
 
@@ -355,7 +355,7 @@ def _judgebench_dialect(
 ) -> Dialect:
     """A dialect whose instruction offers labels; the template's last line end is lost by JudgeBench."""
 
-    def accepts(request: ChatRequest, split: Split) -> bool:
+    def accepts(request: ChatRequest, split: TemplateSplit) -> bool:
         instruction = split.values["instruction"]
         return _offers(instruction, *offers) and excludes not in instruction
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from judgelm.dialects.splits import Pattern, Split
+from judgelm.dialects.splits import Pattern, TemplateSplit
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
@@ -206,7 +206,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def ambiguity_note(*splits: Split) -> str:
+def ambiguity_note(*splits: TemplateSplit) -> str:
     """The doubt about splits of which another would have been possible; else nothing."""
     return AMBIGUOUS if any(split.ambiguous for split in splits) else ""
 
@@ -221,7 +221,7 @@ def sample_of(question: str, answers: Sequence[str], reference: str | None = Non
 def task_from_split(
     dialect: str,
     kind: TaskKind,
-    split: Split,
+    split: TemplateSplit,
     *,
     scale: tuple[float, float] | None = None,
     facts: Mapping[str, Any] | None = None,
@@ -256,8 +256,8 @@ def template_dialect(
     *templates: Pattern,
     text: Callable[[ChatRequest], str | None],
     render: Render,
-    split: Callable[[Pattern, str], Split | None] = Pattern.split,
-    accepts: Callable[[ChatRequest, Split], bool] = lambda request, split: True,
+    split: Callable[[Pattern, str], TemplateSplit | None] = Pattern.split,
+    accepts: Callable[[ChatRequest, TemplateSplit], bool] = lambda request, split: True,
     scale: tuple[float, float] | None = None,
     facts: Callable[[Pattern, str], Mapping[str, Any]] = lambda template, text: {},
 ) -> Dialect:

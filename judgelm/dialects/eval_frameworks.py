@@ -40,7 +40,7 @@ from judgelm.dialects.replies import (
     verdict_logprobs,
     winner_of_two,
 )
-from judgelm.dialects.splits import Pattern, Split
+from judgelm.dialects.splits import Pattern, TemplateSplit
 from judgelm.records import Sample
 
 
@@ -255,7 +255,7 @@ _MOST_TEXTS = 64
 """A prompt of more is not of this dialect: thousands of imitated texts must not stop a server."""
 
 
-def _below_system(system: Pattern, request: ChatRequest, split: Split) -> bool:
+def _below_system(system: Pattern, request: ChatRequest, split: TemplateSplit) -> bool:
     """True where the system message is of its template."""
     return system.split(request.messages[0].text.strip()) is not None
 
@@ -583,7 +583,7 @@ def _split_tags(text: str, question: str, answer: str) -> tuple[Mapping[str, str
     body = opened + rest
     last, last_reference = body.rfind(end), body.rfind(_REFERENCE_END)
     template = f"<{question}>\n{{question}}\n</{question}>\n\n<{answer}>\n{{answer}}\n</{answer}>"
-    split: Split | None = None
+    split: TemplateSplit | None = None
     if last_reference > last:
         whole = Pattern(template + "\n\n{lead}:\n\n<reference_outputs>\n{reference}\n</reference_outputs>")
         split = whole.split(body[: last_reference + len(_REFERENCE_END)])

@@ -30,7 +30,7 @@ from judgelm.dialects.replies import (
     winner_name,
     winner_of_two,
 )
-from judgelm.dialects.splits import Pattern, Split
+from judgelm.dialects.splits import Pattern, TemplateSplit
 from judgelm.records import Sample
 
 # Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), bare or in Llama 2's brackets.
@@ -277,7 +277,7 @@ def _recognise_geval(request: ChatRequest) -> JudgeTask | None:
         return None
     scale = re.search(rf"{form['metric']} \((\d+)-(\d+)\)", head["criterion"])
     body = texts[0][head.end() : form.start()]
-    split: Split | None = next(filter(None, (pattern.split(body) for pattern in _GEVAL_TEXTS)), None)
+    split: TemplateSplit | None = next(filter(None, (pattern.split(body) for pattern in _GEVAL_TEXTS)), None)
     if scale is None or split is None:
         return None
     limits = (float(scale[1]), float(scale[2]))

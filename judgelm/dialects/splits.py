@@ -11,7 +11,7 @@ _SLOT = re.compile(r"\{([a-z_0-9]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class TemplateSplit:
     """The slots' texts, and whether another split would have been possible."""
 
     values: Mapping[str, str]
@@ -41,7 +41,7 @@ class Pattern:
         """Names, in their order."""
         return tuple(_SLOT.split(self.template)[1::2])
 
-    def split(self, text: str) -> Split | None:
+    def split(self, text: str) -> TemplateSplit | None:
         """The slots' texts, or None where the text is not of this template.
 
         A slot's text is what the client put in, to the byte; it may be empty.
@@ -58,7 +58,7 @@ class Pattern:
         repeated = self.anywhere and max(text.count(first), text.count(last)) > 1
         return self._between(text, begin + len(first), end, repeated)
 
-    def _between(self, text: str, begin: int, end: int, repeated: bool) -> Split | None:
+    def _between(self, text: str, begin: int, end: int, repeated: bool) -> TemplateSplit | None:
         """Split what lies between the outer anchors at the inner ones.
 
         There is exactly one way where every anchor stands as early as it can and as late as it can at one place.
@@ -73,7 +73,7 @@ class Pattern:
         starts = [begin, *(position + len(anchor) for position, anchor in zip(chosen, inner, strict=True))]
         ends = [*chosen, end]
         values = [text[start:stop] for start, stop in zip(starts, ends, strict=True)]
-        return Split(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
+        return TemplateSplit(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
 
 
 def occurrences(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:
@@ -127,7 +127,7 @@ Way = tuple[tuple[int, int], ...]
 
 def resolve_split(
     pattern: Pattern, text: str, *, same: Mapping[str, str] | None = None, blocks: Blocks = ()
-) -> Split | None:
+) -> TemplateSplit | None:
     """The likeliest split, or None where the text is not of this template.
 
     Args:
@@ -147,11 +147,11 @@ def resolve_split(
     search = _Search(pattern, text, same or {})
     ways = list(islice(search.ways(0, len(pattern.anchors[0])), most_ways)) if most_ways > 1 else []
     if not ways:
-        return Split(values=outermost.values, ambiguous=True) if search.given_up or most_ways < 2 else None
+        return TemplateSplit(values=outermost.values, ambiguous=True) if search.given_up or most_ways < 2 else None
     outer = _way(pattern, outermost)
     best = min(ways, key=lambda way: (_torn(way, marks), way != outer))
     values = {slot: text[start:end] for slot, (start, end) in zip(pattern.slots, best, strict=True)}
-    return Split(values=values, ambiguous=len(ways) > 1 or search.given_up)
+    return TemplateSplit(values=values, ambiguous=len(ways) > 1 or search.given_up)
 
 
 @dataclass
@@ -207,7 +207,7 @@ class _Search:
         return self.positions[anchor]
 
 
-def _way(pattern: Pattern, split: Split) -> Way:
+def _way(pattern: Pattern, split: TemplateSplit) -> Way:
     """Begin and end of each text of a split."""
     borders: list[tuple[int, int]] = []
     end = 0
@@ -252,7 +252,7 @@ def _torn_in(begin: int, end: int, marks: Sequence[_Mark]) -> int:
     return torn + open_blocks
 
 
-def latest_split(pattern: Pattern, text: str) -> Split | None:
+def latest_split(pattern: Pattern, text: str) -> TemplateSplit | None:
     """As `Pattern.split`, but of several ways the one with every border as late as can be.
 
     For templates whose first inner anchor opens an answer, which questions that quote such a prompt hold.
@@ -272,4 +272,4 @@ def latest_split(pattern: Pattern, text: str) -> Split | None:
         values.append(text[begin + len(anchor) : end])
         end = begin
     values.append(text[len(first) : end])
-    return Split(values=dict(zip(pattern.slots, reversed(values), strict=True)), ambiguous=True)
+    return TemplateSplit(values=dict(zip(pattern.slots, reversed(values), strict=True)), ambiguous=True)

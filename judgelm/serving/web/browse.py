@@ -22,10 +22,10 @@ from judgelm.serving.web.judge_actions import QUIET, html
 from judgelm.serving.web.judgment_view import (
     agreement_curve,
     alert,
-    card,
     doubts,
-    judgment_card,
+    judgment_panel,
     notice,
+    panel,
     sentences,
     side_by_side,
     text_block,
@@ -37,7 +37,7 @@ from judgelm.serving.web.runs import (
     PAGE,
     BrowseState,
     Filter,
-    Run,
+    OpenRun,
     flips,
     item_lines,
     label_lines,
@@ -82,7 +82,7 @@ class _View:
         return [self.state, self.items, self.position, self.item, self.findings, self.progress, self.problem]
 
 
-def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
+def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
     """Lay the tab out; `runs` were opened when the page was started, others come from the browser."""
     opening, opened = _opening_part(runs)
     with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
@@ -131,7 +131,7 @@ class _Opened:
     problem: gr.HTML
 
 
-def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., BrowseState], _Opened]:
+def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], _Opened]:
     """The fields to choose files, and the function that opens them."""
     by_name = {run.name: run for run in runs}
     names = [(name, name) for name in by_name]
@@ -169,7 +169,7 @@ def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., BrowseState], _Ope
     )
 
 
-def _other_name(path: str, first: Run) -> str:
+def _other_name(path: str, first: OpenRun) -> str:
     """The second file's name, made different from the first's where they are equal."""
     name = Path(path).name
     return f"{name} (the other)" if name == first.name else name
@@ -188,7 +188,7 @@ def _filter_part() -> list[Any]:
     return fields
 
 
-def _filter_choices(run: Run) -> list[Any]:
+def _filter_choices(run: OpenRun) -> list[Any]:
     """All filters reset, with the choices of this run."""
     choices = {
         "verdict": [(verdict_name(word), word) for word in run.verdicts[:_MOST_CHOICES]],
@@ -320,7 +320,7 @@ def item_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
     parts = [_texts(sample) if sample is not None else notice("The texts of this item are not known.")]
     if blind and key not in browsing.labels:
         return "".join([*parts, notice(f"The judgment is {HIDDEN}.")])
-    parts.append(judgment_card(judgment, judge))
+    parts.append(judgment_panel(judgment, judge))
     if browsing.other is not None:
         theirs = browsing.other.judgments.get(key)
         parts.append(_beside(browsing, key, theirs))
@@ -357,12 +357,12 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
     evaluation = evaluate_labels(browsing, browsing.run)
     caveat = "" if blind else " Labels given with the judge's verdict in view agree with it more than they should."
     curve = "" if evaluation is None else growth_html(browsing, evaluation)
-    parts = [card(sentences(_agreement_words(evaluation)), curve, title=f"Your labels ({labelled:,})")]
+    parts = [panel(sentences(_agreement_words(evaluation)), curve, title=f"Your labels ({labelled:,})")]
     file = browsing.run.label_file
     saved = "" if file is None else f"Each is saved at once in {file.path}, which judgelm eval --labels reads."
     parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
     if browsing.other is not None:
-        parts.append(card(sentences(judge_agreement(browsing)), title="The other judge"))
+        parts.append(panel(sentences(judge_agreement(browsing)), title="The other judge"))
     return "".join(parts)
 
 
@@ -439,10 +439,10 @@ def _earlier_turns(turns: list[object]) -> str:
 def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
     assert browsing.other is not None, "checked by the caller"
     if theirs is None:
-        return card(sentences(["No judgment of this item."]), title=browsing.other.name)
+        return panel(sentences(["No judgment of this item."]), title=browsing.other.name)
     word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.comparison(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
-    return card(
+    return panel(
         sentences([verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]),
         reason,
         title=browsing.other.name,
@@ -498,7 +498,7 @@ MOST_POINTS = 40
 _STOPPING = "Decide beforehand how many pairs you label: a stop when the number looks good makes it too good."
 
 
-def evaluate_labels(browsing: BrowseState, run: Run) -> Evaluation | None:
+def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
     """A run's agreement with the labels made here, by the order rule of `evaluate`; None where no label joins."""
     labels = {
         key: Label(sample_id=key, winner=winner) for key, winner in browsing.labels.items() if key in run.judgments

@@ -17,7 +17,7 @@ from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.web.judgment_view import (
     alert,
     busy,
-    judgment_card,
+    judgment_panel,
     live_reasons,
     notice,
     partial_text,
@@ -48,7 +48,7 @@ async def stream_judgment(
             if isinstance(step, Finished):
                 judgment = step.result
                 lacks = _lacks_distribution(mode, judgment)
-                yield judgment_card(judgment, judge.format) + lacks, _talk(mode, sample, judgment)
+                yield judgment_panel(judgment, judge.format) + lacks, _talk(mode, sample, judgment)
             elif shown := live_reasons(step):
                 yield busy("The scores stand; the judge is writing its reason …") + shown, None
     except JudgelmError as error:

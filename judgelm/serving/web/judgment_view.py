@@ -38,15 +38,15 @@ from judgelm.serving.web.runs import flips
 _FEW = "Less than half of the probability is on score lines: the chart shows that part alone."
 
 
-def judgment_card(judgment: Judgment, judge: JudgeFormat) -> str:
+def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
     """The whole judgment; `judge` has the scale of the charts."""
-    cards = [_shown_card(shown, judgment, judge) for shown in judgment.shown]
+    panels = [_shown_panel(shown, judgment, judge) for shown in judgment.shown]
     drawn = "" if judgment.probability is None else _balance(judgment)
     if isinstance(judgment.verdict, RankingVerdict) and judgment.scores is not None:
         drawn = score_bars(judgment.scores, judge.scale)
     return (
-        card(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn, doubts_html(judgment))
-        + side_by_side(cards)
+        panel(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn, doubts_html(judgment))
+        + side_by_side(panels)
         + input_notes(judgment)
     )
 
@@ -129,7 +129,7 @@ def order_words(shown: Shown) -> str:
     return f"{part}answer {shown.order[0] + 1} shown first"
 
 
-def _shown_card(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
+def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
     lines = [] if shown.failure is None else [f"Not readable: {failure_words(shown.failure)}."]
     if shown.scores is not None:
         lines.append(f"Scores {score_text(_in_sample_order(shown))}" if len(shown.scores) > 1 else "")
@@ -143,7 +143,7 @@ def _shown_card(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
         title = "shown as " + ", ".join(str(index + 1) for index in shown.order)
     else:
         title = order_words(shown)
-    return card(*parts, title=title[0].upper() + title[1:])
+    return panel(*parts, title=title[0].upper() + title[1:])
 
 
 def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
@@ -405,10 +405,10 @@ def side_by_side(blocks: Iterable[str]) -> str:
     return f'<div class="jl-columns">{"".join(blocks)}</div>'
 
 
-def card(*parts: str, title: str = "") -> str:
+def panel(*parts: str, title: str = "") -> str:
     """Parts that belong together, under a title."""
     heading = f"<h3>{escape(title)}</h3>" if title else ""
-    return f'<section class="jl-card">{heading}{"".join(parts)}</section>'
+    return f'<section class="jl-panel">{heading}{"".join(parts)}</section>'
 
 
 def verdict(sentence: str, *rest: str) -> str:

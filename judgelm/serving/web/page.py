@@ -36,7 +36,7 @@ from judgelm.serving.web.judge_actions import (
     text_field,
 )
 from judgelm.serving.web.judgment_view import folded, notice, sentences
-from judgelm.serving.web.runs import Run
+from judgelm.serving.web.runs import OpenRun
 
 _UPLOADS_KEPT_S = 24 * 3600
 _MOST_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
@@ -49,7 +49,7 @@ _NO_IMAGES = (
 )
 
 
-def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[Run] = ()) -> gr.Blocks:
+def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
     """The page, to be served by `judgelm.serving.web.page.web_app`, which adds its theme and keys.
 
     Args:
@@ -346,7 +346,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class ExamplePair:
     """A pair to judge at once, with its label and the label's reason."""
 
     question: str
@@ -356,11 +356,11 @@ class Example:
 
 
 @cache
-def examples() -> tuple[Example, ...]:
+def examples() -> tuple[ExamplePair, ...]:
     """All everyday pairs, in the order of their file."""
     rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()]
     return tuple(
-        Example(
+        ExamplePair(
             question=row["question"],
             answers=(row["answer_1"], row["answer_2"]),
             winner=row["winner"],

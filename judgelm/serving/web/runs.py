@@ -154,7 +154,7 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class OpenRun:
     """The judgments of one run file.
 
     Attributes:
@@ -198,7 +198,7 @@ class Run:
 
 def open_run(
     path: str | Path, texts: str | Path | None = None, *, name: str | None = None, uploaded: bool = False
-) -> Run:
+) -> OpenRun:
     """Read a run file and the judged texts.
 
     Args:
@@ -221,7 +221,7 @@ def open_run(
     samples = {} if texts is None else _samples(texts, judgments, notes)
     if not samples:
         notes.append("The texts are missing: a run file has ids only. Give the judged file as well.")
-    return Run(
+    return OpenRun(
         name=name or path.name,
         judgments=judgments,
         samples=samples,
@@ -230,7 +230,7 @@ def open_run(
     )
 
 
-def open_runs(paths: Sequence[Path], texts: Path | None = None) -> list[Run]:
+def open_runs(paths: Sequence[Path], texts: Path | None = None) -> list[OpenRun]:
     """Run files of the command line, each by its file's name, or by its path where two have one name.
 
     Raises:
@@ -278,7 +278,7 @@ def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[st
     return samples
 
 
-def read_winners(path: str | Path, run: Run) -> dict[str, Winner]:
+def read_winners(path: str | Path, run: OpenRun) -> dict[str, Winner]:
     """The winners in a file of labels, by sample id, in the order of the answers that the run judged.
 
     Raises:
@@ -364,8 +364,8 @@ class BrowseState:
         position: of the current one among them.
     """
 
-    run: Run
-    other: Run | None = None
+    run: OpenRun
+    other: OpenRun | None = None
     labels: Mapping[str, Winner] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     filter: Filter = Filter()
@@ -450,7 +450,9 @@ class BrowseState:
         return "\n".join(texts).casefold()
 
 
-def start_browsing(run: Run, *, other: Run | None = None, labels: Mapping[str, Winner] | None = None) -> BrowseState:
+def start_browsing(
+    run: OpenRun, *, other: OpenRun | None = None, labels: Mapping[str, Winner] | None = None
+) -> BrowseState:
     """The state of a run with all items, at the first, with the saved labels.
 
     Args:
@@ -469,7 +471,7 @@ def start_browsing(run: Run, *, other: Run | None = None, labels: Mapping[str, W
     return BrowseState(run=run, other=other, labels={**(labels or {}), **saved}, notes=notes).filtered(Filter())
 
 
-def _saved_labels(run: Run) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
+def _saved_labels(run: OpenRun) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
     """The labels of the run's file, and notes on its damage."""
     if run.label_file is None:
         return {}, ()
