@@ -128,21 +128,6 @@ def test_a_choice_is_one_line_or_one_call(finding, winner):
     assert json.loads(reply.arguments).keys() == {"best_output"}
 
 
-def test_what_is_left_open_goes_to_the_same_output_in_both_orders():
-    found = []
-    for outputs in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
-        asked = asking("alpaca-eval-choice", ("q", *outputs))
-        found += CHOICE.render(CHOICE.recognise(asked), asked, JudgeResult(winner="tie", first_better=0.5)).texts
-    assert found == ["Output (b)", "Output (a)"]
-
-
-def test_several_choices_are_drawn():
-    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
-    asked = asking("alpaca-eval-choice", n=3)
-    texts = CHOICE.render(CHOICE.recognise(asked), asked, finding).texts
-    assert [parsed_choice(text) for text in texts] == [[1], [2], [1]]
-
-
 @given(chance=st.floats(0, 1), explains=st.booleans())
 def test_a_letter_carries_the_probability(chance, explains):
     kind = "alpaca-eval-letter explained" if explains else "alpaca-eval-letter"

@@ -79,14 +79,6 @@ def test_fresh_texts_of_a_pair_come_back_or_the_split_is_doubted(texts, asking):
     assert SINGLE.recognise(asked) is None
 
 
-@given(texts=st.tuples(TEXTS, TEXTS), asking=st.sampled_from([bare, wrapped]))
-def test_fresh_texts_of_a_single_answer_come_back_or_the_split_is_doubted(texts, asking):
-    asked = asking(GRADE.format(*texts))
-    case = SINGLE.recognise(asked)
-    assert case.doubt or (case.sample.question, *case.sample.answers) == texts
-    assert PAIR.recognise(asked) is None
-
-
 def test_a_pair_and_a_single_answer_are_the_cases_that_they_show():
     assert PAIR.recognise(bare(COMPARE.format("q", "a", "b"))) == JudgeTask(
         dialect="autoj-pair", kind="pair", sample=sample_of("q", ("a", "b"))

@@ -44,12 +44,6 @@ def test_the_first_line_is_the_verdict(finding, winner, room):
     assert room is None or len(text) <= room
 
 
-def test_several_replies_are_drawn():
-    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
-    texts = PANDALM.render(CASE, plain("", n=3), finding).texts
-    assert [parsed(text) for text in texts] == [1, 2, 0]
-
-
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"])
 def test_a_prompt_of_judgebench_may_end_in_any_number_of_lines(end):
     # the format's fixed lines; JudgeBench's template loses the last line end, and its client puts one back

@@ -224,15 +224,6 @@ def test_of_two_the_index_of_the_better_is_all(finding, index):
     assert dialect.render(case, compared("a", "b"), finding).texts == (index,)
 
 
-def test_a_dead_heat_goes_to_the_same_text_in_both_orders():
-    chosen = []
-    for texts in (("a", "b"), ("b", "a")):
-        [(dialect, case)] = recognised(compared(*texts))
-        [index] = dialect.render(case, compared(*texts), JudgeResult(winner="tie", first_better=0.5)).texts
-        chosen.append(texts[int(index)])
-    assert chosen[0] == chosen[1]
-
-
 def test_of_three_the_highest_score_is_chosen():
     asked = compared("a", "b", "c")
     [(dialect, case)] = recognised(asked)

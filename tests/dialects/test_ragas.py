@@ -50,17 +50,6 @@ def clients_verdict(reply, folder):
     return int(found[verdict])
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
-    name, task, scale, *_ = FOLDERS[folder]
-    for item, asked in captures.requests(shared_data, folder):
-        [(dialect, case)] = recognised(asked)
-        assert (dialect.name, case.kind, case.scale) == (name, task, scale)
-        assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
-            item["question"], item["answers"], item["reference"])  # fmt: skip
-        assert bool(case.doubt) == (name == "ragas-discrete")  # its prompt is the user's own
-
-
 def test_the_criterion_is_found(shared_data):
     found = {}
     for folder in ESCAPED:

@@ -95,16 +95,6 @@ def test_the_best_of_four_is_read(scores, best):
     assert text.count("[[") == 1
 
 
-def test_of_equally_good_answers_the_same_is_best_in_every_order():
-    def best(answers):
-        case = JudgeTask(dialect="rewardbench-four", kind="choice", sample=sample_of("q", answers))
-        finding = JudgeResult(scores=tuple(1.0 if answer == "d" else 8.0 for answer in answers))
-        [text] = BY_NAME["rewardbench-four"].render(case, asking(), finding).texts
-        return answers["ABCD".index(PARSERS["rewardbench_v2_four"][1](text))]
-
-    assert best(("a", "b", "c", "d")) == best(("d", "c", "b", "a")) == best(("c", "a", "d", "b")) != "d"
-
-
 @given(score=st.floats(1, 10))
 def test_a_rating_ends_the_text(score):
     case = JudgeTask(dialect="rewardbench-ratings", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
