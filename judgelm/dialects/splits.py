@@ -1,20 +1,112 @@
-"""The choice among several ways to split a prompt.
-
-Answers may imitate a template's fixed texts. Where more than one split is possible, what a client shows twice (the
-questions of two conversations) must be the same at both places; of what is left, the split is taken whose texts leave
-the fewest torn blocks (an end without its start, a start without its end). It stays in doubt all the same.
-
-A prompt may imitate its template a hundred thousand times and must not stop a server: what is tried and compared is
-limited, so that time grows with the text's length alone.
-"""
+"""Prompts split into the texts between the fixed texts of a client's template."""
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
-from judgelm.dialects.patterns import Pattern, Split, occurrences
+_SLOT = re.compile(r"\{([a-z_0-9]+)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateSplit:
+    """The slots' texts, and whether another split would have been possible."""
+
+    values: Mapping[str, str]
+    ambiguous: bool
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A client's template.
+
+    Args:
+        template: with `{slot}` where the client puts a text in; two slots never touch. All other braces stand for
+            themselves.
+        anywhere: whether more text may stand before the first anchor and behind the last.
+    """
+
+    template: str
+    anywhere: bool = False
+
+    @cached_property
+    def anchors(self) -> tuple[str, ...]:
+        """Fixed texts, one more than there are slots."""
+        return tuple(_SLOT.split(self.template)[::2])
+
+    @cached_property
+    def slots(self) -> tuple[str, ...]:
+        """Names, in their order."""
+        return tuple(_SLOT.split(self.template)[1::2])
+
+    def split(self, text: str) -> TemplateSplit | None:
+        """The slots' texts, or None where the text is not of this template.
+
+        A slot's text is what the client put in, to the byte; it may be empty.
+        """
+        first, last = self.anchors[0], self.anchors[-1]
+        begin, end = (text.find(first), text.rfind(last)) if self.anywhere else (0, len(text) - len(last))
+        if (
+            begin < 0
+            or end < begin + len(first)
+            or not text.startswith(first, begin)
+            or not text.endswith(last, 0, end + len(last))
+        ):
+            return None
+        repeated = self.anywhere and max(text.count(first), text.count(last)) > 1
+        return self._between(text, begin + len(first), end, repeated)
+
+    def _between(self, text: str, begin: int, end: int, repeated: bool) -> TemplateSplit | None:
+        """Split what lies between the outer anchors at the inner ones.
+
+        There is exactly one way where every anchor stands as early as it can and as late as it can at one place.
+        """
+        inner = self.anchors[1:-1]
+        early = _earliest(text, inner, begin, end)
+        if early is None:
+            return None
+        late = _latest(text, inner, begin, end)
+        middle = (len(inner) + 1) // 2
+        chosen = early[:middle] + late[middle:]
+        starts = [begin, *(position + len(anchor) for position, anchor in zip(chosen, inner, strict=True))]
+        ends = [*chosen, end]
+        values = [text[start:stop] for start, stop in zip(starts, ends, strict=True)]
+        return TemplateSplit(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
+
+
+def occurrences(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:
+    """The first `most` positions of an anchor between `begin` and `end`, overlaps included."""
+    positions: list[int] = []
+    position = text.find(anchor, begin, end)
+    while position >= 0 and len(positions) < most:
+        positions.append(position)
+        position = text.find(anchor, position + 1, end)
+    return positions
+
+
+def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
+    """One position of each anchor, in order and apart, each as early as can be; None where there is no way."""
+    positions: list[int] = []
+    for anchor in anchors:
+        position = text.find(anchor, begin, end)
+        if position < 0:
+            return None
+        positions.append(position)
+        begin = position + len(anchor)
+    return positions
+
+
+def _latest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int]:
+    """As `_earliest`, each position as late as can be; for texts in which `_earliest` found a way."""
+    positions: list[int] = []
+    for anchor in reversed(anchors):
+        end = text.rfind(anchor, begin, end)
+        positions.append(end)
+    positions.reverse()
+    return positions
+
 
 _MOST_POSITIONS = 5_000
 """Borders that are tried."""
@@ -35,7 +127,7 @@ Way = tuple[tuple[int, int], ...]
 
 def resolve_split(
     pattern: Pattern, text: str, *, same: Mapping[str, str] | None = None, blocks: Blocks = ()
-) -> Split | None:
+) -> TemplateSplit | None:
     """The likeliest split, or None where the text is not of this template.
 
     Args:
@@ -55,11 +147,11 @@ def resolve_split(
     search = _Search(pattern, text, same or {})
     ways = list(islice(search.ways(0, len(pattern.anchors[0])), most_ways)) if most_ways > 1 else []
     if not ways:
-        return Split(values=outermost.values, ambiguous=True) if search.given_up or most_ways < 2 else None
+        return TemplateSplit(values=outermost.values, ambiguous=True) if search.given_up or most_ways < 2 else None
     outer = _way(pattern, outermost)
     best = min(ways, key=lambda way: (_torn(way, marks), way != outer))
     values = {slot: text[start:end] for slot, (start, end) in zip(pattern.slots, best, strict=True)}
-    return Split(values=values, ambiguous=len(ways) > 1 or search.given_up)
+    return TemplateSplit(values=values, ambiguous=len(ways) > 1 or search.given_up)
 
 
 @dataclass
@@ -115,7 +207,7 @@ class _Search:
         return self.positions[anchor]
 
 
-def _way(pattern: Pattern, split: Split) -> Way:
+def _way(pattern: Pattern, split: TemplateSplit) -> Way:
     """Begin and end of each text of a split."""
     borders: list[tuple[int, int]] = []
     end = 0
@@ -160,7 +252,7 @@ def _torn_in(begin: int, end: int, marks: Sequence[_Mark]) -> int:
     return torn + open_blocks
 
 
-def latest_split(pattern: Pattern, text: str) -> Split | None:
+def latest_split(pattern: Pattern, text: str) -> TemplateSplit | None:
     """As `Pattern.split`, but of several ways the one with every border as late as can be.
 
     For templates whose first inner anchor opens an answer, which questions that quote such a prompt hold.
@@ -180,4 +272,4 @@ def latest_split(pattern: Pattern, text: str) -> Split | None:
         values.append(text[begin + len(anchor) : end])
         end = begin
     values.append(text[len(first) : end])
-    return Split(values=dict(zip(pattern.slots, reversed(values), strict=True)), ambiguous=True)
+    return TemplateSplit(values=dict(zip(pattern.slots, reversed(values), strict=True)), ambiguous=True)
