@@ -30,7 +30,7 @@ from judgelm.training.preview import (
     row_by_number,
     visible,
 )
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowOptions
 
 
 def main() -> int:

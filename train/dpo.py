@@ -5,7 +5,7 @@
 
 The judge is one that `train/sft.py` made. Any field of `judgelm.training.dpo.DPOArguments`, TRL's `DPOConfig` and
 `ModelConfig` can stand in the YAML file or on the command line, which takes precedence;
-`judgelm.training.rows.preference` describes rows that carry both judgments themselves. The output folder, resuming
+`judgelm.training.rows.preferences` describes rows that carry both judgments themselves. The output folder, resuming
 from a checkpoint, and the exit codes are those of `train/sft.py`.
 """
 
@@ -17,15 +17,12 @@ from trl import ModelConfig, get_peft_config
 from judgelm.cli.console import echo, printable
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
-from judgelm.training.arguments import check_arguments, parse_arguments
-from judgelm.training.attention import choose_attention
-from judgelm.training.base_model import load_base_model, load_tokenizer
-from judgelm.training.checkpoints import CheckpointCallback
-from judgelm.training.config import base_name
-from judgelm.training.disk import check_disk_space, disk_full_as_error
-from judgelm.training.distributed import connect_processes, end_processes
+from judgelm.training.arguments import base_name, check_arguments, parse_arguments
+from judgelm.training.base_model import choose_attention, load_base_model, load_tokenizer, settle_precision
+from judgelm.training.checkpoints import CheckpointCallback, find_start, refuse_finished, skip_if_done
 from judgelm.training.dpo import (
     DPOArguments,
+    JudgeDPOConfig,
     PreferenceTrainer,
     check_dpo_arguments,
     dpo_facts,
@@ -33,14 +30,19 @@ from judgelm.training.dpo import (
     load_reference_model,
     preference_row_options,
 )
-from judgelm.training.precision import JudgeDPOConfig, settle_precision
-from judgelm.training.resume import find_start, refuse_finished, skip_if_done
 from judgelm.training.rows.dataset import build_rows
-from judgelm.training.rows.preference import PreferenceRowBuilder
-from judgelm.training.safeguards import PreemptionCallback, out_of_memory_as_error
+from judgelm.training.rows.preferences import PreferenceRowBuilder
+from judgelm.training.run import (
+    PreemptionCallback,
+    check_disk_space,
+    connect_processes,
+    disk_full_as_error,
+    end_processes,
+    out_of_memory_as_error,
+)
 from judgelm.training.save import save_judge
 from judgelm.training.trainer import run_summary
-from judgelm.training.validation.evaluator import load_validation
+from judgelm.training.validation import load_validation
 
 
 def build_trainer(

@@ -2,7 +2,7 @@
 
     accelerate launch --config_file configs/accelerate/zero3.yaml train/grpo.py --config configs/train/grpo_7b.yaml
 
-`judgelm.training.verdict_reward` states the reward. Rows are labelled pairs: with `preference`, scores or a winner.
+`judgelm.training.grpo` states the reward. Rows are labelled pairs: with `preference`, scores or a winner.
 Any field of `judgelm.training.grpo.GRPOArguments`, TRL's `GRPOConfig` and `ModelConfig` can stand in the YAML file or
 on the command line, which takes precedence. The output folder, resuming from a checkpoint, and the exit codes are
 those of `train/sft.py`.
@@ -17,29 +17,38 @@ from judgelm.cli.console import echo, printable
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.arguments import check_arguments, parse_arguments
-from judgelm.training.attention import choose_attention
-from judgelm.training.base_model import check_adapter, load_base_model, load_tokenizer, with_adapter
-from judgelm.training.checkpoints import CheckpointCallback
-from judgelm.training.config import base_name
-from judgelm.training.disk import check_disk_space, disk_full_as_error
-from judgelm.training.distributed import connect_processes, end_processes
+from judgelm.training.arguments import base_name, check_arguments, parse_arguments
+from judgelm.training.base_model import (
+    check_adapter,
+    choose_attention,
+    load_base_model,
+    load_tokenizer,
+    settle_precision,
+    with_adapter,
+)
+from judgelm.training.checkpoints import CheckpointCallback, find_start, refuse_finished, skip_if_done
 from judgelm.training.grpo import (
     GRPOArguments,
+    JudgeGRPOConfig,
     VerdictTrainer,
     check_grpo_arguments,
     grpo_facts,
     paired_prompts,
     prompt_options,
 )
-from judgelm.training.precision import JudgeGRPOConfig, settle_precision
-from judgelm.training.resume import find_start, refuse_finished, skip_if_done
 from judgelm.training.rows.dataset import build_rows
-from judgelm.training.rows.judging_prompts import JudgingPromptBuilder
-from judgelm.training.safeguards import PreemptionCallback, out_of_memory_as_error
+from judgelm.training.rows.preferences import JudgingPromptBuilder
+from judgelm.training.run import (
+    PreemptionCallback,
+    check_disk_space,
+    connect_processes,
+    disk_full_as_error,
+    end_processes,
+    out_of_memory_as_error,
+)
 from judgelm.training.save import save_judge
 from judgelm.training.trainer import run_summary
-from judgelm.training.validation.evaluator import load_validation
+from judgelm.training.validation import load_validation
 
 
 def build_trainer(

@@ -17,13 +17,9 @@ from trl import ModelConfig
 from judgelm.cli.console import echo, printable
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
-from judgelm.training.arguments import check_arguments, parse_arguments
-from judgelm.training.base_model import check_adapter, load_base_model, load_tokenizer, with_adapter
-from judgelm.training.checkpoints import CheckpointCallback
-from judgelm.training.config import base_name
-from judgelm.training.disk import check_disk_space, disk_full_as_error
-from judgelm.training.distributed import connect_processes, end_processes
-from judgelm.training.precision import JudgeSFTConfig, settle_precision
+from judgelm.training.arguments import JudgeSFTConfig, base_name, check_arguments, parse_arguments
+from judgelm.training.base_model import check_adapter, load_base_model, load_tokenizer, settle_precision, with_adapter
+from judgelm.training.checkpoints import CheckpointCallback, find_start, refuse_finished, skip_if_done
 from judgelm.training.preference import (
     DistributionTrainer,
     PreferenceArguments,
@@ -32,13 +28,19 @@ from judgelm.training.preference import (
     pair_row_options,
     preference_facts,
 )
-from judgelm.training.resume import find_start, refuse_finished, skip_if_done
 from judgelm.training.rows.dataset import build_rows
-from judgelm.training.rows.pair_prompts import PairRowBuilder
-from judgelm.training.safeguards import PreemptionCallback, out_of_memory_as_error
+from judgelm.training.rows.preferences import PairRowBuilder
+from judgelm.training.run import (
+    PreemptionCallback,
+    check_disk_space,
+    connect_processes,
+    disk_full_as_error,
+    end_processes,
+    out_of_memory_as_error,
+)
 from judgelm.training.save import save_judge
 from judgelm.training.trainer import run_summary
-from judgelm.training.validation.evaluator import load_validation
+from judgelm.training.validation import load_validation
 
 
 def build_trainer(

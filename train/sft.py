@@ -2,8 +2,8 @@
 
     accelerate launch --config_file configs/accelerate/cpu.yaml train/sft.py --config configs/train/demo.yaml
 
-Any field of `judgelm.training.config.JudgeArguments`, TRL's `SFTConfig` and `ModelConfig` can stand in the YAML file or
-on the command line, which takes precedence. The output folder holds the model (or the LoRA adapter), its tokenizer and
+Any field of `judgelm.training.arguments.JudgeArguments`, TRL's `SFTConfig` and `ModelConfig` can stand in the YAML
+file or on the command line, which takes precedence. The output folder holds the model (or LoRA adapter), tokenizer and
 `judge.json`, ready for `judgelm-batch --model`.
 
 The same command again resumes from the last whole checkpoint, with the losses of an uninterrupted run. SIGTERM and
@@ -18,21 +18,36 @@ from trl import ModelConfig
 from judgelm.cli.console import echo, printable
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
-from judgelm.training.arguments import check_arguments, parse_arguments, row_options
-from judgelm.training.attention import choose_attention
-from judgelm.training.base_model import check_adapter, load_base_model, load_tokenizer, with_adapter
-from judgelm.training.checkpoints import CheckpointCallback
-from judgelm.training.config import JudgeArguments, base_name
-from judgelm.training.disk import check_disk_space, disk_full_as_error
-from judgelm.training.distributed import connect_processes, end_processes
-from judgelm.training.precision import JudgeSFTConfig, settle_precision
-from judgelm.training.resume import find_start, refuse_finished, skip_if_done
+from judgelm.training.arguments import (
+    JudgeArguments,
+    JudgeSFTConfig,
+    base_name,
+    check_arguments,
+    parse_arguments,
+    row_options,
+)
+from judgelm.training.base_model import (
+    check_adapter,
+    choose_attention,
+    load_base_model,
+    load_tokenizer,
+    settle_precision,
+    with_adapter,
+)
+from judgelm.training.checkpoints import CheckpointCallback, find_start, refuse_finished, skip_if_done
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.dataset import build_rows
-from judgelm.training.safeguards import PreemptionCallback, out_of_memory_as_error
+from judgelm.training.run import (
+    PreemptionCallback,
+    check_disk_space,
+    connect_processes,
+    disk_full_as_error,
+    end_processes,
+    out_of_memory_as_error,
+)
 from judgelm.training.save import save_judge
 from judgelm.training.trainer import JudgeTrainer, run_summary
-from judgelm.training.validation.evaluator import load_validation
+from judgelm.training.validation import load_validation
 
 
 def build_trainer(

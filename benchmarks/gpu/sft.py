@@ -28,9 +28,8 @@ from benchmarks.gpu.step import Save, Setting
 from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import RunError
-from judgelm.training.config import JudgeArguments
-from judgelm.training.precision import JudgeSFTConfig
-from judgelm.training.safeguards import out_of_memory_as_error
+from judgelm.training.arguments import JudgeArguments, JudgeSFTConfig
+from judgelm.training.run import out_of_memory_as_error
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs/train"

@@ -9,7 +9,7 @@ from judgelm.cli.console import PlainConsole
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 
 if TYPE_CHECKING:
-    from judgelm.training.hub_upload import Share
+    from judgelm.training.hub import Share
 
 EPILOG = """
 Examples:
@@ -42,7 +42,7 @@ def share_command(
     It sends weights as safetensors, tokenizer, judge.json, README.md, licence and figures. It leaves out checkpoints,
     optimizer states and other files, and refuses a file that looks like it holds a secret.
     """
-    from judgelm.training.hub_upload import prepare_share, upload_share
+    from judgelm.training.hub import prepare_share, upload_share
 
     share = prepare_share(folder, name=to, licence=licence)
     out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)

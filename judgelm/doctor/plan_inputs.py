@@ -32,10 +32,9 @@ from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError, JudgelmError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import is_gguf
-from judgelm.training.config import accumulation_steps
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.arguments import accumulation_steps
+from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
+from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
 from judgelm.yaml_files import read_yaml
 
 _FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits

@@ -20,17 +20,12 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
-from judgelm.training.arguments import row_options
-from judgelm.training.attention import Attention
-from judgelm.training.base_model import load_base_model
-from judgelm.training.config import JudgeArguments, base_name
-from judgelm.training.nan_guard import NanGuardMixin
+from judgelm.training.arguments import JudgeArguments, _PrecisionMixin, base_name, row_options
+from judgelm.training.base_model import Attention, load_base_model
 from judgelm.training.rows.dataset import file_sha
-from judgelm.training.rows.preference import PreferenceRowOptions
-from judgelm.training.save import SaveDtypeMixin
-from judgelm.training.schedule import SinglePassMixin
-from judgelm.training.trainer import skip_unlabelled_logits
-from judgelm.training.validation.evaluator import ValidationMixin
+from judgelm.training.rows.preferences import PreferenceRowOptions
+from judgelm.training.trainer import NanGuardMixin, SaveDtypeMixin, SinglePassMixin, skip_unlabelled_logits
+from judgelm.training.validation import ValidationMixin
 
 
 @dataclass(kw_only=True)
@@ -38,7 +33,7 @@ class DPOArguments(JudgeArguments):
     """Arguments of `train/dpo.py` beside TRL's: those of `train/sft.py`, and the judge's mistakes.
 
     `train_data` and `eval_data` hold the labelled pairs of `judgments`, or rows with `chosen` and `rejected`
-    judgments of their own, see `judgelm.training.rows.preference`.
+    judgments of their own, see `judgelm.training.rows.preferences`.
     """
 
     judgments: list[str] = field(
@@ -151,3 +146,7 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
             f"[{low:g}, {high:g}]"
         )
     return card
+
+
+class JudgeDPOConfig(_PrecisionMixin, DPOConfig):  # type: ignore[misc]  # untyped in trl
+    """TRL's `DPOConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""

@@ -1,28 +1,209 @@
-"""The trainer of `train/sft.py`: TRL's supervised one, with weights on score lines."""
+"""Trainers on a judge's rows: one pass in sequence, NaN guard, dtype of saved weights, and TRL's supervised trainer.
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+A trainer prepares its data once, while swaps and dropped references are drawn again in every epoch. So the rows of all
+epochs are written one behind another, and the trainer passes through them once, in sequence.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
+import transformers
 from torch import Tensor
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel, Trainer, TrainingArguments
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from transformers.utils.generic import is_flash_attention_requested
-from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl import (
+    SFTTrainer,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+)
 from trl.kernels.chunked_logprob import _use_triton
 from trl.trainer import utils as trl_utils
 
 from judgelm.engines.gguf import gguf_note
-from judgelm.training.attention import Attention
-from judgelm.training.config import processes, rows_per_step
-from judgelm.training.lora_on_cpu import speed_up_lora
-from judgelm.training.nan_guard import NanGuardMixin
-from judgelm.training.resume import last_step
-from judgelm.training.rows.dataset import EpochRows
-from judgelm.training.rows.records import IGNORED
-from judgelm.training.save import SaveDtypeMixin
-from judgelm.training.schedule import SinglePassMixin
-from judgelm.training.validation.evaluator import ValidationMixin
+from judgelm.errors import TrainingError
+from judgelm.training.arguments import processes, rows_per_step
+from judgelm.training.base_model import Attention, speed_up_lora
+from judgelm.training.checkpoints import last_step
+from judgelm.training.rows.builder import IGNORED
+from judgelm.training.rows.dataset import EpochRows, Schedule
+from judgelm.training.validation import ValidationMixin
+
+
+def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
+    """Make the trainer pass once, in sequence, through rows of several epochs, and save and evaluate at epochs' ends.
+
+    Args:
+        args: the trainer's; changed in place.
+        schedule: the configured one.
+        epochs: whole epochs in the data.
+        rows_per_epoch: of the first.
+    """
+    args.train_sampling_strategy = "sequential"
+    args.num_train_epochs = schedule.epochs / epochs
+    steps = -(-rows_per_epoch // schedule.batch)
+    if args.save_strategy == SaveStrategy.EPOCH:
+        args.save_strategy, args.save_steps = SaveStrategy.STEPS, steps
+    if args.eval_strategy == IntervalStrategy.EPOCH:
+        args.eval_strategy, args.eval_steps = IntervalStrategy.STEPS, steps
+        args.eval_delay *= steps
+    if args.logging_strategy == IntervalStrategy.EPOCH:
+        args.logging_strategy, args.logging_steps = IntervalStrategy.STEPS, steps
+
+
+class SinglePassMixin(Trainer):
+    """Placed before a trainer's class: trains once, in sequence, on rows of several epochs, one behind another.
+
+    Args:
+        rows: `EpochRows`, the training rows.
+        options: as the trainer takes them.
+    """
+
+    def __init__(self, *, args: Any, rows: Any, **options: Any) -> None:
+        use_single_pass(args, rows.schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
+        args.max_length = None  # the rows are within the window; TRL 1.16 would cut them again
+        args.model_init_kwargs = None  # `load_base_model` has used them; TRL 1.16 warns if it is given both
+        super().__init__(args=args, train_dataset=rows.dataset, **options)
+        self.rows = rows
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log, with `epoch` in passes through the user's files rather than through the data."""
+        passed = self.state.epoch
+        if passed is not None:
+            self.state.epoch = passed * self.rows.epochs
+        super().log(logs, start_time)
+        self.state.epoch = passed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An optimiser step.
+
+    Attributes:
+        step: number of steps before it.
+        loss: over all its rows.
+        learning_rate: of this step.
+    """
+
+    step: int
+    loss: float
+    learning_rate: float
+
+
+class NanGuardMixin(transformers.Trainer):
+    """Placed before a trainer's class; its `train_dataset` has a column `sample_id` and is trained on in sequence.
+
+    Every optimiser step's loss is checked before the last of its backward passes, so before the weights change, and
+    by all processes together: one number goes to the host. The weights are checked before they are saved, since
+    gradients can break where the loss does not.
+    """
+
+    model: Any
+    train_dataset: Any
+    current_gradient_accumulation_steps: int
+    _loss_so_far: torch.Tensor | float = 0.0
+    _last_step: Step | None = None
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Compute the loss of a micro-batch.
+
+        Raises:
+            TrainingError: the loss of the step that it ends is not finite; `nan_step_N.json` lists its rows.
+        """
+        loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
+        if not self.model.training:
+            return loss
+        passes = self.current_gradient_accumulation_steps if num_items_in_batch is None else 1
+        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # a sum over the step's items is divided already
+        if self.accelerator.sync_gradients:
+            mean = self.accelerator.reduce(self._loss_so_far, reduction="mean").item()
+            self._loss_so_far = 0.0
+            self._last_step = Step(
+                step=self.state.global_step, loss=mean, learning_rate=float(self._get_learning_rate())
+            )
+            if not math.isfinite(mean):
+                self._stop(self._last_step, "loss")
+        return loss
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model, as a checkpoint or at the end.
+
+        Raises:
+            TrainingError: trained weights are not finite; nothing is written.
+        """
+        if self._last_step is not None and not self._weights_are_finite():
+            self._stop(self._last_step, "weights")
+        super().save_model(output_dir, _internal_call)
+
+    def _weights_are_finite(self) -> bool:
+        finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
+        for weight in self.model.parameters():
+            if weight.requires_grad:
+                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores a process's share there
+                part = part.to_local() if isinstance(part, DTensor) else part
+                finite = finite & torch.isfinite(part).all().to(finite.device)
+        return bool(self.accelerator.gather(finite).all().item())
+
+    def _stop(self, at: Step, broken: Literal["loss", "weights"]) -> None:
+        """Write the step's rows, then raise on all processes."""
+        file = Path(str(self.args.output_dir)) / f"nan_step_{at.step}.json"
+        if self.is_world_process_zero():
+            batch = rows_per_step(self.args)
+            begin, end = at.step * batch, min((at.step + 1) * batch, len(self.train_dataset))
+            report = asdict(at) | {
+                "what": broken,
+                "loss": at.loss if math.isfinite(at.loss) else str(at.loss),  # JSON has no NaN
+                "sample_ids": self.train_dataset.with_format(None).select(range(begin, end))["sample_id"][:],
+            }
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        self.accelerator.wait_for_everyone()
+        precision = ", use bf16 instead of fp16, whose largest number is 65504" if self.args.fp16 else ""
+        finding = f"the loss is {at.loss}" if broken == "loss" else "weights are not finite"
+        raise TrainingError(
+            f"{file}: in step {at.step} (the first is 0) {finding}, so training stops; lower learning_rate "
+            f"({at.learning_rate:g}), check the rows that the file lists{precision}, and start again or "
+            "resume from the last checkpoint (resume_from_checkpoint)"
+        )
+
 
 _SCORE_LINE = "score_line"
+
+
+class SaveDtypeMixin(Trainer):
+    """Placed before a trainer's class: writes whole models in another dtype within `saving_in`.
+
+    Checkpoints keep the float32 master weights of the training, and an adapter is small and is written as trained.
+    """
+
+    _save_dtype: torch.dtype | None = None
+
+    @contextmanager
+    def saving_in(self, dtype: torch.dtype | None) -> Iterator[None]:
+        """Write models that are saved within the context in this dtype; None leaves them as they are."""
+        self._save_dtype = dtype
+        try:
+            yield
+        finally:
+            self._save_dtype = None
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write model, configuration and tokenizer; `state_dict` holds gathered weights."""
+        dtype, model = self._save_dtype, self.model
+        if dtype is None or not isinstance(model, PreTrainedModel) or getattr(model, "hf_quantizer", None) is not None:
+            super()._save(output_dir, state_dict)
+            return
+        weights = model.state_dict() if state_dict is None else state_dict
+        exempt = {*(model._keep_in_fp32_modules_strict or ()), *(model._keep_in_fp32_modules or ())}
+        super()._save(output_dir, cast_weights(weights, dtype, exempt))
+        _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
 
 class JudgeTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, SFTTrainer):
@@ -160,3 +341,35 @@ def run_summary(trainer: Any, evaluation: EpochRows | None, attention: Attention
         *([f"eval: {trainer.validation.pairs}"] if trainer.validation else []),
         *filter(None, [gguf_note(trainer.model.config._name_or_path), *notes]),
     ]
+
+
+def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
+    """Cast floating-point weights to a dtype, on the CPU; shared ones stay shared.
+
+    Args:
+        weights: by name.
+        dtype: the new one.
+        exempt: names of modules that keep their dtype: the model's authors keep them in float32.
+    """
+    by_storage: dict[tuple[Any, ...], Tensor] = {}
+    cast = {}
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point() or not exempt.isdisjoint(name.split(".")):
+            cast[name] = tensor
+            continue
+        key = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride())
+        if key not in by_storage:
+            by_storage[key] = tensor.to("cpu", dtype)
+        cast[name] = by_storage[key]
+    return cast
+
+
+def _write_dtype(path: Path, dtype: torch.dtype) -> None:
+    """Write the dtype into the model's configuration: transformers 5.x writes that of the weights in memory."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    for part in (config, *(value for value in config.values() if isinstance(value, dict))):
+        if "dtype" in part:
+            part["dtype"] = str(dtype).removeprefix("torch.")
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    partial.replace(path)

@@ -9,7 +9,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
-from judgelm.rewards.judge_queue import JudgeQueue
+from judgelm.rewards.scoring import JudgeQueue
 
 MODE = Pairwise(template="judgelm-compact")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise, Reasoned
-from judgelm.rewards.scoring import Answer, AnswerRewards, MethodOptions, knockout, pair_mode, round_robin
+from judgelm.rewards.scoring import AnswerRewards, MethodOptions, RewardedAnswer, knockout, pair_mode, round_robin
 from tests.support.known_judge import KnownEngine, quality
 
 CHANCES = {0: 0.5, 1: 0.8125, 2: 0.96875, -1: 0.1875, -2: 0.03125}
@@ -29,7 +29,7 @@ def rewarding(method, engine=None, **options):
 
 def answers(*qualities, question="q", reference=None):
     return [
-        Answer(question, of_quality(wanted, qualities[:index].count(wanted)), reference)
+        RewardedAnswer(question, of_quality(wanted, qualities[:index].count(wanted)), reference)
         for index, wanted in enumerate(qualities)
     ]
 

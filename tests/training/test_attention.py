@@ -8,8 +8,8 @@ from transformers import GPT2Config, LlamaConfig
 from trl import ModelConfig, SFTConfig, TrlParser
 
 from judgelm.errors import ConfigError
-from judgelm.training.attention import Installed, best_attention, installed_attention, supports_flash_attention
-from judgelm.training.config import JudgeArguments
+from judgelm.training.arguments import JudgeArguments
+from judgelm.training.base_model import Installed, best_attention, installed_attention, supports_flash_attention
 from judgelm.training.preference import PreferenceArguments, masked_attention
 from judgelm.training.trainer import is_padding_free
 

@@ -6,8 +6,15 @@ import pytest
 import transformers
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.checkpoints import STATE_NAME, CheckpointCallback, checkpoints_in, flaw_of, mark
-from judgelm.training.resume import StartingPoint, choose_start
+from judgelm.training.checkpoints import (
+    STATE_NAME,
+    CheckpointCallback,
+    StartingPoint,
+    checkpoints_in,
+    choose_start,
+    flaw_of,
+    mark,
+)
 
 SETTINGS = {"learning_rate": 0.1, "model_name_or_path": "base", "rows": "abc"}
 

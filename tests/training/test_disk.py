@@ -15,9 +15,9 @@ from trl import ModelConfig, SFTConfig
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, RunError
+from judgelm.training.arguments import JudgeArguments
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
-from judgelm.training.config import JudgeArguments
-from judgelm.training.disk import DiskNeed, check_disk, disk_full_as_error, disk_need
+from judgelm.training.run import DiskNeed, check_disk, disk_full_as_error, disk_need
 from judgelm.training.save import save_judge
 from tests.support.recipe_runs import SETTINGS, build, configure, run_here
 

@@ -24,13 +24,12 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.serialization import judgment_from_row
-from judgelm.training.config import accumulation_steps
+from judgelm.training.arguments import accumulation_steps
+from judgelm.training.checkpoints import run_settings
 from judgelm.training.dpo import DPOArguments, dpo_facts, find_tuned_card
-from judgelm.training.resume import run_settings
-from judgelm.training.rows.dataset import EpochRows
-from judgelm.training.rows.records import RowCounts
+from judgelm.training.rows.builder import RowCounts
+from judgelm.training.rows.dataset import EpochRows, Schedule
 from judgelm.training.save import save_judge
-from judgelm.training.schedule import Schedule
 from tests.support import recipe_runs
 from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 

@@ -13,10 +13,8 @@ from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes import Reasoned
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.grpo import GRPOArguments, VerdictRewards, check_grpo_arguments
-from judgelm.training.precision import JudgeGRPOConfig, vllm_fault
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import IGNORED, RowOptions
+from judgelm.training.grpo import GRPOArguments, JudgeGRPOConfig, VerdictRewards, check_grpo_arguments, vllm_fault
+from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
 from tests.support import recipe_runs
 
 GRPO = {
@@ -78,7 +76,7 @@ def test_another_vllm_is_refused_with_the_range(installed):
 
 
 def test_a_training_with_vllm_but_without_a_vllm_of_trls_ends_before_it_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr("judgelm.training.precision.packages_distributions", dict)  # no package is installed
+    monkeypatch.setattr("judgelm.training.grpo.packages_distributions", dict)  # no package is installed
     judge, args = parsed(tmp_path, use_vllm=True)
     with pytest.raises(ConfigError, match="use_vllm is set, but vllm is not installed"):
         check_grpo_arguments(judge, args)

@@ -7,8 +7,7 @@ import pytest
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
-from judgelm.training.hub_upload import prepare_share, upload_share
-from judgelm.training.model_card import write_model_card
+from judgelm.training.hub import prepare_share, upload_share, write_model_card
 
 APACHE = "                                 Apache License\n                           Version 2.0, January 2004\n"
 
@@ -158,6 +157,6 @@ def test_a_name_of_the_hub_has_two_parts(judge, name):
 
 
 def test_without_a_token_it_says_how_to_log_in(judge, monkeypatch):
-    monkeypatch.setattr("judgelm.training.hub_upload.get_token", lambda: None)
+    monkeypatch.setattr("judgelm.training.hub.get_token", lambda: None)
     with pytest.raises(ConfigError, match="no token of the hub; make one with write permission"):
         upload_share(prepare(judge), "me/my-judge", public=False)

@@ -8,7 +8,7 @@ from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from judgelm.training.lora_on_cpu import speed_up_lora
+from judgelm.training.base_model import speed_up_lora
 
 
 def adapted(tiny_model, dtype=torch.float32, **options):

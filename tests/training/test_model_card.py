@@ -7,7 +7,7 @@ import yaml
 
 from judgelm.errors import RunError
 from judgelm.prompts.judge_card import Card
-from judgelm.training.model_card import render_model_card, write_model_card
+from judgelm.training.hub import render_model_card, write_model_card
 
 CARD = Card(
     template="judgelm-v1",

@@ -12,8 +12,9 @@ from transformers.utils.import_utils import enable_tf32
 from trl import ModelConfig
 
 from judgelm.data.synthetic.pairs import generate
-from judgelm.training.config import JudgeArguments
-from judgelm.training.precision import JudgeGRPOConfig, JudgeSFTConfig, settle_precision
+from judgelm.training.arguments import JudgeArguments, JudgeSFTConfig
+from judgelm.training.base_model import settle_precision
+from judgelm.training.grpo import JudgeGRPOConfig
 from judgelm.training.tiny_model import make_base
 from tests.support import recipe_runs
 

@@ -24,8 +24,7 @@ from judgelm.training.preview import (
     render_row,
     row_by_number,
 )
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,13 +14,13 @@ import transformers
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
-from judgelm.training.safeguards import PreemptionCallback
+from judgelm.training.run import PreemptionCallback
 from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, start
 
 TWO = ("torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
 WAITING = """
 import time
-from judgelm.training.safeguards import PreemptionCallback
+from judgelm.training.run import PreemptionCallback
 with PreemptionCallback().handle_signals():
     print("listening", flush=True)
     time.sleep(60)

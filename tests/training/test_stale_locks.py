@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from judgelm.training.distributed import remove_stale_locks
+from judgelm.training.run import remove_stale_locks
 
 HOUR_S = 3600
 

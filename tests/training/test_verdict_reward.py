@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.training.grpo import GRPOArguments
-from judgelm.training.verdict_reward import Attempt, Verdict, both_orders_right, length_penalty, read_form
+from judgelm.training.grpo import Attempt, GRPOArguments, Verdict, both_orders_right, length_penalty, read_form
 
 JUDGE = GRPOArguments(train_data=[])
 LIMIT = 100

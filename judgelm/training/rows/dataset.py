@@ -5,30 +5,179 @@ import hashlib
 import json
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+import torch
 from accelerate import PartialState
 from numpy.typing import NDArray
+from pyarrow import parquet
+from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from judgelm.prompts.catalog import get_template
-from judgelm.training.config import JudgeArguments
-from judgelm.training.rows.builder import RowBuilder, SFTRowBuilder
-from judgelm.training.rows.progress import Progress, row_progress
-from judgelm.training.rows.records import RowCounts, RowOptions
-from judgelm.training.rows.workers import Chunk, RowJob, make_chunks, schema_of
-from judgelm.training.schedule import Schedule, schedule_of, training_order
+from judgelm.training.arguments import JudgeArguments, rows_per_step
+from judgelm.training.rows.builder import (
+    Chunk,
+    RowBuilder,
+    RowCounts,
+    RowJob,
+    RowOptions,
+    SFTRowBuilder,
+    make_chunks,
+    schema_of,
+)
 from judgelm.version import VERSION
+
+Progress = Callable[[int, int], None]
+"""Called with the number of labelled answers whose rows are built, and of epochs that are built at once."""
+
+_EVERY_S = (0.5, 30.0)
+"""Seconds between two lines: on a terminal, elsewhere."""
+
+
+@contextmanager
+def row_progress(
+    paths: Sequence[str], stream: TextIO, *, joined: bool = False, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Progress]:
+    """Show progress while rows are built; nothing for rows of an earlier run.
+
+    Args:
+        paths: labelled files.
+        stream: receives the lines.
+        joined: whether each row needs several files, so that their number is not known in advance.
+        clock: seconds.
+    """
+    terminal = stream.isatty()
+    began = shown = clock()
+    total = None if joined else rows_in(paths)
+    written = False
+
+    def show(items: int, epochs: int) -> None:
+        nonlocal shown, written
+        now = clock()
+        if now - shown < _EVERY_S[not terminal]:
+            return
+        line = progress_line(items, epochs, total, now - began)
+        stream.write(f"\r{line}\x1b[K" if terminal else f"{line}\n")
+        stream.flush()
+        shown, written = now, True
+
+    try:
+        yield show
+    finally:
+        if terminal and written:
+            stream.write("\n")
+
+
+def progress_line(items: int, epochs: int, total: int | None, seconds: float) -> str:
+    """The line: labelled answers done, rows per second, remaining time.
+
+    Args:
+        items: labelled answers whose rows are built.
+        epochs: rows of each.
+        total: of the answers; None where it is unknown.
+        seconds: since the first.
+    """
+    share = "" if not total else f" of {total:,} ({min(1, items / total):.0%})"
+    rate = items * epochs / seconds
+    left = "" if not total or items >= total else f", {(total - items) * seconds / items / 60:.0f} min left"
+    return f"building rows: {items:,}{share} in {epochs} epochs, {rate:,.0f} rows/s{left}"
+
+
+def rows_in(paths: Sequence[str]) -> int | None:
+    """Number of rows in the files, good and bad; None where one would have to be parsed for that."""
+    total = 0
+    for path in paths:
+        try:
+            if path.endswith(".jsonl"):
+                with open(path, "rb") as file:
+                    total += sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+            elif path.endswith(".parquet"):
+                total += parquet.read_metadata(path).num_rows
+            else:
+                return None
+        except (OSError, pa.lib.ArrowException):
+            return None  # reading it reports the reason
+    return total
+
 
 ROWS_FOLDER = "rows"
 """The folder beside the checkpoints that holds the rows of all epochs until the judge is saved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Passes of a training through its rows.
+
+    Attributes:
+        epochs: how often each row is seen; a part of an epoch counts.
+        steps: optimiser steps; they take precedence over `epochs`.
+        batch: rows of one optimiser step.
+        group_by_length: whether rows of similar length stand together (less padding), else each epoch is shuffled.
+        seed: of the order.
+    """
+
+    epochs: float
+    steps: int | None
+    batch: int
+    group_by_length: bool
+    seed: int
+
+    def epochs_of(self, rows_per_epoch: int) -> float:
+        """Epochs, as configured or as the steps make them."""
+        return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
+
+    def whole_epochs(self, rows_per_epoch: int | None) -> int:
+        """Whole epochs to build; one where steps decide and the rows of an epoch are not known yet."""
+        if self.steps is not None and rows_per_epoch is None:
+            return 1
+        return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))
+
+
+def schedule_of(args: Any) -> Schedule:
+    """The schedule that a trainer's arguments ask for."""
+    return Schedule(
+        epochs=args.num_train_epochs,
+        steps=args.max_steps if args.max_steps > 0 else None,
+        batch=rows_per_step(args),
+        group_by_length=args.train_sampling_strategy == "group_by_length",
+        seed=args.seed,
+    )
+
+
+def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: Schedule) -> NDArray[np.int64]:
+    """Indices of all epochs' rows in the order of training; each epoch stays whole.
+
+    Args:
+        lengths: shape (rows,), in tokens.
+        sizes: rows of each epoch; they sum to the rows.
+        schedule: seed and grouping.
+
+    Returns:
+        shape (rows,), a permutation.
+    """
+    order = []
+    begin = 0
+    for epoch, size in enumerate(sizes):
+        generator = torch.Generator().manual_seed(schedule.seed * 1_000_003 + epoch)
+        if schedule.group_by_length:
+            indices = get_length_grouped_indices(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+                lengths[begin : begin + size].tolist(), schedule.batch, generator=generator
+            )
+        else:
+            indices = torch.randperm(size, generator=generator).tolist()
+        order.append(np.asarray(indices, dtype=np.int64) + begin)
+        begin += size
+    return np.concatenate(order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
 
 
 def write(path, rows):

@@ -9,10 +9,10 @@ from judgelm.errors import InputError
 from judgelm.modes import Reasoned
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
+from judgelm.training.grpo import in_both_orders
 from judgelm.training.rows.builder import FastTokenizer
-from judgelm.training.rows.dataset import build_epochs
-from judgelm.training.rows.judging_prompts import JudgingPromptBuilder, JudgingPromptOptions, in_both_orders
-from judgelm.training.schedule import Schedule
+from judgelm.training.rows.dataset import Schedule, build_epochs
+from judgelm.training.rows.preferences import JudgingPromptBuilder, JudgingPromptOptions
 
 TEMPLATE = "reasoned-compact"
 OPTIONS = JudgingPromptOptions(template=TEMPLATE, window=200, reply_tokens=64)

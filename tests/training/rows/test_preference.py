@@ -9,9 +9,8 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.training.rows.dataset import build_epochs
-from judgelm.training.rows.preference import PreferenceRowBuilder, PreferenceRowOptions
-from judgelm.training.schedule import Schedule
+from judgelm.training.rows.dataset import Schedule, build_epochs
+from judgelm.training.rows.preferences import PreferenceRowBuilder, PreferenceRowOptions
 
 TEMPLATE = "judgelm-compact"
 PAIR = {"id": "1", "question": "what is it", "answer_1": "a fox", "answer_2": "a dog"}

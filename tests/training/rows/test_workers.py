@@ -18,12 +18,8 @@ from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.dataset import build_epochs
-from judgelm.training.rows.progress import progress_line, row_progress, rows_in
-from judgelm.training.rows.records import RowOptions
-from judgelm.training.rows.workers import CHUNK, RowJob, make_chunks
-from judgelm.training.schedule import Schedule
+from judgelm.training.rows.builder import CHUNK, RowJob, RowOptions, SFTRowBuilder, make_chunks
+from judgelm.training.rows.dataset import Schedule, build_epochs, progress_line, row_progress, rows_in
 
 ROWS = 2 * CHUNK + 40
 
@@ -86,8 +82,8 @@ def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, 
 ALONE = """
 import sys
 from transformers import AutoTokenizer
-from judgelm.training.rows.workers import RowJob, make_chunks
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowJob, make_chunks
+from judgelm.training.rows.builder import RowOptions
 from judgelm.training.rows.builder import SFTRowBuilder
 print("main runs")
 job = RowJob(builder=SFTRowBuilder, tokenizer=AutoTokenizer.from_pretrained(sys.argv[1]), epochs=[0],
