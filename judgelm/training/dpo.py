@@ -24,6 +24,7 @@ from judgelm.training.arguments import JudgeArguments, _PrecisionMixin, base_nam
 from judgelm.training.base_model import Attention, load_base_model
 from judgelm.training.rows.dataset import file_sha
 from judgelm.training.rows.preferences import PreferenceRowOptions
+from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import NanGuardMixin, SaveDtypeMixin, SinglePassMixin, skip_unlabelled_logits
 from judgelm.training.validation import ValidationMixin
 
@@ -102,15 +103,16 @@ def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attentio
     return load_base_model(base, args, attention)
 
 
-def dpo_facts(judge: DPOArguments, dpo: DPOConfig, base: ModelConfig, tuned_from: Card | None) -> dict[str, Any]:
+def dpo_facts(run: TrainingRun) -> dict[str, Any]:
     """Facts of the tuning, for the judge's card."""
+    judge, dpo = run.judge, run.args
     return {
         "method": "dpo",
         "beta": dpo.beta,
         "loss_type": dpo.loss_type,
         "judgments": [{"file": Path(path).name, "sha": file_sha(path)} for path in judge.judgments],
         "min_distance": judge.min_distance,
-        "began_from": {"judge": base_name(base), **(tuned_from.training if tuned_from else {})},
+        "began_from": {"judge": base_name(run.base), **(run.tuned_from.training if run.tuned_from else {})},
     }
 
 

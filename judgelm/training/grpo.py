@@ -42,6 +42,7 @@ from judgelm.training.arguments import JudgeArguments, _PrecisionMixin, row_opti
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.rows.preferences import JudgingPromptOptions
+from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import NanGuardMixin, SaveDtypeMixin, SinglePassMixin
 from judgelm.training.validation import ValidationMixin
 
@@ -320,8 +321,9 @@ def _check_batch(args: Any) -> None:
         )
 
 
-def grpo_facts(judge: GRPOArguments, args: Any) -> dict[str, Any]:
+def grpo_facts(run: TrainingRun) -> dict[str, Any]:
     """Facts of the training, for the judge's card."""
+    judge, args = run.judge, run.args
     names = ("num_generations", "max_completion_length", "temperature", "beta", "scale_rewards", "loss_type")
     return {
         "method": "grpo",

@@ -19,6 +19,7 @@ from typing import Any
 
 from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+from jinja2 import Environment
 
 from judgelm.data.training_questions import QUESTIONS_NAME
 from judgelm.errors import ConfigError, InputError, ModelError, RunError, first_line
@@ -37,6 +38,18 @@ _KINDS = {
     "single": "single answers beside a reference",
     "multi": "three answers and more",
 }
+_SETTINGS = {
+    "base_model": "base model",
+    "global_batch": "batch",
+    "learning_rate": "learning rate",
+    "reference_drop_prob": "probability of dropping a reference",
+    "reason_prob": "share of reasons kept",
+    "loss_on": "loss counts",
+    "quantization": "base quantised to",
+    "last_loss": "last training loss",
+}
+_ELSEWHERE = ("data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out", "metrics")
+"""Facts that stand in other sections."""
 _REFERENCE = {
     "without": "No prompt for several answers showed a reference answer.",
     "with": "Every prompt for several answers showed a reference answer.",
@@ -65,21 +78,31 @@ def render_model_card(card: Card, *, name: str) -> str:
         name: the judge's name, for the title and the command.
     """
     facts = card.training
-    parts = [
-        _metadata(facts),
-        f"# {name}",
-        _description(card),
-        "## How to ask it",
-        _usage(card, name),
-        "## What it was trained on",
-        _data(facts),
-        "## How it was trained",
-        _table(_settings(facts)),
-        *_metrics(facts),
-        "## Limits",
-        _limits(card),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    base = str(facts.get("base_model") or "")
+    kinds = {_KINDS.get(kind, kind): count for kind, count in (facts.get("rows_by_kind") or {}).items()}
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    template = environment.from_string(Path(__file__).with_name("model_card.md.j2").read_text(encoding="utf-8"))
+    return template.render(
+        card=card,
+        facts=facts,
+        name=name,
+        base_id=base if _HUB_ID.fullmatch(base) and not Path(base).exists() else None,
+        answers=", ".join(kind for kind, count in kinds.items() if count) or "answers to a question",
+        reference=_REFERENCE.get(card.reference, ""),
+        window=card.window and f"{card.window:,}",
+        files=[(f"`{entry['file']}`", f"`{entry['sha']}`") for entry in facts.get("data") or ()],
+        counts=[
+            ("rows", facts.get("rows")),
+            *((f"rows: {kind}", count) for kind, count in kinds.items()),
+            ("rows that show a reference", facts.get("rows_with_reference")),
+            ("rows with a reason", facts.get("rows_with_reason")),
+            *((f"left out: {reason}", count) for reason, count in (facts.get("rows_left_out") or {}).items()),
+        ],
+        settings=_settings(facts),
+        metrics=facts.get("metrics"),
+        figures=_figures(facts.get("metrics") or {}),
+        table=_table,
+    )
 
 
 def complete_model_card(
@@ -129,104 +152,30 @@ def _measured(evaluation: Mapping[str, Any]) -> str:
         ("consistency of both orders", _figure(position.get("consistency"))),
         ("failed judgments", counts.get("failed")),
     ]
-    return f"{evaluation.get('protocol', '')}\n\n{_table(rows, 'figure', 'value')}"
-
-
-def _metadata(facts: Mapping[str, Any]) -> str:
-    base = str(facts.get("base_model") or "")
-    adapter = bool(facts.get("lora")) and "merged" not in facts
-    lines = [
-        "---",
-        f"library_name: {'peft' if adapter else 'transformers'}",
-        "pipeline_tag: text-generation",
-        "tags: [llm-as-a-judge, judgelm]",
-    ]
-    if _HUB_ID.fullmatch(base) and not Path(base).exists():
-        lines.append(f"base_model: {base}")
-    return "\n".join([*lines, "---"])
-
-
-def _description(card: Card) -> str:
-    facts = card.training
-    kinds = [_KINDS.get(kind, kind) for kind, count in (facts.get("rows_by_kind") or {}).items() if count]
-    answers = ", ".join(kinds) or "answers to a question"
-    low, high = card.scale
-    return (
-        f"A judge model: it reads a question with {answers} and writes one line of scores from {low:g} to {high:g} in "
-        f"steps of {card.step:g}, and on request a reason after it. {_REFERENCE.get(card.reference, '')}"
-    ).rstrip()
-
-
-def _usage(card: Card, name: str) -> str:
-    form = "through the tokenizer's chat template" if card.prompt_format == "chat" else "as plain text"
-    window = f" Prompt and reply had at most {card.window:,} tokens." if card.window else ""
-    return (
-        f"```\njudgelm-batch pairs.jsonl -o judgments.jsonl --model {name} --both-orders\n```\n\n"
-        f"The prompt is the template `{card.template}` (sha256 `{card.template_sha}`), given {form}; `judge.json` "
-        f"records it, and `judgelm-batch` refuses any other. With another prompt a judge gives other scores without "
-        f"any error.{window}"
-    )
-
-
-def _data(facts: Mapping[str, Any]) -> str:
-    files = [(f"`{entry['file']}`", f"`{entry['sha']}`") for entry in facts.get("data") or ()]
-    counts = [("rows", facts.get("rows"))]
-    counts += [(f"rows: {_KINDS.get(kind, kind)}", count) for kind, count in (facts.get("rows_by_kind") or {}).items()]
-    counts += [
-        ("rows that show a reference", facts.get("rows_with_reference")),
-        ("rows with a reason", facts.get("rows_with_reason")),
-    ]
-    counts += [(f"left out: {reason}", count) for reason, count in (facts.get("rows_left_out") or {}).items()]
-    return "\n\n".join(part for part in (_table(files, "file", "sha256"), _table(counts, "rows", "number")) if part)
+    return f"{evaluation.get('protocol', '')}\n{_table(rows, 'figure', 'value')}".rstrip("\n")
 
 
 def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Name and value of everything that is neither data nor a result."""
-    names = {
-        "base_model": "base model",
-        "global_batch": "batch",
-        "learning_rate": "learning rate",
-        "reference_drop_prob": "probability of dropping a reference",
-        "reason_prob": "share of reasons kept",
-        "loss_on": "loss counts",
-        "quantization": "base quantised to",
-        "last_loss": "last training loss",
-    }
-    elsewhere = {"data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out", "metrics"}
     settings: list[tuple[str, Any]] = []
     for key, value in facts.items():
-        if key in elsewhere:
-            continue
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and key not in _ELSEWHERE:
             settings += [(f"{key}: {inner}", each) for inner, each in value.items()]
-        else:
-            settings.append((names.get(key, key), value))
+        elif key not in _ELSEWHERE:
+            settings.append((_SETTINGS.get(key, key), value))
     return settings
 
 
-def _metrics(facts: Mapping[str, Any]) -> list[str]:
-    """Metrics of the evaluations and their protocol; nothing where there were none."""
-    metrics = facts.get("metrics")
-    if not metrics:
-        return []
-    ways = metrics["judged"]
+def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Name and value of the metrics, over all pairs and for each kind of prompt."""
     names = {"agreement": "agreement, given order"} if metrics.get("order_rule") == "given" else {}
     names |= {"agreement_by_mean": "agreement, mean of both orders"}
-    rows = [
-        (names.get(name, name) + ("" if way is None else f", {way.replace('_', ' ')}"), _figure(figures.get(name)))
-        for way, figures in ((None, metrics), *((way, metrics[way]) for way in ways if way in metrics))
-        for name in ("agreement", "agreement_by_mean", "consistency", "delta_bias", "failed")
-    ]
-    at = metrics["checkpoint"]
-    files = ", ".join(f"`{entry['file']}`" for entry in metrics["files"])
-    chosen = f"chosen by {at['chosen_by']} on these pairs, which flatters it" if at["chosen_by"] else "the last"
+    kinds = {"": metrics} | {f", {kind.replace('_', ' ')}": metrics.get(kind) for kind in metrics.get("judged", ())}
     return [
-        "## How well it judges",
-        f"{metrics['pairs']} of {metrics['pairs_available']} labelled pairs of {files}, "
-        f"{' and '.join(way.replace('_', ' ') for way in ways)}; the weights after step {at['step']} of "
-        f"{at['steps']}, {chosen}. {metrics['protocol']}"
-        + (" Measured before the adapter was merged." if "merged" in facts else ""),
-        _table(rows, "figure", "value"),
+        (names.get(name, name) + kind, _figure(figures.get(name)))
+        for kind, figures in kinds.items()
+        if figures is not None
+        for name in ("agreement", "agreement_by_mean", "consistency", "delta_bias", "failed")
     ]
 
 
@@ -237,43 +186,15 @@ def _figure(value: Mapping[str, float] | float | None) -> str | None:
     return f"{value['value']:.3f} ({value['low']:.3f} to {value['high']:.3f}, n = {value['n']})"
 
 
-def _table(rows: Iterable[tuple[str, Any]], left: str = "setting", right: str = "value") -> str:
-    """A Markdown table of the rows that have a value; nothing where none has."""
-    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows if value is not None]
-    return "\n".join([f"| {left} | {right} |", "|---|---|", *lines]) if lines else ""
+def _table(rows: Iterable[tuple[str, Any]], left: str, right: str) -> str:
+    """A Markdown table of the rows that have a value, after a blank line; nothing where none has."""
+    lines = [f"| {_cell(name)} | {_cell(value)} |\n" for name, value in rows if value is not None]
+    return "".join([f"\n| {left} | {right} |\n|---|---|\n", *lines]) if lines else ""
 
 
 def _cell(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text.replace("|", "\\|").split())
-
-
-def _limits(card: Card) -> str:
-    facts = card.training
-    others = "other pairs than those above" if facts.get("metrics") else "questions it has not seen"
-    limits = [
-        "It repeats its teacher's judgments, with its errors and biases (length, style, its own model family).",
-        f"Its agreement with people, or with its teacher on {others}, is not stated here; measure "
-        "it on your labels: `judgelm eval judgments.jsonl --labels labelled.jsonl`.",
-        "It may favour the answer shown first or last; `--both-orders` judges each pair twice and shows how often.",
-        "It judges from its own knowledge; it misses factual errors beyond it, unless a reference is shown and it was "
-        "trained with references.",
-    ]
-    if card.window:
-        limits.append(f"Answers that do not fit into {card.window:,} tokens are truncated before it sees them.")
-    if card.reference != "both":
-        other = "with" if card.reference == "without" else "without"
-        limits.append(
-            f"{_REFERENCE[card.reference]} Asked {other} one, it judges worse (JudgeLM, section 4: format bias)."
-        )
-    if facts.get("rows_with_reason") == 0:
-        limits.append("It learned scores only, so its reasons are untrained.")
-    if facts.get("quantization") and "merged" not in facts:
-        limits.append(
-            f"The adapter was trained on a base quantised to {facts['quantization']}; on the unquantised base its "
-            "scores may differ a little."
-        )
-    return "\n".join(f"- {limit}" for limit in limits)
 
 
 EVALUATION_NAME = "eval.json"

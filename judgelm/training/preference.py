@@ -34,6 +34,7 @@ from judgelm.records import Sample
 from judgelm.training.arguments import JudgeArguments, row_options
 from judgelm.training.base_model import Attention, requested_attention, speed_up_lora
 from judgelm.training.rows.preferences import PairRowOptions
+from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import NanGuardMixin, SaveDtypeMixin, SinglePassMixin
 from judgelm.training.validation import ValidationMixin
 
@@ -388,11 +389,7 @@ def masked_attention(base: Any, args: Any) -> Attention:
     )
 
 
-def preference_facts(judge: PreferenceArguments) -> dict[str, Any]:
+def preference_facts(run: TrainingRun) -> dict[str, Any]:
     """Facts of the training, for the judge's card."""
-    return {
-        "method": "preference",
-        "both_orders": judge.both_orders,
-        "consistency_weight": judge.consistency_weight,
-        "score_line_weight": judge.score_line_weight,
-    }
+    names = ("both_orders", "consistency_weight", "score_line_weight")
+    return {"method": "preference"} | {name: getattr(run.judge, name) for name in names}

@@ -1,4 +1,4 @@
-"""The run of a recipe: its processes, its disk, and what ends it early.
+"""The run of a recipe: its steps, its disk, its processes, and what ends it early.
 
 SIGTERM is sent by `kill`, a container's end and a preemption; Slurm sends what `#SBATCH --signal` names. The signal
 must reach a training process, not the launcher alone; where one process receives it, all stop at the same step.
@@ -21,9 +21,7 @@ import shutil
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,68 +33,155 @@ from accelerate.utils import DistributedType
 from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
+from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
+from judgelm.engines.gguf import gguf_note
+from judgelm.engines.pickled_weights import check_pickled
 from judgelm.engines.transformers.memory import is_out_of_memory
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.checkpoints import broadcast_from_rank0, checkpoints_in, flaw_of, last_step, resume_hint
+from judgelm.prompts.judge_card import Card
+from judgelm.training.arguments import base_name, check_arguments, processes, rows_per_step
+from judgelm.training.base_model import (
+    Attention,
+    check_adapter,
+    choose_attention,
+    load_base_model,
+    load_tokenizer,
+    settle_precision,
+    with_adapter,
+)
+from judgelm.training.checkpoints import (
+    CheckpointCallback,
+    broadcast_from_rank0,
+    checkpoints_in,
+    find_start,
+    flaw_of,
+    last_step,
+    refuse_finished,
+    resume_hint,
+    skip_if_done,
+)
+from judgelm.training.rows.builder import RowBuilder, RowOptions
+from judgelm.training.rows.dataset import EpochRows, build_rows
+from judgelm.training.validation import load_validation
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DISK_FULL_MESSAGE = re.compile(r"os error (28|27|122)\b|No space left|PytorchStreamWriter|inline_container")
 """Messages of safetensors 0.x and torch 2.x, which raise no OSError when a file cannot grow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskNeed:
-    """Bytes that a training writes and keeps at once.
-
-    Attributes:
-        weights: of a checkpoint, or of the judge: the model in the dtype it is trained in, or the adapter.
-        states: of a checkpoint: the optimiser's, and the master weights of a sharded one.
-        others: of a checkpoint, or of the judge: tokenizer and small files.
-        checkpoints: maximum number on the disk at once.
-    """
-
-    weights: int
-    states: int
-    others: int
-    checkpoints: int
-
-    @property
-    def checkpoint(self) -> int:
-        """Bytes of one checkpoint."""
-        return self.weights + self.states + self.others
-
-    @property
-    def total(self) -> int:
-        """Bytes of all checkpoints and the judge."""
-        return self.checkpoints * self.checkpoint + self.weights + self.others
-
-
-def disk_need(trainer: Any, limit: int | None) -> DiskNeed:
-    """Estimate the size of checkpoints and judge from the loaded model and the arguments.
-
-    The rows of all epochs are on the disk already and not counted.
+class TrainingRun:
+    """One run of a recipe: its arguments, rows, start and notes; a recipe's `build_trainer` takes its steps in order.
 
     Args:
-        trainer: with its model, not yet trained.
-        limit: `save_total_limit`.
+        judge: the recipe's own arguments.
+        args: TRL's configuration.
+        base: TRL's `ModelConfig`.
+        callbacks: more of the trainer's.
+
+    Attributes:
+        tuned_from: the card of the judge that is trained further; None for a base model.
+
+    Raises:
+        RunError: the output folder holds a finished judge.
     """
-    args = trainer.args
-    every, trained = _elements(trainer)
-    saved = trained if hasattr(trainer.model, "peft_config") else every
-    weights = sum(count * size for size, count in saved.items())
-    return DiskNeed(
-        weights=weights,
-        states=0 if args.save_only_model else _states(args, weights, trained),
-        # the trainer's own files too; its log grows by some 150 bytes an entry
-        others=len(trainer.processing_class.backend_tokenizer.to_str(pretty=True).encode()) + 50_000,
-        checkpoints=_max_checkpoints(args, limit, last_step(trainer)),
-    )
+
+    tokenizer: Any
+    rows: EpochRows
+    evaluation: EpochRows | None
+    attention: Attention
+
+    def __init__(self, judge: Any, args: Any, base: ModelConfig, *callbacks: TrainerCallback) -> None:
+        refuse_finished(judge, args)
+        self.judge, self.args, self.base = judge, args, base
+        self.tuned_from: Card | None = None
+        self._callbacks = callbacks
+
+    def build_rows(
+        self, builder: Callable[[Any, Any], RowBuilder], options: RowOptions, *, extra_files: Sequence[str] = ()
+    ) -> EpochRows:
+        """Check the arguments and build the rows of all epochs, those of the evaluations as well.
+
+        Args:
+            builder: class that makes rows, for a tokenizer and options.
+            options: how labelled answers become rows.
+            extra_files: files that are read beside those of the training and of the evaluation.
+
+        Raises:
+            ConfigError, InputError, ModelError, RunError: the arguments, base or files do not fit.
+        """
+        judge, args, base = self.judge, self.args, self.base
+        check_arguments(judge, args)
+        check_adapter(judge, base)
+        self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
+        check_pickled(base_name(base), base.model_revision)
+        self.notes = settle_precision(judge, args, base)
+        self.rows, self.evaluation = build_rows(self.tokenizer, builder, options, judge, args, extra_files=extra_files)
+        return self.rows
+
+    def find_start(self) -> None:
+        """Draw the validation pairs, and find the checkpoint that the run resumes from.
+
+        Raises:
+            ConfigError, InputError, RunError: see `load_validation` and `judgelm.training.checkpoints.find_start`.
+        """
+        self.validation = load_validation(self.judge, self.args, self.rows)
+        self.start = find_start(self.judge, self.args, self.base, self.rows)
+        self.args.resume_from_checkpoint = self.start.checkpoint
+
+    def load_model(self, attention: Attention | None = None) -> tuple[Any, Any]:
+        """The model to train, and the LoRA configuration that the trainer gives it.
+
+        Args:
+            attention: implementation; None chooses the fastest.
+        """
+        self.attention = attention or choose_attention(self.base, self.args)
+        return with_adapter(load_base_model(self.base, self.args, self.attention), self.base, self.judge)
+
+    def trainer_options(self) -> dict[str, Any]:
+        """What every recipe's trainer takes beside the model."""
+        self.checkpoints = CheckpointCallback(self.start.settings)
+        return {
+            "args": self.args,
+            "rows": self.rows,
+            "eval_dataset": self.evaluation.dataset if self.evaluation else None,
+            "processing_class": self.tokenizer,
+            "validation": self.validation,
+            "patience": self.judge.early_stopping_patience,
+            "callbacks": [self.checkpoints, *self._callbacks],
+        }
+
+    def summary(self, trainer: Any) -> str:
+        """Check the disk before the first step, and describe the run: rows, steps, attention, evaluation and notes.
+
+        Raises:
+            ConfigError: the disk is too small.
+        """
+        skip_if_done(trainer, self.start)
+        check_disk_space(trainer, self.checkpoints.limit)
+        args, attention = self.args, self.attention
+        replies = getattr(args, "num_generations", 1)
+        drawn = f", {replies} replies to each row" if replies > 1 else ""
+        padding = "no padding" if getattr(args, "padding_free", False) else "padded rows"
+        lines = [
+            f"train: {self.rows.counts}",
+            f"steps: {last_step(trainer)} of {rows_per_step(args)} rows (per device {args.per_device_train_batch_size} "
+            f"x accumulation {args.gradient_accumulation_steps} x processes {processes(args)}{drawn})",
+            f"attention: {attention.note}; {padding}",
+            self.evaluation and f"eval: {self.evaluation.counts}",
+            self.validation and f"eval: {self.validation.pairs}",
+            gguf_note(trainer.model.config._name_or_path),
+            *self.notes,
+            *self.start.notes,
+        ]
+        return "\n".join(line for line in lines if line)
 
 
 def check_disk_space(trainer: Any, limit: int | None) -> None:
     """Refuse, on all processes alike, to train where the output folder's disk is too small.
 
+    Checkpoints that lie there already are counted; the rows of all epochs are on the disk, and are not.
+
     Args:
         trainer: with its model, not yet trained.
         limit: `save_total_limit`.
@@ -104,34 +189,77 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
     Raises:
         ConfigError: names what is needed, what is free, and ways out.
     """
-    need = disk_need(trainer, limit)
-    broadcast_from_rank0(lambda: check_disk(Path(str(trainer.args.output_dir)), need))
+    folder, count = Path(str(trainer.args.output_dir)).absolute(), max_checkpoints(trainer, limit)
+    weights, states = checkpoint_bytes(trainer)
 
+    def needed(count: int, checkpoint: int) -> int:
+        return count * checkpoint + weights
 
-def check_disk(folder: Path, need: DiskNeed) -> None:
-    """Refuse a folder whose disk has less room than needed; checkpoints that lie there already are counted.
-
-    Raises:
-        ConfigError: names what is needed, what is free, and ways out.
-    """
-    present = sum(_bytes_in(path) for path in checkpoints_in(folder))
-    parents = (folder.absolute(), *folder.absolute().parents)
-    free = shutil.disk_usage(next(path for path in parents if path.exists())).free
-    if need.total - present <= free:
-        return
-    ways = []
-    if need.checkpoints > 2:
-        ways.append(f"save_total_limit: 1 needs {_size(replace(need, checkpoints=2).total)}")
-    if need.checkpoints and need.states:
-        ways.append(
-            f"save_only_model: true needs {_size(replace(need, states=0).total)}, but no run can resume from its "
-            "checkpoints"
+    def check() -> None:
+        present = sum(_bytes_in(path) for path in checkpoints_in(folder))
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
+        missing = needed(count, weights + states) - present
+        if missing <= free:
+            return
+        ways = []
+        if count > 2:
+            ways.append(f"save_total_limit: 1 needs {_size(needed(2, weights + states))}")
+        if count and states:
+            less = _size(needed(count, weights))
+            ways.append(f"save_only_model: true needs {less}, but no run can resume from its checkpoints")
+        ways.append("choose an output_dir on a larger disk")
+        raise ConfigError(
+            f"{trainer.args.output_dir}: training needs {_size(missing)} of disk ({count} checkpoints of "
+            f"{_size(weights + states)} at once, and the judge), and {_size(free)} are free; {'; '.join(ways)}"
         )
-    ways.append("choose an output_dir on a larger disk")
-    raise ConfigError(
-        f"{folder}: training needs {_size(need.total - present)} of disk ({need.checkpoints} checkpoints of "
-        f"{_size(need.checkpoint)} at once, and the judge), and {_size(free)} are free; {'; '.join(ways)}"
-    )
+
+    broadcast_from_rank0(check)
+
+
+def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
+    """Bytes of a checkpoint: its weights (whole, or the adapter) with small files, and what is for resuming alone."""
+    args = trainer.args
+    halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model itself
+    # the trainer's own files too; its log grows by some 150 bytes an entry
+    weights = len(trainer.processing_class.backend_tokenizer.to_str(pretty=True).encode()) + 50_000
+    elements = trained = 0
+    for parameter in trainer.model.parameters():
+        count = getattr(parameter, "ds_numel", parameter.numel())
+        size = count * (min(parameter.element_size(), 2) if halved else parameter.element_size())
+        if parameter.requires_grad:
+            elements, trained = elements + count, trained + size
+        if parameter.requires_grad or not hasattr(trainer.model, "peft_config"):
+            weights += size
+    if args.save_only_model:
+        return weights, 0
+    if args.deepspeed_plugin is not None:
+        # two states and the weights in float32, and up to stage 2 the module's own weights once more
+        return weights, 12 * elements + (trained if args.deepspeed_plugin.zero_stage < 3 else 0)
+    numbers, width = optimizer_states(str(getattr(args.optim, "value", args.optim)))
+    whole = PartialState().distributed_type == DistributedType.FSDP
+    return weights, numbers * (width * elements if width else trained) + (weights if whole else 0)
+
+
+def optimizer_states(optim: str) -> tuple[int, int | None]:
+    """Numbers that an optimiser keeps for each parameter, and bytes of each; None where they have the weight's dtype.
+
+    An unknown name counts as a variant of Adam, as most are.
+    """
+    numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
+    states = next((states for name, states in numbers.items() if name in optim), 2)
+    return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else None
+
+
+def max_checkpoints(trainer: Any, limit: int | None) -> int:
+    """Maximum number of checkpoints at once: those that stay, and a new one before the oldest is removed."""
+    args, steps = trainer.args, last_step(trainer)
+    if args.save_strategy == SaveStrategy.NO:
+        return 0
+    interval = args.eval_steps if args.save_strategy == SaveStrategy.BEST else args.save_steps
+    saves: int = math.ceil(steps / (interval if interval >= 1 else max(1, math.ceil(steps * interval))))
+    if not limit or limit < 0:
+        return saves
+    return min(saves, max(int(limit), 2 if args.metric_for_best_model else 1) + 1)
 
 
 @contextlib.contextmanager
@@ -150,57 +278,6 @@ def disk_full_as_error(folder: str | Path) -> Iterator[None]:
             f"{folder}: no space left on the disk; free {_size(_largest(Path(folder)))} or more, and the same command "
             f"{resume_hint(Path(folder))}"
         ) from error
-
-
-def _elements(trainer: Any) -> tuple[Counter[int], Counter[int]]:
-    """Number of all and of the trained elements, by bytes of each; shared ones once, sharded ones whole."""
-    args = trainer.args
-    halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model itself
-    every: Counter[int] = Counter()
-    trained: Counter[int] = Counter()
-    for parameter in trainer.model.parameters():
-        count = getattr(parameter, "ds_numel", parameter.numel())
-        size = min(parameter.element_size(), 2) if halved else parameter.element_size()
-        every[size] += count
-        if parameter.requires_grad:
-            trained[size] += count
-    return every, trained
-
-
-def _states(args: Any, weights: int, trained: Counter[int]) -> int:
-    """Bytes of what a checkpoint holds for resuming, beside the weights in their usual files."""
-    per_element, width = _states_of(getattr(args.optim, "value", args.optim))
-    states = sum(count * per_element * (width or size) for size, count in trained.items())
-    if args.deepspeed_plugin is not None:
-        # two states and the weights in float32, and up to stage 2 the module's own weights once more
-        own = sum(count * size for size, count in trained.items()) if args.deepspeed_plugin.zero_stage < 3 else 0
-        return 12 * trained.total() + own
-    return states + (weights if PartialState().distributed_type == DistributedType.FSDP else 0)
-
-
-def _states_of(optim: str) -> tuple[int, int]:
-    """An optimiser's states for one element, and the bytes of each; 0 bytes where they have the weight's dtype.
-
-    An unknown name counts as a variant of Adam, as most are.
-    """
-    if "adafactor" in optim or "lomo" in optim or optim == "sgd":
-        states = 0
-    elif any(name in optim for name in ("lion", "rmsprop", "adagrad")):
-        states = 1
-    else:
-        states = 3 if "ademamix" in optim else 2
-    return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else 0
-
-
-def _max_checkpoints(args: Any, limit: int | None, steps: int) -> int:
-    """Maximum number of checkpoints at once: those that stay, and a new one before the oldest is removed."""
-    if args.save_strategy == SaveStrategy.NO:
-        return 0
-    interval = args.eval_steps if args.save_strategy == SaveStrategy.BEST else args.save_steps
-    saves: int = math.ceil(steps / (interval if interval >= 1 else max(1, math.ceil(steps * interval))))
-    if not limit or limit < 0:
-        return saves
-    return min(saves, max(int(limit), 2 if args.metric_for_best_model else 1) + 1)
 
 
 def _largest(folder: Path) -> int:

@@ -6,7 +6,7 @@ epochs are written one behind another, and the trainer passes through them once,
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,13 +25,11 @@ from trl import (
 from trl.kernels.chunked_logprob import _use_triton
 from trl.trainer import utils as trl_utils
 
-from judgelm.engines.gguf import gguf_note
 from judgelm.errors import TrainingError
-from judgelm.training.arguments import processes, rows_per_step
-from judgelm.training.base_model import Attention, speed_up_lora
-from judgelm.training.checkpoints import last_step
+from judgelm.training.arguments import rows_per_step
+from judgelm.training.base_model import speed_up_lora
 from judgelm.training.rows.builder import IGNORED
-from judgelm.training.rows.dataset import EpochRows, Schedule
+from judgelm.training.rows.dataset import Schedule
 from judgelm.training.validation import ValidationMixin
 
 
@@ -324,23 +322,6 @@ def _weighted(model: Any, weights: Tensor) -> Callable[..., Any]:
         return outputs
 
     return forward
-
-
-def run_summary(trainer: Any, evaluation: EpochRows | None, attention: Attention, notes: Iterable[str]) -> list[str]:
-    """Lines for the user before training: rows, steps, attention, evaluation and notes."""
-    args = trainer.args
-    replies = getattr(args, "num_generations", 1)
-    rows, passes, devices = args.per_device_train_batch_size, args.gradient_accumulation_steps, processes(args)
-    padding = "no padding" if getattr(args, "padding_free", False) else "padded rows"
-    return [
-        f"train: {trainer.rows.counts}",
-        f"steps: {last_step(trainer)} of {rows_per_step(args)} rows (per device {rows} x accumulation {passes} x "
-        f"processes {devices}{f', {replies} replies to each row' if replies > 1 else ''})",
-        f"attention: {attention.note}; {padding}",
-        *([f"eval: {evaluation.counts}"] if evaluation else []),
-        *([f"eval: {trainer.validation.pairs}"] if trainer.validation else []),
-        *filter(None, [gguf_note(trainer.model.config._name_or_path), *notes]),
-    ]
 
 
 def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:

@@ -287,7 +287,7 @@ import os
 from pathlib import Path
 from accelerate import PartialState
 from judgelm.errors import RunError
-from judgelm.training.run import require_shared_disk
+from judgelm.training.checkpoints import require_shared_disk
 state = PartialState(cpu=True)
 require_shared_disk(Path())  # each has its own
 try:

@@ -7,6 +7,7 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -89,7 +90,13 @@ def tuned(tiny_judge, files, tmp_path_factory):
     judge, dpo, model = arguments(files, tiny_judge, out, eval_data=[files[0]])
     trainer, card = tune(judge, dpo, model)
     trainer.train()
-    save_judge(trainer, judge, model, facts=dpo_facts(judge, dpo, model, card), tuned_from=card)
+    save_judge(
+        trainer,
+        judge,
+        model,
+        facts=dpo_facts(SimpleNamespace(judge=judge, args=dpo, base=model, tuned_from=card)),
+        tuned_from=card,
+    )
     return trainer, out
 
 
