@@ -29,6 +29,7 @@ def build_trainer(run: TrainingRun) -> PreferenceTrainer:
     judge, dpo, base = run.judge, run.args, run.base
     run.tuned_from = find_tuned_card(base, judge)
     check_dpo_arguments(judge, dpo)
+    run.check()
 
     # data: the token rows of all epochs, and pairs that the model judges at every evaluation
     run.build_rows(PreferenceRowBuilder, preference_row_options(judge, dpo), extra_files=judge.judgments)

@@ -29,6 +29,7 @@ def build_trainer(run: TrainingRun) -> VerdictTrainer:
     judge, grpo, base = run.judge, run.args, run.base
     run.tuned_from = find_card(base_name(base), base.model_revision)
     check_grpo_arguments(judge, grpo)
+    run.check()
 
     # data: the prompts of all epochs, both orders of a pair side by side, and pairs that the model judges
     rows = run.build_rows(JudgingPromptBuilder, prompt_options(judge, grpo))

@@ -26,6 +26,7 @@ from judgelm.training.run import TrainingRun
 def build_trainer(run: TrainingRun) -> DistributionTrainer:
     """Check the arguments; build data, model and trainer."""
     check_preference_arguments(run.judge)
+    run.check()
 
     # data: the prompts of all epochs in both orders, and pairs that the model judges at every evaluation
     run.build_rows(PairRowBuilder, pair_row_options(run.judge, run.args))

@@ -19,6 +19,8 @@ from judgelm.training.trainer import JudgeTrainer
 
 def build_trainer(run: TrainingRun) -> JudgeTrainer:
     """Check the arguments; build data, model and trainer."""
+    run.check()
+
     # data: the token rows of all epochs, and pairs that the model judges at every evaluation
     run.build_rows(SFTRowBuilder, row_options(run.judge, run.args))
     run.find_start()

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -61,28 +61,17 @@ from judgelm.training.arguments import JudgeArguments, base_name
 from judgelm.training.checkpoints import broadcast_from_rank0, checkpoints_in, flaw_of, read_state
 
 _WIDEST_HEAD = 256
+_FLASH = {2: is_flash_attn_2_available, 3: is_flash_attn_3_available, 4: is_flash_attn_4_available}
 _BUILT_FOR = {8: (2,), 9: (3, 2)}
 """FlashAttention's versions for a GPU of a generation (major compute capability), the fastest first."""
 _BUILT_FOR_LATER = (4, 2)
+_COPIES_SHARE = 0.25
+"""Of the free memory, for packed weights."""
+_TRAINED_BYTES = 12
+"""Bytes per trained float32 weight beside itself: a gradient and AdamW's two states."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """Attention packages of this machine.
-
-    Attributes:
-        generation: the GPU's major compute capability; None without a CUDA device.
-        versions: installed versions of FlashAttention.
-        kernels: whether transformers can load kernels of the hub.
-    """
-
-    generation: int | None
-    versions: Collection[int]
-    kernels: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Attention(NamedTuple):
     """The chosen attention.
 
     Attributes:
@@ -111,68 +100,60 @@ def choose_attention(base: Any, args: Any) -> Attention:
     Raises:
         ConfigError: the config names a FlashAttention that is not installed.
     """
-    installed = installed_attention(args)
-    supported = bool(installed.versions) and supports_flash_attention(base_name(base), revision=base.model_revision)
+    generation = torch.cuda.get_device_capability(args.device)[0] if args.device.type == "cuda" else None
+    installed = [version for version, is_available in _FLASH.items() if generation is not None and is_available()]
+    if (requested := requested_attention(base, args)) is not None:
+        return named_attention(requested, installed, kernels=is_kernels_available())
     half = args.bf16 or args.fp16 or str(base.dtype).removeprefix("torch.") in ("bfloat16", "float16")
-    return best_attention(requested_attention(base, args), installed, supported=supported, half=half)
+    supported = bool(installed) and supports_flash_attention(base_name(base), revision=base.model_revision)
+    return best_attention(generation, installed, half=half, supported=supported, kernels=is_kernels_available())
 
 
-def best_attention(requested: str | None, installed: Installed, *, supported: bool, half: bool) -> Attention:
+def best_attention(
+    generation: int | None, installed: Collection[int], *, half: bool, supported: bool, kernels: bool
+) -> Attention:
     """FlashAttention where the GPU, a package, the model and the precision allow it, else sdpa.
 
     Args:
-        requested: what the config names.
-        installed: packages and GPU.
-        supported: whether the model can run with FlashAttention.
+        generation: the GPU's major compute capability; None without a CUDA device.
+        installed: versions of FlashAttention.
         half: whether products are in 16 bits.
+        supported: whether the model can run with FlashAttention.
+        kernels: whether transformers can load kernels of the hub.
+    """
+    versions = [each for each in _BUILT_FOR.get(generation or 0, _BUILT_FOR_LATER) if each in installed]
+    missing = "flash-attn is not installed"
+    if kernels:
+        missing += "; attn_implementation: kernels-community/flash-attn2 would load it from the hub"
+    reasons = {
+        "not on a CUDA GPU": generation is None,
+        "FlashAttention needs an Ampere GPU or a later one": (generation or 0) < min(_BUILT_FOR),
+        "FlashAttention multiplies in 16 bits; bf16: true would allow it": not half,
+        missing: not versions,
+        "the model does not support FlashAttention": not supported,
+    }
+    if (reason := next((reason for reason, applies in reasons.items() if applies), None)) is not None:
+        return Attention(None, f"sdpa ({reason})")
+    return Attention(f"flash_attention_{versions[0]}", f"flash_attention_{versions[0]}")
+
+
+def named_attention(requested: str, installed: Collection[int], *, kernels: bool) -> Attention:
+    """The attention that the config names, with a note where transformers downloads it.
 
     Raises:
-        ConfigError: the config names a FlashAttention that is not installed.
+        ConfigError: it is a FlashAttention that is not installed.
     """
-    if requested is not None:
-        return Attention(implementation=requested, note=f"{requested}, as requested{_from_hub(requested, installed)}")
-    best = _BUILT_FOR.get(installed.generation or 0, _BUILT_FOR_LATER)
-    if installed.generation is None:
-        reason = "not on a CUDA GPU"
-    elif installed.generation < min(_BUILT_FOR):
-        reason = "FlashAttention needs an Ampere GPU or a later one"
-    elif not half:
-        reason = "FlashAttention multiplies in 16 bits; bf16: true would allow it"
-    elif not (version := next((version for version in best if version in installed.versions), 0)):
-        reason = "flash-attn is not installed"
-        if installed.kernels:
-            reason += "; attn_implementation: kernels-community/flash-attn2 would load it from the hub"
-    elif not supported:
-        reason = "the model does not support FlashAttention"
-    else:
-        return Attention(implementation=f"flash_attention_{version}", note=f"flash_attention_{version}")
-    return Attention(implementation=None, note=f"sdpa ({reason})")
-
-
-def _from_hub(requested: str, installed: Installed) -> str:
-    """Note where the requested attention is not installed on this machine."""
+    version, note = requested.removeprefix("flash_attention_"), ""
     if "/" in requested:
-        return ", a kernel of the hub"
-    version = requested.removeprefix("flash_attention_")
-    if not version.isdecimal() or int(version) in installed.versions:
-        return ""
-    if installed.kernels:
-        return "; its package is not installed, so transformers loads the kernel from the hub"
-    raise ConfigError(
-        f"attn_implementation is {requested}, but its package is not installed, or there is no GPU for it; leave "
-        "attn_implementation out, or install it (pip install flash-attn)"
-    )
-
-
-def installed_attention(args: Any) -> Installed:
-    """Device and attention packages of this process."""
-    on_cuda = args.device.type == "cuda"
-    available = (is_flash_attn_2_available(), is_flash_attn_3_available(), is_flash_attn_4_available())
-    return Installed(
-        generation=torch.cuda.get_device_capability(args.device)[0] if on_cuda else None,
-        versions=[version for version, present in enumerate(available, 2) if present and on_cuda],
-        kernels=is_kernels_available(),
-    )
+        note = ", a kernel of the hub"
+    elif version.isdecimal() and int(version) not in installed:
+        if not kernels:
+            raise ConfigError(
+                f"attn_implementation is {requested}, but its package is not installed, or there is no GPU for it; "
+                "leave attn_implementation out, or install it (pip install flash-attn)"
+            )
+        note = "; its package is not installed, so transformers loads the kernel from the hub"
+    return Attention(requested, f"{requested}, as requested{note}")
 
 
 def supports_flash_attention(name: str, **options: Any) -> bool:
@@ -302,10 +283,6 @@ def drop_sampling(model: Any) -> None:
         model.generation_config = GenerationConfig(**ids)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
 
 
-_TRAINED_BYTES = 12
-"""Bytes per trained float32 weight beside itself: a gradient and AdamW's two states."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
     """Formats of a training: of its products (`bf16`) and of the base's weights; and notes for the user."""
@@ -389,10 +366,6 @@ def _recorded(judge: Any, args: Any) -> dict[str, Any]:
     folders = [Path(checkpoint)] if checkpoint is not None else checkpoints_in(Path(str(args.output_dir)))
     states = (read_state(folder) for folder in folders if not flaw_of(folder))
     return next((dict(state.settings) for state in states if state is not None and state.resumable), {})
-
-
-_COPIES_SHARE = 0.25
-"""Of the free memory, for packed weights."""
 
 
 def speed_up_lora(trainer: Trainer) -> int:

@@ -384,9 +384,7 @@ def masked_attention(base: Any, args: Any) -> Attention:
             f"attn_implementation is {requested!r}, but score lines need a mask of their own; use sdpa or eager"
         )
     implementation = requested or "sdpa"
-    return Attention(
-        implementation=implementation, note=f"{implementation} (score lines stand under a mask of their own)"
-    )
+    return Attention(implementation, f"{implementation} (score lines stand under a mask of their own)")
 
 
 def preference_facts(run: TrainingRun) -> dict[str, Any]:

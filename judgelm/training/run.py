@@ -97,10 +97,19 @@ class TrainingRun:
         self.tuned_from: Card | None = None
         self._callbacks = callbacks
 
+    def check(self) -> None:
+        """Check that the arguments fit each other, before anything is loaded.
+
+        Raises:
+            ConfigError, CardError, MissingExtraError: they do not.
+        """
+        check_arguments(self.judge, self.args)
+        check_adapter(self.judge, self.base)
+
     def build_rows(
         self, builder: Callable[[Any, Any], RowBuilder], options: RowOptions, *, extra_files: Sequence[str] = ()
     ) -> EpochRows:
-        """Check the arguments and build the rows of all epochs, those of the evaluations as well.
+        """Build the rows of all epochs, and those of the evaluations.
 
         Args:
             builder: class that makes rows, for a tokenizer and options.
@@ -108,11 +117,9 @@ class TrainingRun:
             extra_files: files that are read beside those of the training and of the evaluation.
 
         Raises:
-            ConfigError, InputError, ModelError, RunError: the arguments, base or files do not fit.
+            ConfigError, InputError, ModelError, RunError: the base or the files do not fit.
         """
         judge, args, base = self.judge, self.args, self.base
-        check_arguments(judge, args)
-        check_adapter(judge, base)
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)
         self.notes = settle_precision(judge, args, base)

@@ -9,7 +9,7 @@ from trl import ModelConfig, SFTConfig, TrlParser
 
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import JudgeArguments
-from judgelm.training.base_model import Installed, best_attention, installed_attention, supports_flash_attention
+from judgelm.training.base_model import best_attention, choose_attention, named_attention, supports_flash_attention
 from judgelm.training.preference import PreferenceArguments, masked_attention
 from judgelm.training.trainer import is_padding_free
 
@@ -18,17 +18,14 @@ RECIPES = sorted(
     path for path in (ROOT / "configs/train").glob("judgelm_*.yaml") if not path.stem.endswith(("dpo", "preference"))
 )
 PREFERENCE_RECIPE = ROOT / "configs/train/judgelm_7b_preference.yaml"
-A100 = Installed(generation=8, versions=(2,), kernels=False)
 
 
-def chosen(asked=None, *, generation=8, versions=(2,), kernels=False, supported=True, half=True):
-    installed = Installed(generation=generation, versions=versions, kernels=kernels)
-    found = best_attention(asked, installed, supported=supported, half=half)
-    return found.implementation, found.note
+def chosen(*, generation=8, installed=(2,), kernels=False, supported=True, half=True):
+    return tuple(best_attention(generation, installed, supported=supported, half=half, kernels=kernels))
 
 
 @pytest.mark.parametrize(
-    ("generation", "versions", "expected"),
+    ("generation", "installed", "expected"),
     [
         (8, (2,), "flash_attention_2"),
         (8, (2, 3, 4), "flash_attention_2"),  # the others are made for later GPUs
@@ -38,8 +35,8 @@ def chosen(asked=None, *, generation=8, versions=(2,), kernels=False, supported=
         (12, (2,), "flash_attention_2"),
     ],
 )
-def test_the_fastest_that_is_installed_for_the_gpu_is_taken(generation, versions, expected):
-    assert chosen(generation=generation, versions=versions) == (expected, expected)
+def test_the_fastest_that_is_installed_for_the_gpu_is_taken(generation, installed, expected):
+    assert chosen(generation=generation, installed=installed) == (expected, expected)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +45,7 @@ def test_the_fastest_that_is_installed_for_the_gpu_is_taken(generation, versions
         ({"generation": None}, "not on a CUDA GPU"),
         ({"generation": 7}, "FlashAttention needs an Ampere GPU or a later one"),
         ({"half": False}, "FlashAttention multiplies in 16 bits; bf16: true would allow it"),
-        ({"versions": ()}, "flash-attn is not installed"),
+        ({"installed": ()}, "flash-attn is not installed"),
         ({"supported": False}, "the model does not support FlashAttention"),
     ],
 )
@@ -57,23 +54,23 @@ def test_else_it_is_sdpa_and_why_is_told(options, why):
 
 
 def test_a_kernel_of_the_hub_is_never_taken_by_itself_and_named_where_it_could_be():
-    implementation, note = chosen(versions=(), kernels=True)
+    implementation, note = chosen(installed=(), kernels=True)
     assert implementation is None
     assert "attn_implementation: kernels-community/flash-attn2 would load it from the hub" in note
 
 
 def test_what_a_recipe_names_is_taken_and_what_it_downloads_is_told():
-    assert chosen("eager") == ("eager", "eager, as requested")
-    assert chosen("flash_attention_2", half=False) == ("flash_attention_2", "flash_attention_2, as requested")
-    assert chosen("kernels-community/flash-attn2")[1].endswith("as requested, a kernel of the hub")
-    assert "loads the kernel from the hub" in chosen("flash_attention_3", kernels=True)[1]
+    assert named_attention("eager", (2,), kernels=False) == ("eager", "eager, as requested")
+    hub = named_attention("kernels-community/flash-attn2", (2,), kernels=False)
+    assert hub.note.endswith("as requested, a kernel of the hub")
+    assert "loads the kernel from the hub" in named_attention("flash_attention_3", (2,), kernels=True).note
     with pytest.raises(ConfigError, match=r"flash_attention_3, but its package is not installed.*leave"):
-        chosen("flash_attention_3")
+        named_attention("flash_attention_3", (2,), kernels=False)
 
 
-def test_a_cpu_has_no_version_whatever_is_installed():
-    assert installed_attention(SFTConfig(use_cpu=True, bf16=False)).generation is None
-    assert not installed_attention(SFTConfig(use_cpu=True, bf16=False)).versions
+def test_a_cpu_takes_sdpa_whatever_is_installed(tiny_model):
+    base = ModelConfig(model_name_or_path=str(tiny_model))
+    assert choose_attention(base, SFTConfig(use_cpu=True, bf16=False)) == (None, "sdpa (not on a CUDA GPU)")
 
 
 def test_whether_a_model_takes_it_is_read_off_its_configuration(tiny_model, tmp_path):
@@ -95,9 +92,9 @@ def test_the_recipes_take_flash_attention_without_padding_where_the_page_says_so
     arguments = ["--config", str(path), "--use_cpu", "true", "--tf32", "false"]
     _, sft, model = TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
     assert (model.attn_implementation, sft.padding_free) == (None, False)  # "No recipe names one"
-    for installed, unpadded in ((A100, True), (Installed(generation=8, versions=(), kernels=True), False)):
-        found = best_attention(model.attn_implementation, installed, supported=True, half=sft.bf16)
-        assert is_padding_free(sft.padding_free, found.implementation) == unpadded
+    for installed in ((2,), ()):
+        implementation, _ = chosen(installed=installed, half=sft.bf16)
+        assert is_padding_free(sft.padding_free, implementation) == bool(installed)
 
 
 def test_the_recipe_of_preferences_names_none_and_takes_sdpa():

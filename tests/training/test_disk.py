@@ -17,7 +17,7 @@ from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, RunError
 from judgelm.training.arguments import JudgeArguments
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
-from judgelm.training.run import DiskNeed, check_disk, disk_full_as_error, disk_need
+from judgelm.training.run import check_disk_space, checkpoint_bytes, disk_full_as_error, max_checkpoints
 from judgelm.training.save import save_judge
 from tests.support.recipe_runs import SETTINGS, build, configure, run_here
 
@@ -58,13 +58,13 @@ LORA = {"use_peft": True, "lora_r": 64, "lora_target_modules": ["all-linear"]}
 )
 def test_the_estimate_is_within_a_tenth_of_what_is_written(tiny_model, train_file, tmp_path, model, options):
     trainer, judge, model = prepared(tiny_model, train_file, tmp_path, model=model, max_steps=3, **options)
-    need = disk_need(trainer, 2)
+    weights, states = checkpoint_bytes(trainer)
+    assert max_checkpoints(trainer, 2) == 1
     trainer.train()
     save_judge(trainer, judge, model)
     [checkpoint] = checkpoints_in(tmp_path / "out")
-    assert need.checkpoints == 1
-    assert need.checkpoint == pytest.approx(bytes_of(checkpoint), rel=0.1)
-    assert need.total == pytest.approx(bytes_of(checkpoint) + bytes_of(tmp_path / "out"), rel=0.1)
+    assert weights + states == pytest.approx(bytes_of(checkpoint), rel=0.1)
+    assert weights == pytest.approx(bytes_of(tmp_path / "out"), rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -82,41 +82,32 @@ def test_as_many_checkpoints_are_reckoned_as_lie_there_at_once(
     tiny_model, train_file, tmp_path, limit, options, at_once
 ):
     trainer, *_ = prepared(tiny_model, train_file, tmp_path, **options)
-    assert disk_need(trainer, limit).checkpoints == at_once
+    assert max_checkpoints(trainer, limit) == at_once
     trainer.args.metric_for_best_model = "eval_loss"  # the best one stays beside the last
     best = at_once + (limit == 1)
-    assert disk_need(trainer, limit).checkpoints == best
+    assert max_checkpoints(trainer, limit) == best
 
 
-def test_a_disk_too_small_is_refused_with_what_would_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**15))
-    need = DiskNeed(weights=10**15, states=2 * 10**15, others=0, checkpoints=5)
-    with pytest.raises(ConfigError) as caught:
-        check_disk(tmp_path / "out" / "judge", need)
-    said = str(caught.value)
-    # 5 x 3 + 1; two checkpoints: 2 x 3 + 1; weights alone: 5 x 1 + 1
-    assert "needs 16000000.0 GB of disk (5 checkpoints of 3000000.0 GB at once, and the judge)" in said
-    assert "1000000.0 GB are free" in said
-    assert "save_total_limit: 1 needs 7000000.0 GB" in said
-    assert "save_only_model: true needs 6000000.0 GB" in said
-    assert "output_dir on a larger disk" in said
-
-
-def test_checkpoints_that_are_there_need_no_more_room(tmp_path):
-    free = shutil.disk_usage(tmp_path).free
-    need = DiskNeed(weights=free + 10**9, states=0, others=0, checkpoints=0)
-    with pytest.raises(ConfigError):
-        check_disk(tmp_path, need)
-    (tmp_path / "checkpoint-3").mkdir()
-    with (tmp_path / "checkpoint-3/model.safetensors").open("wb") as file:
-        file.truncate(2 * 10**9)  # takes no room itself
-    check_disk(tmp_path, need)
-
-
-def test_a_recipe_asks_before_it_trains(tiny_model, train_file, tmp_path, monkeypatch):
+def test_a_disk_too_small_is_refused_before_training_with_what_would_do(tiny_model, train_file, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3_000_000))
-    with pytest.raises(ConfigError, match=r"needs 5\.\d MB of disk \(3 checkpoints of 1\.\d MB at once"):
+    # a checkpoint has 0.5 MB of weights and 1 MB of states: 3 of them and a judge, 2 and a judge, 4 x weights
+    sentence = (
+        r"needs 5\.\d MB of disk \(3 checkpoints of 1\.\d MB at once, and the judge\), and 3\.0 MB are free; "
+        r"save_total_limit: 1 needs 3\.\d MB; save_only_model: true needs 2\.\d MB, .*; choose an output_dir"
+    )
+    with pytest.raises(ConfigError, match=sentence):
         prepared(tiny_model, train_file, tmp_path)
+
+
+def test_checkpoints_that_are_there_need_no_more_room(tiny_model, train_file, tmp_path, monkeypatch):
+    trainer, *_ = prepared(tiny_model, train_file, tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    with pytest.raises(ConfigError):
+        check_disk_space(trainer, 2)
+    (tmp_path / "out/checkpoint-3").mkdir()
+    with (tmp_path / "out/checkpoint-3/model.safetensors").open("wb") as file:
+        file.truncate(10**8)  # takes no room itself
+    check_disk_space(trainer, 2)
 
 
 @pytest.mark.parametrize(
