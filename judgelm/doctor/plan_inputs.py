@@ -328,36 +328,16 @@ def _texts(value: object) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaShape:
-    """The sizes of a Llama; without `key_value_heads` it has as many as of queries.
-
-    `tied` is True where the output head is the embedding.
-    """
-
-    hidden: int
-    layers: int
-    heads: int
-    intermediate: int
-    vocab: int = 32_000
-    key_value_heads: int | None = None
-    tied: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Embedding and head; four projections, three of the MLP and two norms a block; the last norm."""
-        keys = self.hidden * (self.key_value_heads or self.heads) // self.heads
-        block = 2 * self.hidden * (self.hidden + keys) + 3 * self.hidden * self.intermediate + 2 * self.hidden
-        return (2 - self.tied) * self.vocab * self.hidden + self.layers * block + self.hidden
+def _llama(hidden: int, layers: int, heads: int, intermediate: int, **others: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+    return {"vocab_size": 32_000, "intermediate_size": intermediate, **sizes, **others}
 
 
 SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width, and all of SmolLM2, from the released configs
-    "llama-7b": LlamaShape(hidden=4096, layers=32, heads=32, intermediate=11_008),
-    "llama-13b": LlamaShape(hidden=5120, layers=40, heads=40, intermediate=13_824),
-    "llama-33b": LlamaShape(hidden=6656, layers=60, heads=52, intermediate=17_920),
-    "smollm2-135m": LlamaShape(
-        hidden=576, layers=30, heads=9, intermediate=1536, vocab=49_152, key_value_heads=3, tied=True
-    ),
+    "llama-7b": _llama(4096, 32, 32, 11_008),
+    "llama-13b": _llama(5120, 40, 40, 13_824),
+    "llama-33b": _llama(6656, 60, 52, 17_920),
+    "smollm2-135m": _llama(576, 30, 9, 1536, vocab_size=49_152, num_key_value_heads=3, tie_word_embeddings=True),
 }
 _KNOWN = re.compile(r"^(?:vicuna|judgelm|(?:open_)?llama(?:-2)?)[-_]?(7|13|30|33)b(?![0-9a-z])", re.IGNORECASE)
 _SMOLLM2 = re.compile(r"^smollm2-135m(?![0-9a-z])", re.IGNORECASE)
@@ -471,17 +451,7 @@ def _config(model: str, shape: str) -> tuple[Any, str]:
     name = shape or known_shape(model)
     if name is None:
         raise ModelError(f"{model}: cannot read its config here ({reason}); give --shape {' or '.join(SHAPES)}")
-    known = SHAPES[name]
-    config = LlamaConfig(
-        vocab_size=known.vocab,
-        hidden_size=known.hidden,
-        intermediate_size=known.intermediate,
-        num_hidden_layers=known.layers,
-        num_attention_heads=known.heads,
-        num_key_value_heads=known.key_value_heads,
-        tie_word_embeddings=known.tied,
-    )
-    return config, f"known shape {name}"
+    return LlamaConfig(**SHAPES[name]), f"known shape {name}"
 
 
 def _parameters(module: Any) -> int:
