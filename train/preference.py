@@ -10,7 +10,6 @@ from a checkpoint, and the exit codes are those of `train/sft.py`.
 """
 
 from judgelm.cli.recipe import run_recipe
-from judgelm.training.arguments import JudgeSFTConfig
 from judgelm.training.preference import (
     DistributionTrainer,
     PreferenceArguments,
@@ -21,6 +20,7 @@ from judgelm.training.preference import (
 )
 from judgelm.training.rows.preferences import PairRowBuilder
 from judgelm.training.run import TrainingRun
+from judgelm.training.trainer import JudgeSFTConfig
 
 
 def build_trainer(run: TrainingRun) -> DistributionTrainer:

@@ -11,10 +11,10 @@ SIGUSR1 save a checkpoint at the next step's end and stop: exit code 143 and 138
 """
 
 from judgelm.cli.recipe import run_recipe
-from judgelm.training.arguments import JudgeArguments, JudgeSFTConfig, row_options
+from judgelm.training.arguments import JudgeArguments, row_options
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import JudgeTrainer
+from judgelm.training.trainer import JudgeSFTConfig, JudgeTrainer
 
 
 def build_trainer(run: TrainingRun) -> JudgeTrainer:

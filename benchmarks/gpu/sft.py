@@ -28,8 +28,9 @@ from benchmarks.gpu.step import Save, Setting
 from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import RunError
-from judgelm.training.arguments import JudgeArguments, JudgeSFTConfig
+from judgelm.training.arguments import JudgeArguments
 from judgelm.training.run import TrainingRun, out_of_memory_as_error
+from judgelm.training.trainer import JudgeSFTConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs/train"

@@ -8,7 +8,7 @@ from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names
 
 from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
-from judgelm.training.arguments import JudgeArguments, parse_arguments
+from judgelm.training.arguments import JudgeArguments
 from judgelm.training.run import (
     PreemptionCallback,
     TrainingRun,
@@ -16,6 +16,7 @@ from judgelm.training.run import (
     disk_full_as_error,
     end_processes,
     out_of_memory_as_error,
+    parse_arguments,
 )
 from judgelm.training.save import save_judge
 

@@ -7,12 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
-from packaging.version import Version
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from judgelm.doctor.training_plan import (
@@ -32,20 +30,11 @@ from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError, JudgelmError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import is_gguf
-from judgelm.training.arguments import accumulation_steps
+from judgelm.training.arguments import accumulation_steps, optimizer_states
 from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
 from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
 from judgelm.yaml_files import read_yaml
 
-_FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits
-_STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optimizer's name contains
-    ("adafactor", 0, None),
-    ("lion_8bit", 1, 1),
-    ("lion", 1, None),
-    ("sgd", 0, None),
-    ("8bit", 2, 1),
-    ("adam", 2, None),
-)
 _DPO_ONLY = ("judgments", "min_distance", "beta", "precompute_ref_log_probs", "loss_weights", "sync_ref_model")
 _PREFERENCE_ONLY = ("both_orders", "consistency_weight", "score_line_weight")
 _GRPO_ONLY = ("num_generations", "max_completion_length", "form_weight", "length_weight")
@@ -159,10 +148,7 @@ def _recipe(values: Mapping[str, Any], path: Path) -> TrainingSetup:
     if not values.get("max_length"):
         raise ConfigError(f"{path}: max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
     half = bool(values.get("fp16")) or values.get("bf16", True) is not False
-    numbers, width = next(
-        ((numbers, width) for name, numbers, width in _STATES if name in str(values.get("optim", "adamw_torch"))),
-        (2, None),
-    )
+    numbers, width = optimizer_states(str(values.get("optim", "adamw_torch")))
     quantisation: Quantisation = "4bit" if values.get("load_in_4bit") else "none"
     if values.get("load_in_8bit"):
         quantisation = "8bit"
@@ -183,7 +169,7 @@ def _recipe(values: Mapping[str, Any], path: Path) -> TrainingSetup:
         checkpointing=values.get("gradient_checkpointing", True) is not False,
         lora=bool(values.get("use_peft")),
         quantisation=quantisation,
-        fused_head=_has_fused_head(),
+        fused_head=True,  # TRL 1.16
         quadratic_attention=values.get("attn_implementation") == "eager",
         generation=_generation(values, path) if is_grpo(values) else None,
     )
@@ -207,13 +193,6 @@ def is_preference(values: Mapping[str, Any]) -> bool:
 def is_grpo(values: Mapping[str, Any]) -> bool:
     """True for a configuration of `train/grpo.py`, by the fields that it alone has."""
     return any(name in values for name in _GRPO_ONLY)
-
-
-def _has_fused_head() -> bool:
-    try:
-        return Version(version("trl")) >= _FUSED_HEAD_SINCE
-    except PackageNotFoundError:
-        return False
 
 
 def read_launch(path: Path | None) -> Launch:

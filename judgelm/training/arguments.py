@@ -1,18 +1,14 @@
 """Arguments of a recipe beside TRL's: their fields, parsing, and checks against each other."""
 
 import math
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
-from trl import ModelConfig, SFTConfig, TrlParser  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
-from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import is_gguf
 from judgelm.training.rows.builder import RowOptions
 
 
@@ -161,7 +157,6 @@ def base_name(base: Any) -> str:
     return str(base.model_name_or_path)
 
 
-_CONFIG_HELP = "With --config FILE a YAML file sets the same options by name; those given here take precedence."
 _OWN_TOKENIZER = "rows are made with the base's own tokenizer, in whose files it can be set"
 UNSUPPORTED_ARGUMENTS = {
     "eos_token": _OWN_TOKENIZER,
@@ -174,30 +169,6 @@ UNSUPPORTED_ARGUMENTS = {
     "auto_find_batch_size": "the rows of a step would change while training",
 }
 """Arguments of TRL and transformers that would undo how rows are made and ordered, with the reason."""
-
-
-def parse_arguments(*types: Any) -> tuple[Any, ...]:
-    """Parse a recipe's arguments from `--config FILE` and flags; one object for each dataclass.
-
-    A base that is a GGUF file becomes its checkpoint in the cache. A hub token is passed to the libraries through the
-    environment: the trainer writes its arguments beside each checkpoint.
-
-    Raises:
-        ConfigError: no such file or field, or a format that this machine lacks (bf16, tf32).
-        ModelError: a GGUF file that cannot be converted.
-        RunError: the cache cannot be written.
-    """
-    try:
-        parsed = tuple(TrlParser(types, description=_CONFIG_HELP).parse_args_and_config())
-    except (OSError, ValueError) as error:
-        raise ConfigError(str(error)) from error
-    for arguments in parsed:
-        if token := getattr(arguments, "hub_token", None):
-            os.environ["HF_TOKEN"], arguments.hub_token = token, None
-    for arguments in parsed:
-        if isinstance(arguments, ModelConfig) and is_gguf(arguments.model_name_or_path or ""):
-            arguments.model_name_or_path = gguf_checkpoint(arguments.model_name_or_path, arguments.model_revision)
-    return parsed
 
 
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
@@ -294,29 +265,11 @@ def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
     return dtype
 
 
-def agree_on_tf32() -> None:
-    """Set torch's old switch of TF32 as its new one is; without TF32 nothing changes.
+def optimizer_states(optim: str) -> tuple[int, int | None]:
+    """Numbers that an optimiser keeps for each parameter, and bytes of each; None where they have the weight's dtype.
 
-    transformers 5.19 sets the new one alone, after which torch 2.9 and later raises where the old one is read, as
-    `torch_compile` and other libraries do. A vLLM in this process sets the old one by its environment variable.
+    An unknown name counts as a variant of Adam, as most are.
     """
-    if getattr(torch.backends, "fp32_precision", None) == "tf32":
-        torch.set_float32_matmul_precision("high")
-        os.environ.setdefault("VLLM_FLOAT32_MATMUL_PRECISION", "high")
-
-
-class _PrecisionMixin:
-    """Placed before a config of TRL: records that `bf16` was left open, which TRL 1.16 makes true; settles TF32."""
-
-    bf16: bool | None
-    fp16: bool
-    bf16_is_open: bool
-
-    def __post_init__(self) -> None:
-        self.bf16_is_open = self.bf16 is None and not self.fp16
-        super().__post_init__()  # type: ignore[misc]  # of TRL's config, which follows
-        agree_on_tf32()
-
-
-class JudgeSFTConfig(_PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
+    numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
+    states = next((states for name, states in numbers.items() if name in optim), 2)
+    return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else None

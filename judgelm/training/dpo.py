@@ -20,12 +20,18 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
-from judgelm.training.arguments import JudgeArguments, _PrecisionMixin, base_name, row_options
+from judgelm.training.arguments import JudgeArguments, base_name, row_options
 from judgelm.training.base_model import Attention, load_base_model
 from judgelm.training.rows.dataset import file_sha
 from judgelm.training.rows.preferences import PreferenceRowOptions
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import NanGuardMixin, SaveDtypeMixin, SinglePassMixin, skip_unlabelled_logits
+from judgelm.training.trainer import (
+    NanGuardMixin,
+    PrecisionMixin,
+    SaveDtypeMixin,
+    SinglePassMixin,
+    skip_unlabelled_logits,
+)
 from judgelm.training.validation import ValidationMixin
 
 
@@ -150,5 +156,5 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
     return card
 
 
-class JudgeDPOConfig(_PrecisionMixin, DPOConfig):  # type: ignore[misc]  # untyped in trl
+class JudgeDPOConfig(PrecisionMixin, DPOConfig):  # type: ignore[misc]  # untyped in trl
     """TRL's `DPOConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""

@@ -33,14 +33,17 @@ from accelerate.utils import DistributedType
 from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
-from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl import (
+    ModelConfig,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+    TrlParser,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+)
 
-from judgelm.engines.gguf import gguf_note
+from judgelm.engines.gguf import gguf_checkpoint, gguf_note
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.engines.transformers.memory import is_out_of_memory
 from judgelm.errors import ConfigError, RunError
-from judgelm.prompts.judge_card import Card
-from judgelm.training.arguments import base_name, check_arguments, processes, rows_per_step
+from judgelm.prompts.judge_card import Card, is_gguf
+from judgelm.training.arguments import base_name, check_arguments, optimizer_states, processes, rows_per_step
 from judgelm.training.base_model import (
     Attention,
     check_adapter,
@@ -245,16 +248,6 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
     numbers, width = optimizer_states(str(getattr(args.optim, "value", args.optim)))
     whole = PartialState().distributed_type == DistributedType.FSDP
     return weights, numbers * (width * elements if width else trained) + (weights if whole else 0)
-
-
-def optimizer_states(optim: str) -> tuple[int, int | None]:
-    """Numbers that an optimiser keeps for each parameter, and bytes of each; None where they have the weight's dtype.
-
-    An unknown name counts as a variant of Adam, as most are.
-    """
-    numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
-    states = next((states for name, states in numbers.items() if name in optim), 2)
-    return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else None
 
 
 def max_checkpoints(trainer: Any, limit: int | None) -> int:
@@ -511,3 +504,30 @@ def _is_open(lock: Path) -> bool:
             if any(os.path.samefile(file.path, lock) for file in process.open_files()):
                 return True
     return False
+
+
+_CONFIG_HELP = "With --config FILE a YAML file sets the same options by name; those given here take precedence."
+
+
+def parse_arguments(*types: Any) -> tuple[Any, ...]:
+    """Parse a recipe's arguments from `--config FILE` and flags; one object for each dataclass.
+
+    A base that is a GGUF file becomes its checkpoint in the cache. A hub token is passed to the libraries through the
+    environment: the trainer writes its arguments beside each checkpoint.
+
+    Raises:
+        ConfigError: no such file or field, or a format that this machine lacks (bf16, tf32).
+        ModelError: a GGUF file that cannot be converted.
+        RunError: the cache cannot be written.
+    """
+    try:
+        parsed = tuple(TrlParser(types, description=_CONFIG_HELP).parse_args_and_config())
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+    for arguments in parsed:
+        if token := getattr(arguments, "hub_token", None):
+            os.environ["HF_TOKEN"], arguments.hub_token = token, None
+    for arguments in parsed:
+        if isinstance(arguments, ModelConfig) and is_gguf(arguments.model_name_or_path or ""):
+            arguments.model_name_or_path = gguf_checkpoint(arguments.model_name_or_path, arguments.model_revision)
+    return parsed

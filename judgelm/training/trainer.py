@@ -6,6 +6,7 @@ epochs are written one behind another, and the trainer passes through them once,
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from transformers.utils.generic import is_flash_attention_requested
 from trl import (
+    SFTConfig,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
     SFTTrainer,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 )
 from trl.kernels.chunked_logprob import _use_triton
@@ -91,6 +93,34 @@ class Step:
     step: int
     loss: float
     learning_rate: float
+
+
+def agree_on_tf32() -> None:
+    """Set torch's old switch of TF32 as its new one is; without TF32 nothing changes.
+
+    transformers 5.19 sets the new one alone, after which torch 2.9 and later raises where the old one is read, as
+    `torch_compile` and other libraries do. A vLLM in this process sets the old one by its environment variable.
+    """
+    if getattr(torch.backends, "fp32_precision", None) == "tf32":
+        torch.set_float32_matmul_precision("high")
+        os.environ.setdefault("VLLM_FLOAT32_MATMUL_PRECISION", "high")
+
+
+class PrecisionMixin:
+    """Placed before a config of TRL: records that `bf16` was left open, which TRL 1.16 makes true; settles TF32."""
+
+    bf16: bool | None
+    fp16: bool
+    bf16_is_open: bool
+
+    def __post_init__(self) -> None:
+        self.bf16_is_open = self.bf16 is None and not self.fp16
+        super().__post_init__()  # type: ignore[misc]  # of TRL's config, which follows
+        agree_on_tf32()
+
+
+class JudgeSFTConfig(PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
+    """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
 
 
 class NanGuardMixin(transformers.Trainer):

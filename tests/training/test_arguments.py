@@ -6,7 +6,7 @@ import sys
 import torch
 from trl import SFTConfig
 
-from judgelm.training.arguments import parse_arguments
+from judgelm.training.run import parse_arguments
 
 
 def test_a_hub_token_stays_out_of_what_the_trainer_writes(monkeypatch, tmp_path):

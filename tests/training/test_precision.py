@@ -12,10 +12,11 @@ from transformers.utils.import_utils import enable_tf32
 from trl import ModelConfig
 
 from judgelm.data.synthetic.pairs import generate
-from judgelm.training.arguments import JudgeArguments, JudgeSFTConfig
+from judgelm.training.arguments import JudgeArguments
 from judgelm.training.base_model import settle_precision
 from judgelm.training.grpo import JudgeGRPOConfig
 from judgelm.training.tiny_model import make_base
+from judgelm.training.trainer import JudgeSFTConfig
 from tests.support import recipe_runs
 
 SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 400, "max_positions": 256, "seed": 0}
