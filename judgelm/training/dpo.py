@@ -26,13 +26,10 @@ from judgelm.training.rows.dataset import file_sha
 from judgelm.training.rows.preferences import PreferenceRowOptions
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import (
-    NanGuardMixin,
+    JudgeMixin,
     PrecisionMixin,
-    SaveDtypeMixin,
-    SinglePassMixin,
     skip_unlabelled_logits,
 )
-from judgelm.training.validation import ValidationMixin
 
 
 @dataclass(kw_only=True)
@@ -59,7 +56,7 @@ class DPOArguments(JudgeArguments):
     )
 
 
-class PreferenceTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, DPOTrainer):
+class PreferenceTrainer(JudgeMixin, DPOTrainer):
     """A `DPOTrainer` for rows of tokens."""
 
     def __init__(self, **options: Any) -> None:

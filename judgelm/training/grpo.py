@@ -43,8 +43,7 @@ from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.rows.preferences import JudgingPromptOptions
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import NanGuardMixin, PrecisionMixin, SaveDtypeMixin, SinglePassMixin
-from judgelm.training.validation import ValidationMixin
+from judgelm.training.trainer import JudgeMixin, PrecisionMixin
 
 
 class Attempt(NamedTuple):
@@ -228,13 +227,11 @@ class _JudgedEvaluations(Trainer):
     """Placed before a trainer's class: an evaluation judges pairs and computes no loss."""
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return no metrics, to which `ValidationMixin` adds those of the judging."""
+        """Return no metrics, to which `JudgeMixin` adds those of the judging."""
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
-class VerdictTrainer(
-    ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, _JudgedEvaluations, _RewardedVerdicts
-):
+class VerdictTrainer(JudgeMixin, _JudgedEvaluations, _RewardedVerdicts):
     """The trainer of judges that reason first.
 
     Args:

@@ -35,8 +35,7 @@ from judgelm.training.arguments import JudgeArguments, row_options
 from judgelm.training.base_model import Attention, requested_attention, speed_up_lora
 from judgelm.training.rows.preferences import PairRowOptions
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import NanGuardMixin, SaveDtypeMixin, SinglePassMixin
-from judgelm.training.validation import ValidationMixin
+from judgelm.training.trainer import JudgeMixin
 
 TreeTensors = dict[str, Tensor]
 """A tree of score lines and targets as tensors; see `ScoreLineTrees.tree`."""
@@ -282,7 +281,7 @@ class _ScoreDistributionTrainer(SFTTrainer):
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
 
-class DistributionTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, _ScoreDistributionTrainer):
+class DistributionTrainer(JudgeMixin, _ScoreDistributionTrainer):
     """The trainer of preferences on P(first better).
 
     Args:

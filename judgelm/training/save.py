@@ -34,7 +34,7 @@ def save_judge(
     Call it on every process, since shards are gathered.
 
     Args:
-        trainer: a `JudgeTrainer` or another trainer with `SinglePassMixin`, trained.
+        trainer: a `JudgeTrainer` or another trainer with `JudgeMixin`, trained.
         judge: data and target.
         base: TRL's `ModelConfig`.
         facts: more of the training, for the card.

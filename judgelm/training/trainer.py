@@ -9,16 +9,14 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import transformers
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from transformers import PreTrainedModel, Trainer, TrainingArguments
-from transformers.trainer_utils import IntervalStrategy, SaveStrategy
+from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainingArguments
+from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy, SaveStrategy
 from transformers.utils.generic import is_flash_attention_requested
 from trl import (
     SFTConfig,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
@@ -31,8 +29,8 @@ from judgelm.errors import TrainingError
 from judgelm.training.arguments import rows_per_step
 from judgelm.training.base_model import speed_up_lora
 from judgelm.training.rows.builder import IGNORED
-from judgelm.training.rows.dataset import Schedule
-from judgelm.training.validation import ValidationMixin
+from judgelm.training.rows.dataset import EpochRows, Schedule
+from judgelm.training.validation import ValidationJudge, preserve_random_state
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
@@ -54,45 +52,6 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
         args.eval_delay *= steps
     if args.logging_strategy == IntervalStrategy.EPOCH:
         args.logging_strategy, args.logging_steps = IntervalStrategy.STEPS, steps
-
-
-class SinglePassMixin(Trainer):
-    """Placed before a trainer's class: trains once, in sequence, on rows of several epochs, one behind another.
-
-    Args:
-        rows: `EpochRows`, the training rows.
-        options: as the trainer takes them.
-    """
-
-    def __init__(self, *, args: Any, rows: Any, **options: Any) -> None:
-        use_single_pass(args, rows.schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
-        args.max_length = None  # the rows are within the window; TRL 1.16 would cut them again
-        args.model_init_kwargs = None  # `load_base_model` has used them; TRL 1.16 warns if it is given both
-        super().__init__(args=args, train_dataset=rows.dataset, **options)
-        self.rows = rows
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log, with `epoch` in passes through the user's files rather than through the data."""
-        passed = self.state.epoch
-        if passed is not None:
-            self.state.epoch = passed * self.rows.epochs
-        super().log(logs, start_time)
-        self.state.epoch = passed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """An optimiser step.
-
-    Attributes:
-        step: number of steps before it.
-        loss: over all its rows.
-        learning_rate: of this step.
-    """
-
-    step: int
-    loss: float
-    learning_rate: float
 
 
 def agree_on_tf32() -> None:
@@ -123,19 +82,71 @@ class JudgeSFTConfig(PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untype
     """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
 
 
-class NanGuardMixin(transformers.Trainer):
-    """Placed before a trainer's class; its `train_dataset` has a column `sample_id` and is trained on in sequence.
+class JudgeMixin(Trainer):
+    """Placed before a trainer's class: trains on a judge's rows, judges at evaluations, stops on NaN, saves a judge.
+
+    It trains once, in sequence, on rows of several epochs, one behind another. Its evaluations judge pairs and leave
+    every random state unchanged.
 
     Every optimiser step's loss is checked before the last of its backward passes, so before the weights change, and
     by all processes together: one number goes to the host. The weights are checked before they are saved, since
-    gradients can break where the loss does not.
+    gradients can break where the loss does not. transformers 5.x would continue: it leaves such losses out of its logs,
+    and replaces good checkpoints by broken ones.
+
+    Checkpoints keep the float32 master weights of the training; within `saving_in` whole models are written in another
+    dtype. An adapter is small and is written as trained.
+
+    Args:
+        args: the trainer's.
+        rows: `EpochRows`, the training rows.
+        validation: judges pairs at every evaluation; None evaluates the loss only.
+        patience: evaluations without improvement after which training stops; None for no limit.
+        options: as the trainer takes them.
     """
 
     model: Any
     train_dataset: Any
     current_gradient_accumulation_steps: int
     _loss_so_far: torch.Tensor | float = 0.0
-    _last_step: Step | None = None
+    _last_step: dict[str, Any] | None = None
+    _save_dtype: torch.dtype | None = None
+
+    def __init__(
+        self,
+        *,
+        args: Any,
+        rows: EpochRows,
+        validation: ValidationJudge | None = None,
+        patience: int | None = None,
+        **options: Any,
+    ) -> None:
+        use_single_pass(args, rows.schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
+        args.max_length = None  # the rows are within the window; TRL 1.16 would cut them again
+        args.model_init_kwargs = None  # `load_base_model` has used them; TRL 1.16 warns if it is given both
+        super().__init__(args=args, train_dataset=rows.dataset, **options)
+        self.rows = rows
+        self.validation = validation
+        self._patience = patience
+        if patience is not None:
+            self.add_callback(EarlyStoppingCallback(patience))
+            self.args.restore_callback_states_from_checkpoint = True  # a resumed run continues to count
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log, with `epoch` in passes through the user's files rather than through the data."""
+        passed = self.state.epoch
+        if passed is not None:
+            self.state.epoch = passed * self.rows.epochs
+        super().log(logs, start_time)
+        self.state.epoch = passed
+
+    def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
+        """Return the eval loss and the metrics of the judging, for callbacks and the choice of checkpoints."""
+        with preserve_random_state():
+            output = super().evaluation_loop(*args, **options)
+            if self.validation is None:
+                return output
+            judged = self.validation.metrics(self, options.get("metric_key_prefix", "eval"))
+        return output._replace(metrics=(output.metrics or {}) | judged)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -153,11 +164,10 @@ class NanGuardMixin(transformers.Trainer):
         if self.accelerator.sync_gradients:
             mean = self.accelerator.reduce(self._loss_so_far, reduction="mean").item()
             self._loss_so_far = 0.0
-            self._last_step = Step(
-                step=self.state.global_step, loss=mean, learning_rate=float(self._get_learning_rate())
-            )
+            rate = float(self._get_learning_rate())
+            self._last_step = {"step": self.state.global_step, "loss": mean, "learning_rate": rate}
             if not math.isfinite(mean):
-                self._stop(self._last_step, "loss")
+                self._stop("loss", **self._last_step)
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -167,51 +177,8 @@ class NanGuardMixin(transformers.Trainer):
             TrainingError: trained weights are not finite; nothing is written.
         """
         if self._last_step is not None and not self._weights_are_finite():
-            self._stop(self._last_step, "weights")
+            self._stop("weights", **self._last_step)
         super().save_model(output_dir, _internal_call)
-
-    def _weights_are_finite(self) -> bool:
-        finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
-        for weight in self.model.parameters():
-            if weight.requires_grad:
-                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores a process's share there
-                part = part.to_local() if isinstance(part, DTensor) else part
-                finite = finite & torch.isfinite(part).all().to(finite.device)
-        return bool(self.accelerator.gather(finite).all().item())
-
-    def _stop(self, at: Step, broken: Literal["loss", "weights"]) -> None:
-        """Write the step's rows, then raise on all processes."""
-        file = Path(str(self.args.output_dir)) / f"nan_step_{at.step}.json"
-        if self.is_world_process_zero():
-            batch = rows_per_step(self.args)
-            begin, end = at.step * batch, min((at.step + 1) * batch, len(self.train_dataset))
-            report = asdict(at) | {
-                "what": broken,
-                "loss": at.loss if math.isfinite(at.loss) else str(at.loss),  # JSON has no NaN
-                "sample_ids": self.train_dataset.with_format(None).select(range(begin, end))["sample_id"][:],
-            }
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        self.accelerator.wait_for_everyone()
-        precision = ", use bf16 instead of fp16, whose largest number is 65504" if self.args.fp16 else ""
-        finding = f"the loss is {at.loss}" if broken == "loss" else "weights are not finite"
-        raise TrainingError(
-            f"{file}: in step {at.step} (the first is 0) {finding}, so training stops; lower learning_rate "
-            f"({at.learning_rate:g}), check the rows that the file lists{precision}, and start again or "
-            "resume from the last checkpoint (resume_from_checkpoint)"
-        )
-
-
-_SCORE_LINE = "score_line"
-
-
-class SaveDtypeMixin(Trainer):
-    """Placed before a trainer's class: writes whole models in another dtype within `saving_in`.
-
-    Checkpoints keep the float32 master weights of the training, and an adapter is small and is written as trained.
-    """
-
-    _save_dtype: torch.dtype | None = None
 
     @contextmanager
     def saving_in(self, dtype: torch.dtype | None) -> Iterator[None]:
@@ -233,8 +200,51 @@ class SaveDtypeMixin(Trainer):
         super()._save(output_dir, cast_weights(weights, dtype, exempt))
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
+    def _load_callback_state(self) -> None:
+        """Restore a checkpoint's count of evaluations, with the patience of this run, not the checkpoint's."""
+        super()._load_callback_state()
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, EarlyStoppingCallback) and self._patience is not None:
+                callback.early_stopping_patience = self._patience
 
-class JudgeTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, SFTTrainer):
+    def _weights_are_finite(self) -> bool:
+        finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
+        for weight in self.model.parameters():
+            if weight.requires_grad:
+                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores a process's share there
+                part = part.to_local() if isinstance(part, DTensor) else part
+                finite = finite & torch.isfinite(part).all().to(finite.device)
+        return bool(self.accelerator.gather(finite).all().item())
+
+    def _stop(self, broken: Literal["loss", "weights"], *, step: int, loss: float, learning_rate: float) -> None:
+        """Write the step's rows, then raise on all processes; `step` is the number of steps before it."""
+        file = Path(str(self.args.output_dir)) / f"nan_step_{step}.json"
+        if self.is_world_process_zero():
+            batch = rows_per_step(self.args)
+            rows = range(step * batch, min((step + 1) * batch, len(self.train_dataset)))
+            report = {
+                "step": step,
+                "loss": loss if math.isfinite(loss) else str(loss),  # JSON has no NaN
+                "learning_rate": learning_rate,
+                "what": broken,
+                "sample_ids": self.train_dataset.with_format(None).select(rows)["sample_id"][:],
+            }
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        self.accelerator.wait_for_everyone()
+        precision = ", use bf16 instead of fp16, whose largest number is 65504" if self.args.fp16 else ""
+        finding = f"the loss is {loss}" if broken == "loss" else "weights are not finite"
+        raise TrainingError(
+            f"{file}: in step {step} (the first is 0) {finding}, so training stops; lower learning_rate "
+            f"({learning_rate:g}), check the rows that the file lists{precision}, and start again or "
+            "resume from the last checkpoint (resume_from_checkpoint)"
+        )
+
+
+_SCORE_LINE = "score_line"
+
+
+class JudgeTrainer(JudgeMixin, SFTTrainer):
     """An `SFTTrainer` for a judge's rows.
 
     The rows bring their own labels and lie within the window, so TRL cuts nothing, and to rows of tokens it adds no

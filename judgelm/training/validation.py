@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from accelerate.utils import gather_object
-from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+from transformers import TrainingArguments
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
-from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy, SaveStrategy
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.labelled_set import read_labelled
@@ -391,42 +391,6 @@ class ValidationJudge:
                 )
             )
             return list(judge(samples, self._mode, engine))
-
-
-class ValidationMixin(Trainer):
-    """Placed before a trainer's class: its evaluations judge pairs, and leave every random state unchanged.
-
-    Args:
-        validation: judges pairs at every evaluation; None evaluates the loss only.
-        patience: evaluations without improvement after which training stops; None for no limit.
-        options: as the trainer takes them.
-    """
-
-    def __init__(
-        self, *, validation: ValidationJudge | None = None, patience: int | None = None, **options: Any
-    ) -> None:
-        super().__init__(**options)
-        self.validation = validation
-        self._patience = patience
-        if patience is not None:
-            self.add_callback(EarlyStoppingCallback(patience))
-            self.args.restore_callback_states_from_checkpoint = True  # a resumed run continues to count
-
-    def _load_callback_state(self) -> None:
-        """Restore a checkpoint's count of evaluations, with the patience of this run, not the checkpoint's."""
-        super()._load_callback_state()
-        for callback in self.callback_handler.callbacks:
-            if isinstance(callback, EarlyStoppingCallback) and self._patience is not None:
-                callback.early_stopping_patience = self._patience
-
-    def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return the eval loss and the metrics of the judging, for callbacks and the choice of checkpoints."""
-        with preserve_random_state():
-            output = super().evaluation_loop(*args, **options)
-            if self.validation is None:
-                return output
-            judged = self.validation.metrics(self, options.get("metric_key_prefix", "eval"))
-        return output._replace(metrics=(output.metrics or {}) | judged)
 
 
 def step_of_weights(trainer: Any) -> int:
