@@ -84,18 +84,6 @@ class Configured:
         return replace(recipe, accumulation=passes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """The facts of an accelerate file: sharding of states, number of processes."""
-
-    sharding: Sharding
-    offload: Offload
-    processes: int | None
-    nodes: int
-    reduce_bucket: int
-    reshards: bool
-
-
 def read_training(path: Path, changes: Mapping[str, Any] | None = None) -> Configured:
     """Read a training YAML; what is absent has TRL's default.
 
@@ -195,8 +183,11 @@ def is_grpo(values: Mapping[str, Any]) -> bool:
     return any(name in values for name in _GRPO_ONLY)
 
 
-def read_launch(path: Path | None) -> Launch:
+def read_launch(path: Path | None) -> GpuCluster:
     """Read accelerate's file, and the DeepSpeed JSON it may name; without one, DDP.
+
+    Returns:
+        A cluster whose GPUs have no size yet; without `num_processes` in the file it has none.
 
     Raises:
         InputError: a file that cannot be read.
@@ -204,37 +195,33 @@ def read_launch(path: Path | None) -> Launch:
     """
     values = _read(path) if path else {}
     kind = str(values.get("distributed_type", "MULTI_GPU")).upper()
-    sharding: Sharding = "ddp"
-    offload: Offload = "none"
-    bucket, reshards = 500_000_000, True
+    nodes = int(values.get("num_machines") or 1)
+    gpus = int(values.get("num_processes") or 0) // nodes
+    cluster = GpuCluster(name="", gpus_per_node=gpus, nodes=nodes, gpu_memory_bytes=0)
     if kind == "DEEPSPEED":
         assert path is not None
         zero = _zero_options(values.get("deepspeed_config") or {}, path)
-        stage = zero.get("stage", 2)
-        if stage not in (0, 1, 2, 3):
-            raise ConfigError(f"{path}: zero_stage {stage!r} not found; available: 0, 1, 2, 3")
-        stages: tuple[Sharding, ...] = ("ddp", "zero1", "zero2", "zero3")
-        sharding = stages[stage]
-        offload = "all" if zero["param"] and stage == 3 else "optimizer" if zero["optimizer"] else "none"
-        bucket = zero["bucket"]
-    elif kind == "FSDP":
+        stages: dict[object, Sharding] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
+        if zero["stage"] not in stages:
+            raise ConfigError(f"{path}: zero_stage {zero['stage']!r} not found; available: 0, 1, 2, 3")
+        offload: Offload = (
+            "all" if zero["param"] and zero["stage"] == 3 else "optimizer" if zero["optimizer"] else "none"
+        )
+        return replace(cluster, sharding=stages[zero["stage"]], offload=offload, reduce_bucket=zero["bucket"])
+    if kind == "FSDP":
         options = values.get("fsdp_config") or {}
         strategy = str(options.get("fsdp_sharding_strategy") or options.get("fsdp_reshard_after_forward", True)).upper()
-        sharding = "ddp" if strategy in ("NO_SHARD", "3") else "fsdp"
-        reshards = strategy not in ("SHARD_GRAD_OP", "2", "FALSE")
-        offload = "all" if options.get("fsdp_offload_params") in (True, "true") else "none"
-    elif kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
+        return replace(
+            cluster,
+            sharding="ddp" if strategy in ("NO_SHARD", "3") else "fsdp",
+            reshards=strategy not in ("SHARD_GRAD_OP", "2", "FALSE"),
+            offload="all" if options.get("fsdp_offload_params") in (True, "true") else "none",
+        )
+    if kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
         raise ConfigError(
             f"{path}: distributed_type {kind} is not supported; available: NO, MULTI_GPU, DEEPSPEED, FSDP"
         )
-    return Launch(
-        sharding=sharding,
-        offload=offload,
-        processes=int(values["num_processes"]) if values.get("num_processes") else None,
-        nodes=int(values.get("num_machines") or 1),
-        reduce_bucket=bucket,
-        reshards=reshards,
-    )
+    return cluster
 
 
 def _zero_options(options: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -255,37 +242,32 @@ def _zero_options(options: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {"stage": int(stage), "bucket": int(bucket_size), **away}
 
 
-def clusters_of(launch: Launch, *, gpus: int | None, gpu_memory_gib: float | None) -> list[GpuCluster]:
+def clusters_of(launch: GpuCluster, *, gpus: int | None, gpu_memory_gib: float | None) -> list[GpuCluster]:
     """The clusters to plan for: the one that is stated, else three usual ones.
 
     Args:
         launch: from accelerate's file.
-        gpus: all GPUs, over all machines; None takes the file's `num_processes`, where the memory is stated.
+        gpus: all GPUs, over all machines; None takes the file's, where the memory is stated.
         gpu_memory_gib: of each.
 
     Raises:
         ConfigError: GPUs without their memory, none at all, or not the same number on every machine.
     """
-    setups: list[tuple[str, int, int, float]] = [(name, 8, nodes, memory) for name, nodes, memory in _SETUPS]
+    setups = [(name, 8, nodes, memory) for name, nodes, memory in _SETUPS]
     if gpus is not None or gpu_memory_gib is not None:
-        gpus = gpus if gpus is not None else launch.processes or 1
+        gpus = gpus if gpus is not None else launch.gpus or 1
         if gpu_memory_gib is None:
             raise ConfigError(f"--gpus {gpus} needs --gpu-memory, in GiB of one GPU")
         if gpus < 1 or gpu_memory_gib <= 0 or gpus % launch.nodes:
             raise ConfigError(f"{gpus} GPUs of {gpu_memory_gib} GiB on {launch.nodes} machines: no such cluster")
         setups = [(f"{gpus} x {gpu_memory_gib:g} GiB", gpus // launch.nodes, launch.nodes, gpu_memory_gib)]
-    return [
-        GpuCluster(
-            name=name,
-            gpus_per_node=each,
-            nodes=nodes,
-            gpu_memory_bytes=round(memory * GIB),
-            sharding="none" if launch.sharding == "ddp" and each * nodes == 1 else launch.sharding,
-            offload=launch.offload,
-            reduce_bucket=launch.reduce_bucket,
-            reshards=launch.reshards,
-        )
+    clusters = [
+        replace(launch, name=name, gpus_per_node=each, nodes=nodes, gpu_memory_bytes=round(memory * GIB))
         for name, each, nodes, memory in setups
+    ]
+    return [
+        replace(cluster, sharding="none") if cluster.sharding == "ddp" and cluster.gpus == 1 else cluster
+        for cluster in clusters
     ]
 
 

@@ -55,14 +55,14 @@ class CheckpointState:
         versions: of the packages that wrote it.
         resumable: whether it holds optimiser states; `save_only_model` leaves them out.
         files: bytes by path within the checkpoint.
-        sha256: hex by path; empty where an older judgelm wrote it.
+        sha256: hex by path.
     """
 
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
     resumable: bool
     files: Mapping[str, int]
-    sha256: Mapping[str, str] = field(default_factory=dict)
+    sha256: Mapping[str, str]
 
 
 class CheckpointCallback(TrainerCallback):
@@ -229,64 +229,24 @@ def require_shared_disk(checkpoint: Path) -> None:
 
 
 _DECISIVE = (
-    "learning_rate",
-    "lr_scheduler_type",
-    "lr_scheduler_kwargs",
-    "warmup_steps",
-    "optim",
-    "optim_args",
-    "adam_beta1",
-    "adam_beta2",
-    "adam_epsilon",
-    "weight_decay",
-    "max_grad_norm",
-    "optim_target_modules",
-    "model_init_kwargs",
-    "loss_type",
-    "loss_weights",
-    "beta",
-    "label_smoothing",
-    "label_smoothing_factor",
-    "ld_alpha",
-    "f_divergence_type",
-    "f_alpha_divergence_coef",
-    "use_weighting",
-    "discopop_tau",
-    "disable_dropout",
-    "sync_ref_model",
-    "ref_model_mixup_alpha",
+    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "optim", "optim_args", "adam_beta1",
+    "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "optim_target_modules", "model_init_kwargs",
+    "bf16", "fp16", "neftune_noise_alpha", "label_smoothing_factor", "router_aux_loss_coef", "disable_dropout",
+    # DPO's loss and reference
+    "loss_type", "loss_weights", "beta", "label_smoothing", "ld_alpha", "f_divergence_type",
+    "f_alpha_divergence_coef", "use_weighting", "discopop_tau", "sync_ref_model", "ref_model_mixup_alpha",
     "ref_model_sync_steps",
-    "router_aux_loss_coef",
-    "neftune_noise_alpha",
-    "num_generations",
-    "max_completion_length",
-    "steps_per_generation",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "epsilon",
-    "epsilon_high",
-    "scale_rewards",
-    "importance_sampling_level",
-    "mask_truncated_completions",
-    "entropy_coef",
-    "use_vllm",
-    "bf16",
-    "fp16",
-)
+    # GRPO's generation and loss
+    "num_generations", "max_completion_length", "steps_per_generation", "temperature", "top_p", "top_k", "min_p",
+    "repetition_penalty", "use_vllm", "epsilon", "epsilon_high", "scale_rewards", "importance_sampling_level",
+    "mask_truncated_completions", "entropy_coef",
+)  # fmt: skip
 """Arguments of the trainer that change what is learned; batch, order and length are recorded beside them."""
 
 _WITHOUT_EFFECT = (
-    "train_data",
-    "global_batch",
-    "overwrite_output_dir",
-    "early_stopping_patience",
-    "save_dtype",
-    "attn_implementation",
-    "trust_remote_code",
-)
+    "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
+    "attn_implementation", "trust_remote_code",
+)  # fmt: skip
 """Arguments of judge and model that do not decide it, like all that begin with `eval`; data and batch stand apart."""
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
@@ -340,15 +300,9 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
     Args: see `find_start`.
     """
     schedule = rows.schedule
-    own = {
-        name: value
-        for name, value in asdict(judge).items()
-        if name not in _WITHOUT_EFFECT and not name.startswith("eval")
-    }
-    of_base = {name: value for name, value in asdict(base).items() if name not in _WITHOUT_EFFECT}
+    stated = asdict(judge) | asdict(base)
     settings = {
-        **own,
-        **of_base,
+        **{name: stated[name] for name in stated if name not in _WITHOUT_EFFECT and not name.startswith("eval")},
         **{name: getattr(args, name) for name in _DECISIVE if hasattr(args, name)},
         "train_data": [f"{Path(path).name} {file_sha(path)[:16]}" for path in judge.train_data],
         "adapter": judge.adapter and file_sha(str(Path(judge.adapter) / "adapter_model.safetensors"))[:16],

@@ -60,14 +60,8 @@ class Attempt(NamedTuple):
     right: bool
 
 
-class Verdict(NamedTuple):
-    """A well-formed reply's verdict: the place, in the order shown, of the better answer."""
-
-    better: Literal[1, 2]
-
-
-def read_form(text: str, *, ended: bool, least_letters: int) -> Verdict | Unparsed:
-    """Read a reply: its verdict where it is well-formed, else the flaw.
+def read_form(text: str, *, ended: bool, least_letters: int) -> Literal[1, 2] | Unparsed:
+    """Read a reply: the place, in the order shown, of the better answer; the flaw where it is not well-formed.
 
     Args:
         text: the reply, thinking included.
@@ -85,7 +79,7 @@ def read_form(text: str, *, ended: bool, least_letters: int) -> Verdict | Unpars
     reasons = (reply.thinking or "") + reply.reply[: verdict.position]
     if sum(map(str.isalpha, reasons)) < least_letters:
         return Unparsed("off_grammar", text, f"fewer than {least_letters} letters of reasons before the verdict")
-    return Verdict(1 if verdict.label == "1" else 2)
+    return 1 if verdict.label == "1" else 2
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
@@ -183,7 +177,7 @@ class VerdictRewards:
         own = []
         for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)
-            right = not isinstance(verdict, Unparsed) and verdict.better == better
+            right = not isinstance(verdict, Unparsed) and verdict == better
             own.append(Attempt(int(pair_number), int(shown), right))
         attempts = [Attempt(*each) for each in gather_object(own)]
         begin = PartialState().process_index * len(own)  # each process has equally many

@@ -134,15 +134,6 @@ def test_a_given_one_that_is_damaged_is_refused(tmp_path):
         start(tmp_path, given=str(path))
 
 
-def test_one_of_a_judgelm_that_wrote_no_hashes_is_checked_by_sizes(tmp_path):
-    path = checkpoint(tmp_path, 3)
-    state = json.loads((path / STATE_NAME).read_text())
-    del state["sha256"]
-    (path / STATE_NAME).write_text(json.dumps(state))
-    damage(path)
-    assert start(tmp_path).checkpoint == str(path)
-
-
 def test_where_all_are_torn_a_run_begins_anew(tmp_path):
     checkpoint(tmp_path, 3, marked=False)
     assert start(tmp_path).checkpoint is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.training.grpo import Attempt, GRPOArguments, Verdict, both_orders_right, length_penalty, read_form
+from judgelm.training.grpo import Attempt, GRPOArguments, both_orders_right, length_penalty, read_form
 
 JUDGE = GRPOArguments(train_data=[])
 LIMIT = 100
@@ -18,9 +18,9 @@ def form(text, *, ended=True):
 
 
 def test_a_well_formed_reply_ends_has_reasons_and_a_verdict():
-    assert form(GOOD.format(1)) == Verdict(1)
-    assert form(GOOD.format(2)) == Verdict(2)
-    assert form("<think>The first one is right, as 2 + 2 is 4.</think>\n\n[[1]]") == Verdict(1)
+    assert form(GOOD.format(1)) == 1
+    assert form(GOOD.format(2)) == 2
+    assert form("<think>The first one is right, as 2 + 2 is 4.</think>\n\n[[1]]") == 1
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def rewards_of(policy, *, pairs=40, replies=4):
     ]
     written = [policy(best, rng) for _, _, best in shown]
     verdicts = [form(text, ended=tokens < LIMIT) for text, tokens in written]
-    rights = [isinstance(verdict, Verdict) and verdict.better == best
+    rights = [verdict == best
               for verdict, (_, _, best) in zip(verdicts, shown, strict=True)]  # fmt: skip
     main = both_orders_right([Attempt(*key[:2], right) for key, right in zip(shown, rights, strict=True)])
     return [
         reward
-        + JUDGE.form_weight * (0 if isinstance(verdict, Verdict) else -1)
+        + JUDGE.form_weight * (0 if verdict in (1, 2) else -1)
         + JUDGE.length_weight * length_penalty(tokens, soft=JUDGE.soft(LIMIT), limit=LIMIT)
         for reward, verdict, (_, tokens) in zip(main, verdicts, written, strict=True)
     ]
