@@ -200,9 +200,17 @@ class RowBuilder:
     def items(self, paths: Sequence[str]) -> Iterator[Any]:
         """Items that rows are made of: at most one row of an epoch each."""
 
-    @abstractmethod
     def build(self, item: Any, epoch: int = 0) -> Any | None:
         """Build the row of an item in one epoch (from 0); None where it is left out, which `counts` records."""
+        row = self._row(item, epoch)
+        if isinstance(row, str):
+            self.counts.left_out[row] += 1
+            return None
+        return row
+
+    @abstractmethod
+    def _row(self, item: Any, epoch: int) -> Any | str:
+        """The row of an item in one epoch, or the reason why it is left out."""
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
@@ -349,29 +357,23 @@ class SFTRowBuilder(RowBuilder):
                 reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
                 raise InputError(f"{path}: no row can be trained on ({reasons or 'the file has no rows'})")
 
-    def build(self, item: LabelledPair, epoch: int = 0) -> TokenRow | None:
-        """Build the row of labelled answers in one epoch; None where it is left out, which `counts` records."""
+    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
         pair = self._swap(item, epoch)
         sample = pair.sample
         label, reference = self._choose(sample, pair.plain, pair.referenced, epoch)
         if label is None or label.scores is None:
-            self.counts.left_out["no teacher scores"] += 1
-            return None
+            return "no teacher scores"
         if problem := self._problem(sample, label.scores):
-            self.counts.left_out[problem] += 1
-            return None
+            return problem
         line, reason = self._target(sample, label, epoch)
         if self._template.reasons_first and (problem := _no_verdict(sample, label, reason)):
-            self.counts.left_out[problem] += 1
-            return None
+            return problem
         tokens = self._tokens(self._prompt(sample, reference), ((line, reason),))
         if isinstance(tokens, Unparsed):
-            self.counts.left_out[failure_name(tokens.code)] += 1
-            return None
+            return failure_name(tokens.code)
         tokenized, [target] = tokens
         if self._template.reasons_first and target[-1] != self._tokenizer.eos_token_id:
-            self.counts.left_out["reason too long for a verdict behind it"] += 1
-            return None
+            return "reason too long for a verdict behind it"
         self._count(sample, item.source, reference, tokenized, with_reason=bool(reason))
         self.counts.scores.update(label.scores)
         ids = np.array(tokenized.ids + target, dtype=np.int32)

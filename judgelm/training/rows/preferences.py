@@ -229,24 +229,20 @@ class PreferenceRowBuilder(RowBuilder):
     def _labelled(self, paths: Sequence[str]) -> list[str]:
         return [path for path in paths if path not in self.options.judgments]
 
-    def build(self, item: JudgmentPair, epoch: int = 0) -> PreferenceRow | None:
-        """Build the row of two judgments in one epoch; None where it is left out, which `counts` records."""
+    def _row(self, item: JudgmentPair, epoch: int) -> Any | str:
         pair = self._swap(item, epoch)
         sample = pair.chosen.sample
         chosen, reference = self._choose(sample, pair.chosen.plain, pair.chosen.referenced, epoch)
         rejected, _ = self._choose(sample, pair.rejected.plain, pair.rejected.referenced, epoch)
         if chosen is None or chosen.scores is None or rejected is None:
-            self.counts.left_out["no teacher scores"] += 1
-            return None
+            return "no teacher scores"
         texts = self._texts(sample, chosen, rejected, epoch)
         if problem := self._problem(sample, chosen.scores) or (texts[0] == texts[1] and "chosen and rejected alike"):
-            self.counts.left_out[problem] += 1
-            return None
+            return problem
         prompt = self._prompt(sample, reference)
         tokens = self._tokens(prompt, tuple(texts))
         if isinstance(tokens, Unparsed):
-            self.counts.left_out[failure_name(tokens.code)] += 1
-            return None
+            return failure_name(tokens.code)
         tokenized, targets = tokens
         self._count(sample, "", reference, tokenized, with_reason=bool(texts[0][1]))
         self.counts.scores.update(chosen.scores)
@@ -427,23 +423,19 @@ class PairRowBuilder(SFTRowBuilder):
     row: ClassVar[type] = PairRow
     options: PairRowOptions
 
-    def build(self, item: LabelledPair, epoch: int = 0) -> PairRow | None:  # type: ignore[override]  # another row
-        """Build the row of a labelled pair in one epoch; None where it is left out, which `counts` records."""
+    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
         if len(item.sample.answers) != 2:
-            self.counts.left_out["not a pair"] += 1
-            return None
+            return "not a pair"
         pair = self._swap(item, epoch)
         label, reference = self._choose(pair.sample, pair.plain, pair.referenced, epoch)
         if label is None or label.scores is None or label.preference is None:
-            self.counts.left_out["no preference, scores or winner"] += 1
-            return None
+            return "no preference, scores or winner"
         line = score_line(label.scores) + "\n"
         swapped = swap_answers(pair).pair
         orders = [pair.sample, swapped.sample] if self.options.both_orders else [pair.sample]
         tokens = [self._tokens(self._prompt(sample, reference), ((line, ""),)) for sample in orders]
         if unfit := next((each for each in tokens if isinstance(each, Unparsed)), None):
-            self.counts.left_out[failure_name(unfit.code)] += 1
-            return None
+            return failure_name(unfit.code)
         prompts = [each[0] for each in tokens if not isinstance(each, Unparsed)]
         self._count(pair.sample, item.source, reference, prompts[0], with_reason=False)
         self.counts.scores.update(label.scores)
@@ -501,20 +493,16 @@ class JudgingPromptBuilder(SFTRowBuilder):
     row: ClassVar[type] = JudgingPrompts
     options: JudgingPromptOptions
 
-    def build(self, item: LabelledPair, epoch: int = 0) -> JudgingPrompts | None:  # type: ignore[override]  # another row
-        """Build the row of a labelled pair in one epoch; None where it is left out, which `counts` records."""
+    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
         if len(item.sample.answers) != 2:
-            self.counts.left_out["not a pair"] += 1
-            return None
+            return "not a pair"
         label, reference = self._choose(item.sample, item.plain, item.referenced, epoch)
         if label is None or label.winner not in (1, 2):
-            self.counts.left_out["no winner" if label is None or label.winner is None else "a tie"] += 1
-            return None
+            return "no winner" if label is None or label.winner is None else "a tie"
         swapped = replace(item.sample, answers=item.sample.answers[::-1])
         prompts = [self._prompt_text(sample, reference) for sample in (item.sample, swapped)]
         if unfit := next((prompt for prompt in prompts if isinstance(prompt, Unparsed)), None):
-            self.counts.left_out[failure_name(unfit.code)] += 1
-            return None
+            return failure_name(unfit.code)
         first, second = (prompt for prompt in prompts if not isinstance(prompt, Unparsed))
         self._count(item.sample, item.source, reference, first, with_reason=True)  # its own
         return JudgingPrompts(
