@@ -14,7 +14,7 @@ from accelerate.utils import gather_object
 
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.rewards.scoring import AnswerRewards, Method, MethodOptions, RewardedAnswer
+from judgelm.rewards.scoring import AnswerRewards, Method, MethodOptions, RewardedAnswer, groups_of
 
 Text = str | Sequence[Mapping[str, Any]]
 """A prompt or completion of TRL: text, or messages."""
@@ -88,10 +88,8 @@ class JudgeReward:
         state = PartialState()
         counts = gather_object([len(own)])
         answers = [RewardedAnswer(*answer) for answer in gather_object(own)]
-        groups: dict[tuple[str, str | None], list[int]] = {}
-        for index, answer in enumerate(answers):
-            groups.setdefault((answer.question, answer.reference), []).append(index)
-        mine = [index for group in list(groups.values())[state.process_index :: state.num_processes] for index in group]
+        groups = list(groups_of(answers).values())
+        mine = [index for group in groups[state.process_index :: state.num_processes] for index in group]
         judged = dict(gather_object(list(zip(mine, self._rewards([answers[index] for index in mine]), strict=True))))
         begin = sum(counts[: state.process_index])
         return [judged[index] for index in range(begin, begin + len(own))]
