@@ -12,6 +12,11 @@ from judgelm.prompts.catalog import get_template
 from judgelm.training.rows.builder import RowOptions
 
 
+def argument(description: str, **default: Any) -> Any:
+    """A field of a recipe's arguments; the description is its text in `--help`."""
+    return field(metadata={"help": description}, **default)
+
+
 @dataclass(kw_only=True)
 class JudgeArguments:
     """Data, template and target of a judge's fine-tuning.
@@ -20,88 +25,67 @@ class JudgeArguments:
     `max_length` of the former is the judge's window.
     """
 
-    train_data: list[str] = field(
-        metadata={
-            "help": "Files of labelled answers: JudgeLM rows, or plain rows with the scores of two answers, of three "
-            "or more, or of one that has a reference; the number of answers decides what a row teaches."
-        }
+    train_data: list[str] = argument(
+        "Files of labelled answers: JudgeLM rows, or plain rows with the scores of two answers, of three or more, or "
+        "of one that has a reference; the number of answers decides what a row teaches."
     )
-    eval_data: list[str] = field(
+    eval_data: list[str] = argument(
+        "The same for the evaluations, which compute the loss and let the model in training judge their pairs. "
+        "Without an eval_strategy there is one evaluation, at the end.",
         default_factory=list,
-        metadata={
-            "help": "The same for the evaluations, which compute the loss and let the model in training judge their "
-            "pairs. Without an eval_strategy there is one evaluation, at the end."
-        },
     )
-    eval_pairs: int = field(
+    eval_pairs: int = argument(
+        "Pairs of eval_data, drawn by the seed, that the model in training judges in both orders at every evaluation "
+        "(eval_agreement, eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed); 0 for the eval "
+        "loss only.",
         default=200,
-        metadata={
-            "help": "Pairs of eval_data, drawn by the seed, that the model in training judges in both orders at every "
-            "evaluation (eval_agreement, eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed); 0 "
-            "for the eval loss only."
-        },
     )
-    early_stopping_patience: int | None = field(
+    early_stopping_patience: int | None = argument(
+        "Stop after this many evaluations without a better metric_for_best_model.", default=None
+    )
+    adapter: str | None = argument(
+        "Folder of a LoRA judge to train further, on the base that it was trained on; needs use_peft: true. Its rank "
+        "and layers count, the lora_ options do not.",
         default=None,
-        metadata={"help": "Stop after this many evaluations without a better metric_for_best_model."},
     )
-    adapter: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder of a LoRA judge to train further, on the base that it was trained on; needs use_peft: "
-            "true. Its rank and layers count, the lora_ options do not."
-        },
-    )
-    template: str = field(default="judgelm-v1", metadata={"help": "Prompt template; written into the judge's card."})
-    scale: list[float] = field(default_factory=lambda: [1, 10], metadata={"help": "Lowest and highest score."})
-    swap_prob: float = field(
+    template: str = argument("Prompt template; written into the judge's card.", default="judgelm-v1")
+    scale: list[float] = argument("Lowest and highest score.", default_factory=lambda: [1, 10])
+    swap_prob: float = argument(
+        "Probability that a pair is shown with its answers, scores and the names in its reason exchanged, drawn in "
+        "every epoch; a pair with an ambiguous reason stays unchanged. (JudgeLM, section 5.1)",
         default=0.5,
-        metadata={
-            "help": "Probability that a pair is shown with its answers, scores and the names in its reason exchanged, "
-            "drawn in every epoch; a pair with an ambiguous reason stays unchanged. (JudgeLM, section 5.1)"
-        },
     )
-    reference_drop_prob: float = field(
+    reference_drop_prob: float = argument(
+        "Probability that a row with a judgment made with a reference is shown without it, in prompt and target: 0 "
+        "always shows references, 1 never; single answers keep theirs. (JudgeLM, section 5.3; 0.5 is the original "
+        "script's value.)",
         default=0.5,
-        metadata={
-            "help": "Probability that a row with a judgment made with a reference is shown without it, in prompt and "
-            "target: 0 always shows references, 1 never; single answers keep theirs. (JudgeLM, section 5.3; 0.5 is "
-            "the original script's value.)"
-        },
     )
-    reason_prob: float = field(
-        default=1.0, metadata={"help": "Share of rows whose target has the reason and EOS after the score line."}
+    reason_prob: float = argument(
+        "Share of rows whose target has the reason and EOS after the score line.", default=1.0
     )
-    loss_on: str = field(
-        default="completion",
-        metadata={"help": "completion: the loss counts the reply only; all: prompt and reply, to pre-train a base."},
+    loss_on: str = argument(
+        "completion: the loss counts the reply only; all: prompt and reply, to pre-train a base.", default="completion"
     )
-    score_weight: float = field(
-        default=1.0,
-        metadata={"help": "Weight of a score line's token in the loss, where a token of the reason has 1."},
+    score_weight: float = argument(
+        "Weight of a score line's token in the loss, where a token of the reason has 1.", default=1.0
     )
-    overwrite_output_dir: bool = field(
+    overwrite_output_dir: bool = argument(
+        "Overwrite output_dir: a finished judge, or checkpoints, which are removed. Without it a run resumes from "
+        "its last whole checkpoint, and a finished judge is not overwritten; with it a run always starts from the "
+        "beginning.",
         default=False,
-        metadata={
-            "help": "Overwrite output_dir: a finished judge, or checkpoints, which are removed. Without it a run "
-            "resumes from its last whole checkpoint, and a finished judge is not overwritten; with it a run always "
-            "starts from the beginning."
-        },
     )
-    save_dtype: str = field(
+    save_dtype: str = argument(
+        "Dtype of the finished judge's weights: auto (bfloat16 where training computed in it, else as trained), "
+        "bfloat16, float16, float32. Checkpoints and adapters are written as they are trained.",
         default="auto",
-        metadata={
-            "help": "Dtype of the finished judge's weights: auto (bfloat16 where training computed in it, else as "
-            "trained), bfloat16, float16, float32. Checkpoints and adapters are written as they are trained."
-        },
     )
-    global_batch: int | None = field(
+    global_batch: int | None = argument(
+        "Rows of one optimiser step over all processes: per_device_train_batch_size x gradient_accumulation_steps x "
+        "processes. Leave gradient_accumulation_steps out (or at 1) to have it computed, so that a config works on "
+        "any number of GPUs; any other product is an error.",
         default=None,
-        metadata={
-            "help": "Rows of one optimiser step over all processes: per_device_train_batch_size x "
-            "gradient_accumulation_steps x processes. Leave gradient_accumulation_steps out (or at 1) to have it "
-            "computed, so that a config works on any number of GPUs; any other product is an error."
-        },
     )
 
 

@@ -6,7 +6,7 @@ one, each measured relative to that judge. The loss is TRL's.
 Source: Rafailov et al. 2023, Direct Preference Optimization (arXiv 2305.18290).
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
-from judgelm.training.arguments import JudgeArguments, base_name, row_options
+from judgelm.training.arguments import JudgeArguments, argument, base_name, row_options
 from judgelm.training.base_model import Attention, load_base_model
 from judgelm.training.rows.dataset import file_sha
 from judgelm.training.rows.preferences import PreferenceRowOptions
@@ -40,19 +40,15 @@ class DPOArguments(JudgeArguments):
     judgments of their own, see `judgelm.training.rows.preferences`.
     """
 
-    judgments: list[str] = field(
+    judgments: list[str] = argument(
+        "Judgments of those pairs, as judgelm-batch wrote them (with their .run.json): where the judge was wrong, "
+        "the label's judgment is chosen and the judge's own reply rejected.",
         default_factory=list,
-        metadata={
-            "help": "Judgments of those pairs, as judgelm-batch wrote them (with their .run.json): where the judge was "
-            "wrong, the label's judgment is chosen and the judge's own reply rejected."
-        },
     )
-    min_distance: float | None = field(
+    min_distance: float | None = argument(
+        "Reject a reply if one of its scores is at least this far from the label's, whoever wins; without it, if its "
+        "winner differs.",
         default=None,
-        metadata={
-            "help": "Reject a reply if one of its scores is at least this far from the label's, whoever wins; without "
-            "it, if its winner differs."
-        },
     )
 
 

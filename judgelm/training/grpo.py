@@ -17,7 +17,7 @@ reward, and RM-R1 for judges; the linear price on length is that of DAPO (Yu et 
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import packages_distributions, version
 from typing import Any, Literal, NamedTuple
 
@@ -38,7 +38,7 @@ from judgelm.modes.reasoned import read_pair_verdict, reasoned_template
 from judgelm.parsing.thinking import separate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.arguments import JudgeArguments, row_options
+from judgelm.training.arguments import JudgeArguments, argument, row_options
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.rows.preferences import JudgingPromptOptions
@@ -124,26 +124,19 @@ class GRPOArguments(JudgeArguments):
     `train_data` and `eval_data` hold pairs with a `preference`, scores or a winner; ties are left out.
     """
 
-    template: str = field(
-        default="reasoned-chat",
-        metadata={"help": "Prompt template that reasons first: reasoned-chat or reasoned-compact."},
+    template: str = argument(
+        "Prompt template that reasons first: reasoned-chat or reasoned-compact.", default="reasoned-chat"
     )
-    swap_prob: float = field(default=0.0, metadata={"help": "Has no effect: each pair is shown in both orders."})
-    form_weight: float = field(
-        default=0.2,
-        metadata={"help": "Price of a reply without an end, without a verdict, or without reasons."},
+    swap_prob: float = argument("Has no effect: each pair is shown in both orders.", default=0.0)
+    form_weight: float = argument(
+        "Price of a reply without an end, without a verdict, or without reasons.", default=0.2
     )
-    length_weight: float = field(
-        default=0.1, metadata={"help": "Price of a reply that is as long as max_completion_length."}
-    )
-    soft_length: int | None = field(
+    length_weight: float = argument("Price of a reply that is as long as max_completion_length.", default=0.1)
+    soft_length: int | None = argument(
+        "Tokens of a reply up to which length costs nothing; without it three quarters of max_completion_length.",
         default=None,
-        metadata={
-            "help": "Tokens of a reply up to which length costs nothing; without it three quarters of "
-            "max_completion_length."
-        },
     )
-    least_letters: int = field(default=20, metadata={"help": "Letters that reasons have at least before the verdict."})
+    least_letters: int = argument("Letters that reasons have at least before the verdict.", default=20)
 
     def soft(self, limit: int) -> int:
         """The soft limit of a reply, in tokens."""
@@ -363,23 +356,15 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
     version, else by transformers.
     """
 
-    max_length: int | None = field(
-        default=2048, metadata={"help": "The judge's window in tokens: prompt and reply together."}
+    max_length: int | None = argument("The judge's window in tokens: prompt and reply together.", default=2048)
+    dataset_num_proc: int | None = argument("Processes that build the rows; left out: one for each core.", default=None)
+    use_vllm: bool | None = argument(
+        "Generate with vLLM; left out: on a GPU where a vLLM that TRL supports is installed.", default=None
     )
-    dataset_num_proc: int | None = field(
-        default=None, metadata={"help": "Processes that build the rows; left out: one for each core."}
+    scale_rewards: str = argument(
+        "batch or none; group would weigh each order by itself, and so lose the other order's share.", default="batch"
     )
-    use_vllm: bool | None = field(  # type: ignore[assignment]  # None until it is chosen
-        default=None,
-        metadata={"help": "Generate with vLLM; left out: on a GPU where a vLLM that TRL supports is installed."},
-    )
-    scale_rewards: str = field(
-        default="batch",
-        metadata={
-            "help": "batch or none; group would weigh each order by itself, and so lose the other order's share."
-        },
-    )
-    shuffle_dataset: bool | None = field(default=False, metadata={"help": "Pairs are shuffled already, by the seed."})
+    shuffle_dataset: bool | None = argument("Pairs are shuffled already, by the seed.", default=False)
 
     def __post_init__(self) -> None:
         """Choose what generates; evaluations draw no replies, so their batch is any that TRL accepts."""

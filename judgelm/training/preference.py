@@ -15,7 +15,7 @@ That equals a separate pass for each score line.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +31,7 @@ from judgelm.parsing.distribution import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
-from judgelm.training.arguments import JudgeArguments, row_options
+from judgelm.training.arguments import JudgeArguments, argument, row_options
 from judgelm.training.base_model import Attention, requested_attention, speed_up_lora
 from judgelm.training.rows.preferences import PairRowOptions
 from judgelm.training.run import TrainingRun
@@ -199,24 +199,19 @@ class PreferenceArguments(JudgeArguments):
     `train_data` and `eval_data` hold pairs with a `preference`, P(first answer is better), or with scores or a winner.
     """
 
-    reason_prob: float = field(default=0.0, metadata={"help": "0: reasons are not learned from preferences."})
-    both_orders: bool = field(
+    reason_prob: float = argument("0: reasons are not learned from preferences.", default=0.0)
+    both_orders: bool = argument(
+        "Show each pair in both orders within a step; false shows it once, as it stands or swapped by swap_prob, "
+        "without the consistency term.",
         default=True,
-        metadata={
-            "help": "Show each pair in both orders within a step; false shows it once, as it stands or swapped by "
-            "swap_prob, without the consistency term."
-        },
     )
-    consistency_weight: float = field(
-        default=0.5,
-        metadata={"help": "Weight of the squared difference between P(first better) in the two orders."},
+    consistency_weight: float = argument(
+        "Weight of the squared difference between P(first better) in the two orders.", default=0.5
     )
-    score_line_weight: float = field(
+    score_line_weight: float = argument(
+        "Weight of the negative log-likelihood of the preference's score line, which keeps replies readable: watch "
+        "score_line_mass, the probability of all score lines.",
         default=0.1,
-        metadata={
-            "help": "Weight of the negative log-likelihood of the preference's score line, which keeps replies "
-            "readable: watch score_line_mass, the probability of all score lines."
-        },
     )
 
 
