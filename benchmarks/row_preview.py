@@ -21,8 +21,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import IGNORED, RowOptions, TokenRow
+from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder, TokenRow
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
 

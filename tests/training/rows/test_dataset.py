@@ -9,9 +9,9 @@ from trl import SFTConfig
 
 from benchmarks.synthetic.pairs import generate
 from judgelm.errors import InputError
-from judgelm.training.rows.dataset import build_epochs
-from judgelm.training.rows.records import RowOptions
-from judgelm.training.schedule import Schedule, training_order, use_single_pass
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.dataset import Schedule, build_epochs, training_order
+from judgelm.training.trainer import use_single_pass
 
 ROWS = 40
 

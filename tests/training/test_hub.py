@@ -1,14 +1,100 @@
-"""Which files of a judge's folder would be sent to the hub, and what stops it; nothing is sent here."""
+"""The model card, and the files of a judge that are sent to the hub."""
 
 import json
+from dataclasses import replace
 
 import pytest
+import yaml
 
-from judgelm.errors import ConfigError, JudgelmError, ModelError
+from judgelm.errors import ConfigError, JudgelmError, ModelError, RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
-from judgelm.training.hub_upload import prepare_share, upload_share
-from judgelm.training.model_card import write_model_card
+from judgelm.training.hub import prepare_share, render_model_card, upload_share, write_model_card
+
+CARD = Card(
+    template="judgelm-v1",
+    template_sha="ab" * 32,
+    step=0.5,
+    window=2048,
+    training={
+        "base_model": "lmsys/vicuna-7b-v1.3",
+        "data": [{"file": "train|1.jsonl", "sha": "cd" * 32}],
+        "rows": 97,
+        "rows_by_kind": {"pair": 96, "single": 1},
+        "rows_with_reference": 40,
+        "rows_with_reason": 90,
+        "rows_left_out": {"too long": 3},
+        "global_batch": 128,
+        "learning_rate": 2e-5,
+        "optimisation": {"schedule": "cosine", "betas": [0.9, 0.999]},
+        "last_loss": 0.25,
+        "lora": None,
+        "quantization": None,
+        "versions": {"trl": "1.16.0"},
+    },
+)
+TEXT = render_model_card(CARD, name="my-judge")
+
+
+def with_facts(**facts):
+    return render_model_card(replace(CARD, training=CARD.training | facts), name="my-judge")
+
+
+def metadata(text):
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+def test_it_says_what_is_judged_and_how():
+    assert "a question with pairs of answers, single answers beside a reference" in TEXT
+    assert "scores from 1 to 10 in steps of 0.5" in TEXT
+    assert f"`judgelm-v1` (sha256 `{'ab' * 32}`), given as plain text" in TEXT
+    assert "judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders" in TEXT
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"| `train\\|1.jsonl` | `{'cd' * 32}` |",
+        "| rows: pairs of answers | 96 |",
+        "| left out: too long | 3 |",
+        "| batch | 128 |",
+        "| learning rate | 2e-05 |",
+        "| optimisation: betas | [0.9, 0.999] |",
+        "| last training loss | 0.25 |",
+        "| versions: trl | 1.16.0 |",
+    ],
+)
+def test_data_and_hyper_parameters_stand_in_tables(line):
+    assert line in TEXT.splitlines()
+
+
+def test_the_hubs_metadata_names_library_and_base():
+    assert metadata(TEXT) == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["llm-as-a-judge", "judgelm"],
+        "base_model": "lmsys/vicuna-7b-v1.3",
+    }
+    assert metadata(with_facts(lora={"r": 64, "alpha": 16}))["library_name"] == "peft"
+    assert metadata(with_facts(lora={"r": 64}, merged={"base": "x"}))["library_name"] == "transformers"
+    assert "base_model" not in metadata(with_facts(base_model="/models/mine"))
+
+
+def test_limits_follow_from_how_it_was_trained():
+    assert "- Answers that do not fit into 2,048 tokens are truncated" in TEXT
+    assert "format bias" not in TEXT
+    assert "Asked with one, it judges worse" in render_model_card(replace(CARD, reference="without"), name="x")
+    assert "It learned scores only" in with_facts(rows_with_reason=0)
+    assert "trained on a base quantised to 4bit" in with_facts(quantization="4bit")
+
+
+def test_a_card_without_facts_still_makes_one(tmp_path):
+    text = render_model_card(Card(template="t", template_sha="s", prompt_format="chat"), name="bare")
+    assert "through the tokenizer's chat template" in text
+    assert "None" not in text
+    with pytest.raises(RunError, match="cannot write"):
+        write_model_card(tmp_path / "nowhere", CARD)
+
 
 APACHE = "                                 Apache License\n                           Version 2.0, January 2004\n"
 
@@ -158,6 +244,6 @@ def test_a_name_of_the_hub_has_two_parts(judge, name):
 
 
 def test_without_a_token_it_says_how_to_log_in(judge, monkeypatch):
-    monkeypatch.setattr("judgelm.training.hub_upload.get_token", lambda: None)
+    monkeypatch.setattr("judgelm.training.hub.get_token", lambda: None)
     with pytest.raises(ConfigError, match="no token of the hub; make one with write permission"):
         upload_share(prepare(judge), "me/my-judge", public=False)

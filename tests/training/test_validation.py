@@ -22,10 +22,10 @@ from judgelm.judge import Judge
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.evaluation import evaluate
-from judgelm.training.config import JudgeArguments
-from judgelm.training.rows.records import RowCounts
+from judgelm.training.arguments import JudgeArguments
+from judgelm.training.rows.builder import RowCounts
 from judgelm.training.save import save_judge
-from judgelm.training.validation.pairs import ValidationPairs, draw_pairs, trained_prompt_kinds, validation_metrics
+from judgelm.training.validation import ValidationPairs, draw_pairs, trained_prompt_kinds, validation_metrics
 from tests.support.recipe_runs import build
 from tests.support.sharded_judging import PROCESSES, judge_sharded, texts_of
 from tests.support.tiny_judges import TEMPLATE, word_sample
