@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from judgelm.data.judged_texts import match_samples
 from judgelm.data.labelled_set import match_labels, read_labels
-from judgelm.data.readers.fields import row_error
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, row_error
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.codes import winner_field
 from judgelm.errors import InputError, RunError
