@@ -39,7 +39,7 @@ from trl import (
 )
 
 from judgelm.engines.gguf import gguf_checkpoint, gguf_note
-from judgelm.engines.transformers.engine import is_out_of_memory
+from judgelm.engines.transformers.batch import is_out_of_memory
 from judgelm.engines.weights import check_pickled
 from judgelm.errors import ConfigError, RunError
 from judgelm.prompts.judge_card import Card, is_gguf
