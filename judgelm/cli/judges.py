@@ -11,7 +11,7 @@ from judgelm.cli.options import card_names as released_card_names
 from judgelm.cli.options import judge_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
-from judgelm.judges.cards import JudgeCard, card_names, find_adapter, installed_judge, judge_card
+from judgelm.judges.cards import NamedJudge, card_names, find_adapter, installed_judge, judge_card
 from judgelm.judges.install import find_source, install_adapter, install_base
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def install_command(
         console.message(f"{name} {done}; {use}")
 
 
-def _announce_adapter(card: JudgeCard, source: Path | str) -> None:
+def _announce_adapter(card: NamedJudge, source: Path | str) -> None:
     adapter = card.adapter
     console.message(
         f"adapter: {adapter.distribution}, at most {adapter.megabytes:g} MB, {adapter.licence} ({adapter.terms}), "
@@ -219,7 +219,7 @@ def _announce_adapter(card: JudgeCard, source: Path | str) -> None:
     )
 
 
-def _announce_base(card: JudgeCard) -> None:
+def _announce_base(card: NamedJudge) -> None:
     base = card.base
     console.message(
         f"base: {base.name}, {base.licence}, a download of {base.download_megabytes:g} MB ({base.distribution} "
@@ -227,7 +227,7 @@ def _announce_base(card: JudgeCard) -> None:
     )
 
 
-def _row(card: JudgeCard) -> dict[str, Any]:
+def _row(card: NamedJudge) -> dict[str, Any]:
     """A judge, as `--json` writes it."""
     row: dict[str, Any] = {
         "name": card.name,

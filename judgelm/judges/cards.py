@@ -93,7 +93,7 @@ class ChangedVerdicts:
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class JudgeCard:
+class NamedJudge:
     """A judge that judgelm knows by name.
 
     Attributes:
@@ -117,7 +117,7 @@ class JudgeCard:
     changed_verdicts: tuple[ChangedVerdicts, ...] = ()
 
 
-_CARD = TypeAdapter(JudgeCard)
+_CARD = TypeAdapter(NamedJudge)
 
 
 def card_names() -> list[str]:
@@ -125,7 +125,7 @@ def card_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
-def judge_card(name: str) -> JudgeCard:
+def judge_card(name: str) -> NamedJudge:
     """The card of that name.
 
     Raises:
@@ -136,7 +136,7 @@ def judge_card(name: str) -> JudgeCard:
     return _CARD.validate_python(read_yaml(_FOLDER / f"{name}.yaml"))
 
 
-def default_card() -> JudgeCard:
+def default_card() -> NamedJudge:
     """The card of the judge that is used where no model is named."""
     [card] = [card for card in map(judge_card, card_names()) if card.default]
     return card
@@ -152,7 +152,7 @@ class InstalledJudge:
         version: of the adapter's distribution.
     """
 
-    card: JudgeCard
+    card: NamedJudge
     adapter: Path
     base: Path
     version: str
@@ -183,7 +183,7 @@ def named_judge(model: str | None) -> InstalledJudge | None:
     return installed_judge(judge_card(model))
 
 
-def installed_judge(card: JudgeCard) -> InstalledJudge:
+def installed_judge(card: NamedJudge) -> InstalledJudge:
     """The judge of a card.
 
     Raises:
@@ -202,22 +202,22 @@ def installed_judge(card: JudgeCard) -> InstalledJudge:
     return InstalledJudge(card=card, adapter=folder, base=base, version=folder.name)
 
 
-def way_out(card: JudgeCard) -> str:
+def way_out(card: NamedJudge) -> str:
     """The command that installs a judge, for errors."""
     return f"run: judgelm judges install {card.name}"
 
 
-def adapters_folder(card: JudgeCard) -> Path:
+def adapters_folder(card: NamedJudge) -> Path:
     """The folder that holds the installed adapter, in a folder that is named by its version."""
     return cache_root() / "judges" / card.name
 
 
-def find_adapter(card: JudgeCard) -> Path | None:
+def find_adapter(card: NamedJudge) -> Path | None:
     """Folder of a judge's adapter; None where it is not installed."""
     return next((path for path in sorted(adapters_folder(card).glob("*")) if path.is_dir()), None)
 
 
-def check_adapter(card: JudgeCard, folder: Path) -> None:
+def check_adapter(card: NamedJudge, folder: Path) -> None:
     """Check that a folder holds the adapter of this card.
 
     Raises:

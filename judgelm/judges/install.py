@@ -24,7 +24,7 @@ from packaging.version import InvalidVersion, Version
 
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import InputError, ModelError, RunError
-from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, BaseWeights, JudgeCard, adapters_folder, check_adapter
+from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, BaseWeights, NamedJudge, adapters_folder, check_adapter
 
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20
@@ -33,7 +33,7 @@ ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Run
 """Errors of reading a damaged, encrypted or unusually compressed zip."""
 
 
-def find_source(card: JudgeCard, source: Path | None) -> Path | str:
+def find_source(card: NamedJudge, source: Path | None) -> Path | str:
     """The folder or wheel with the adapter, or a requirement for the package index.
 
     Args:
@@ -55,7 +55,7 @@ def find_source(card: JudgeCard, source: Path | None) -> Path | str:
     )
 
 
-def install_adapter(card: JudgeCard, source: Path | str) -> None:
+def install_adapter(card: NamedJudge, source: Path | str) -> None:
     """Copy the adapter into the cache, in place of an earlier one.
 
     Args:
@@ -103,7 +103,7 @@ def _replace(target: Path, staged: Path) -> None:
         raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
 
 
-def _read_folder(card: JudgeCard, folder: Path) -> tuple[str, dict[str, bytes]]:
+def _read_folder(card: NamedJudge, folder: Path) -> tuple[str, dict[str, bytes]]:
     """Version and files of a distribution's source folder, which is not built."""
     project_file = folder / "pyproject.toml"
     try:
@@ -118,7 +118,7 @@ def _read_folder(card: JudgeCard, folder: Path) -> tuple[str, dict[str, bytes]]:
     return version, _read_files(card, module, sizes, lambda name: paths[name].read_bytes())
 
 
-def _read_wheel(card: JudgeCard, wheel: Path) -> tuple[str, dict[str, bytes]]:
+def _read_wheel(card: NamedJudge, wheel: Path) -> tuple[str, dict[str, bytes]]:
     """Version and files of a wheel, which is read as a zip: single files by name, nothing is unpacked."""
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -150,7 +150,7 @@ def _wheel_digest(content: bytes) -> str:
 
 
 def _read_files(
-    card: JudgeCard, source: Path, sizes: Mapping[str, int], read: Callable[[str], bytes]
+    card: NamedJudge, source: Path, sizes: Mapping[str, int], read: Callable[[str], bytes]
 ) -> dict[str, bytes]:
     """The files of the adapter by name, none of them larger than expected."""
     limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES) | {WEIGHTS: round(card.adapter.megabytes * 1e6)}
@@ -165,7 +165,7 @@ def _read_files(
     return {name: read(name) for name in limits if name in sizes}
 
 
-def _checked_version(card: JudgeCard, name: str, version: object, place: Path) -> str:
+def _checked_version(card: NamedJudge, name: str, version: object, place: Path) -> str:
     if canonicalize_name(name) != canonicalize_name(card.adapter.distribution):
         raise ModelError(f"{place}: is {name!r}; judge {card.name} is in {card.adapter.distribution}")
     try:
@@ -174,11 +174,11 @@ def _checked_version(card: JudgeCard, name: str, version: object, place: Path) -
         raise ModelError(f"{place}: {version!r} is not a version") from error
 
 
-def _module(card: JudgeCard) -> str:
+def _module(card: NamedJudge) -> str:
     return card.adapter.distribution.replace("-", "_")
 
 
-def _in_repository(card: JudgeCard) -> Path:
+def _in_repository(card: NamedJudge) -> Path:
     return Path("examples") / card.name.replace("-", "_")
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from judgelm.engines.gguf import GgufRecord
-from judgelm.judges.cards import JudgeCard, judge_card
+from judgelm.judges.cards import NamedJudge, judge_card
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, write_card
 from tests.support.tiny_judges import TEMPLATE, make_adapter
@@ -20,7 +20,7 @@ MODULE = "judgelm_small_judge"
 INFO = f"{MODULE}-9.9.dist-info"
 
 
-def cached_adapter(cache: Path, base: Path, card: JudgeCard = SMALL) -> Path:
+def cached_adapter(cache: Path, base: Path, card: NamedJudge = SMALL) -> Path:
     """Put an adapter where the card's own would lie; its folder."""
     folder = make_adapter(base, cache / "judges" / card.name / "9.9", seed=1)
     own = Card(template=TEMPLATE, template_sha=get_template(TEMPLATE).sha, name=card.name, scale=card.scale)
@@ -28,7 +28,7 @@ def cached_adapter(cache: Path, base: Path, card: JudgeCard = SMALL) -> Path:
     return folder
 
 
-def cached_base(cache: Path, base: Path, card: JudgeCard = SMALL) -> Path:
+def cached_base(cache: Path, base: Path, card: NamedJudge = SMALL) -> Path:
     """Put a checkpoint where the card's base would lie."""
     folder = Path(shutil.copytree(base, cache / "gguf" / card.base.gguf_sha256))
     record = GgufRecord(

@@ -25,7 +25,7 @@ import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.candidates import TokenStep
-from judgelm.engines.openai.options import AdaptiveLimiter, Api, CostEntry, CostTracker, EndpointOptions, Usage
+from judgelm.engines.openai.options import AdaptiveLimiter, Api, BilledTokens, CostEntry, CostTracker, EndpointOptions
 from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import ConfigError, EngineError
 from judgelm.jsonl import parse_json
@@ -105,7 +105,7 @@ class Replies(NamedTuple):
     """The replies to one request, and the tokens billed for them."""
 
     choices: tuple[Choice, ...]
-    usage: Usage
+    usage: BilledTokens
 
 
 class _TopToken(BaseModel):
@@ -212,13 +212,13 @@ def read_json(body: str) -> Any:
         raise BadReplyError(f"not JSON but {body!r}") from error
 
 
-def read_usage(data: Any) -> Usage | None:
+def read_usage(data: Any) -> BilledTokens | None:
     """The billed tokens, also of a reply that is unusable otherwise; None where they are not stated."""
     try:
         stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
     except ValidationError:
         return None
-    return Usage(prompt_tokens=stated.prompt_tokens, completion_tokens=stated.completion_tokens)
+    return BilledTokens(prompt_tokens=stated.prompt_tokens, completion_tokens=stated.completion_tokens)
 
 
 def read_choices(data: Any) -> tuple[Choice, ...]:
@@ -489,7 +489,7 @@ class Endpoint:
         if (reported := reported_error(data)) is not None:
             raise self._classify(reported.status, reported.message, code=reported.code)
         entry.usage = read_usage(data)
-        return Replies(read_choices(data), entry.usage or Usage())
+        return Replies(read_choices(data), entry.usage or BilledTokens())
 
     async def _send(self, resource: Any, method: str, **arguments: Any) -> str:
         """Send one request; returns the body of a reply with status 200.

@@ -16,7 +16,7 @@ import openai
 from judgelm.engines.base import EngineOptions, ImageError, LoopThread, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.candidates import NEGLIGIBLE, TextTree, frequencies
 from judgelm.engines.openai.endpoint import Choice, Replies, RetriesExhaustedError
-from judgelm.engines.openai.options import OverBudgetError, Usage, endpoint_options
+from judgelm.engines.openai.options import BilledTokens, OverBudgetError, endpoint_options
 from judgelm.engines.openai.requests import (
     CHAT_TEMPLATE,
     FEW_TOP_LOGPROBS,
@@ -340,7 +340,7 @@ class ReplySampler:
                 continue
             choices += tuple(self._settled(choice, answer, rest) for choice in answer.choices)
         copies = sampling.n if greedy else 1
-        usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens * copies)
+        usage = BilledTokens(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens * copies)
         return Replies(choices[:wanted] * copies, usage)
 
     def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:

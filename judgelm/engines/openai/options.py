@@ -176,20 +176,20 @@ def _finding(error: ValidationError) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class BilledTokens:
     """Tokens as billed."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __add__(self, other: "BilledTokens") -> "BilledTokens":
+        return BilledTokens(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
         )
 
-    def __sub__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __sub__(self, other: "BilledTokens") -> "BilledTokens":
+        return BilledTokens(
             prompt_tokens=self.prompt_tokens - other.prompt_tokens,
             completion_tokens=self.completion_tokens - other.completion_tokens,
         )
@@ -208,7 +208,7 @@ class CostEntry:
         unbilled: whether the server certainly did no work for it.
     """
 
-    usage: Usage | None = None
+    usage: BilledTokens | None = None
     unbilled: bool = False
 
 
@@ -226,10 +226,10 @@ class CostTracker:
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options
-        self.billed = Usage()
-        self.assumed = Usage()
+        self.billed = BilledTokens()
+        self.assumed = BilledTokens()
         self.unknown_count = 0
-        self._reserved = Usage()
+        self._reserved = BilledTokens()
         self._settled = asyncio.Event()
 
     @asynccontextmanager
@@ -254,7 +254,7 @@ class CostTracker:
                 self.unknown_count += 1
             self._settled.set()
 
-    def usd(self, usage: Usage) -> float:
+    def usd(self, usage: BilledTokens) -> float:
         """Cost of a number of tokens; 0 without prices."""
         input_cost = usage.prompt_tokens * (self._options.price_in or 0.0)
         return (input_cost + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
@@ -273,7 +273,7 @@ class CostTracker:
             stats["max_cost_usd"] = self._options.max_cost_usd
         return stats
 
-    async def _wait_for_budget(self, maximum: Usage) -> None:
+    async def _wait_for_budget(self, maximum: BilledTokens) -> None:
         """Wait while only the requests in flight may use up the budget."""
         limit = self._options.max_cost_usd
         while limit is not None and self.usd(self.billed + self.assumed + self._reserved + maximum) > limit:
@@ -288,7 +288,7 @@ class CostTracker:
             await self._settled.wait()
 
 
-def max_usage(body: Mapping[str, Any]) -> Usage:
+def max_usage(body: Mapping[str, Any]) -> BilledTokens:
     """The maximum tokens that a request can be billed with.
 
     Text counts one token per byte of UTF-8, which no tokenizer with byte fallback exceeds, plus the tokens that a
@@ -302,7 +302,7 @@ def max_usage(body: Mapping[str, Any]) -> Usage:
     else:
         tokens = len(prompt)
     per_reply = body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"]
-    return Usage(prompt_tokens=tokens, completion_tokens=per_reply * body.get("n", 1))
+    return BilledTokens(prompt_tokens=tokens, completion_tokens=per_reply * body.get("n", 1))
 
 
 def _max_tokens(content: str | Sequence[Mapping[str, Any]]) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai.options import Usage, max_usage
+from judgelm.engines.openai.options import BilledTokens, max_usage
 from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
@@ -50,7 +50,7 @@ class Counting(ScriptedBackend):
     ],
 )
 def test_the_most_that_a_request_can_be_billed_with(body, usage):
-    assert max_usage(body) == Usage(prompt_tokens=usage[0], completion_tokens=usage[1])
+    assert max_usage(body) == BilledTokens(prompt_tokens=usage[0], completion_tokens=usage[1])
 
 
 @pytest.mark.parametrize("fault", [None, "429", "500", "types", "null_text", "no_choices"])
