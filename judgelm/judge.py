@@ -14,15 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
-from judgelm.engines.adapter_view import AdapterView
-from judgelm.engines.base import Engine, EngineOptions, HoldsAdapters
+from judgelm.cluster import load_workers
+from judgelm.cluster.plan import RayCluster, idle_gpus
+from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judges.installed import InstalledJudge, named_judge
-from judgelm.judges.judge_format import judge_format
-from judgelm.judges.recognition import Recognition, recognise
-from judgelm.judges.released import ReleasedJudge
+from judgelm.judges.cards import InstalledJudge, named_judge
+from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
@@ -64,7 +62,7 @@ class Judge:
         template: str | None = None,
         card: str | None = None,
         ignore_card: bool = False,
-        cluster: Cluster | None = None,
+        cluster: RayCluster | None = None,
         **options: Any,
     ) -> None:
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()

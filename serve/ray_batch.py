@@ -17,7 +17,7 @@ from typing import Any
 from judgelm import Judge
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo, terminated_as_interrupt
 from judgelm.cli.options import parse_pairs
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.modes import Pairwise
@@ -36,7 +36,7 @@ def main() -> int:
     options = parse_options()
     judge_options, mode_options = read_config(options.config)
     jobs = jobs_of(options.inputs, Path(options.out))
-    cluster = Cluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
+    cluster = RayCluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
     engine, dtype = judge_options.get("engine", "auto"), judge_options.pop("dtype", "auto")
     resumed = (
         resolved for job in jobs if (resolved := run_dtype(job, dtype, engine)) != "auto"

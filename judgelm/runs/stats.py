@@ -51,7 +51,7 @@ class RunStats(SessionStats):
         repaired: replies that only a grammar-constrained retry made readable.
         reasons: reasons written; `reasons_incomplete` of them are truncated, or were written about answers cut further.
         reasons_failed: reasons requested and not written.
-        parts_failed: prompts without a readable reply, in judgments that have a verdict all the same.
+        parts_failed: prompts without a readable reply, in judgments that still have a verdict.
         probabilities: judgments with a P(first better).
         mostly_unassigned: judgments without one, because an order's score lines have less than half of the probability.
         grade_distributions: prompts for one answer with the probability of every grade.

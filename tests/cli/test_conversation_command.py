@@ -116,19 +116,6 @@ def test_a_tiny_judge_reads_long_dialogues_with_their_answers_cut_and_nothing_el
     assert judgment.failure is None or judgment.failure.code != "too_long"
 
 
-def test_a_tiny_judge_is_asked_on(cli, tiny_judge, tmp_path):
-    row = {"id": "p", **{key: TURNS[0][key] for key in ("question", "answers")}, "follow_ups": ["what is a fox"]}
-    out = tmp_path / "out.jsonl"
-    command = ("judgelm-batch", written(tmp_path, row), "-o", out, "--model", tiny_judge, "--engine", "transformers")
-    assert cli(*command, "--mode", "chat", "--mode-arg", "reply_tokens=8")[0] == 0
-    judgment = read_judgments(out)["p"]
-    assert judgment.verdict == PairVerdict(winner=2)
-    first, follow_up = judgment.shown
-    assert first.reason is not None
-    assert follow_up.part == "follow-up 1"
-    assert follow_up.text or follow_up.failure is not None
-
-
 def test_a_chat_model_is_asked_on_in_its_own_turns(tmp_path):
     words = ["what is it a fox a dog"] * 20
     make_base(words, tmp_path, hidden_size=64, layers=2, heads=2, vocab_size=300, max_positions=2048, seed=0)

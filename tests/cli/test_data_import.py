@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.registry import BENCHMARKS
+from judgelm.data.sources.registry import benchmarks
 
 ROW = {
     "idx": 7,
@@ -64,7 +64,7 @@ def test_pandalm_judges_it(cli, tmp_path):
     assert "holds judgments of another run" in err
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", benchmarks())
 def test_a_file_of_another_shape_is_no_benchmark(cli, tmp_path, name):
     path = tmp_path / "other.json"
     path.write_text(json.dumps([{"colour": "red", "weight": 3}, {"colour": "blue", "weight": 4}]))

@@ -17,8 +17,7 @@ import pytest
 import yaml
 
 from judgelm.errors import ModelError
-from judgelm.judges.released import GOLDEN, prompt_bytes, released_judge, released_judges
-from judgelm.judges.words import cut, read_words
+from judgelm.judges.released import GOLDEN, cut, prompt_bytes, read_words, released_judge, released_judges
 from judgelm.parsing.thinking import separate
 from judgelm.records import Scores
 

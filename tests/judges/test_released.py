@@ -12,13 +12,23 @@ import pytest
 
 from judgelm import Judge
 from judgelm.errors import CardError, ConfigError, InputError, ModelError
-from judgelm.judges.recognition import recognise
-from judgelm.judges.released import ReleasedJudge, ReleasedTask, released_judge, released_judges, released_names
-from judgelm.judges.words import Cut, WordsFile, bring_words, cut, read_words
+from judgelm.judges.released import (
+    Cut,
+    ReleasedJudge,
+    ReleasedTask,
+    WordsFile,
+    bring_words,
+    cut,
+    read_words,
+    recognise,
+    released_judge,
+    released_judges,
+    released_names,
+)
 from judgelm.modes.released import MarkedReply, ReleasedMode
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
-from judgelm.runs.fingerprint import mode_identity
+from judgelm.runs.run_files import mode_identity
 from judgelm.runs.runner import judge as run
 
 CODE = '''

@@ -9,7 +9,7 @@ import pytest
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
-from judgelm.judges.judge_format import judge_format
+from judgelm.judges.released import judge_format
 from judgelm.modes import Pairwise, Reasoned
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template

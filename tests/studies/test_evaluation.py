@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from judgelm.errors import InputError
@@ -49,11 +47,6 @@ def test_both_failure_treatments_are_computed():
     assert result.failure_codes == {"off_grammar": 2}
     assert result.failed == ("c", "d")
     assert result.headline is result.excluded
-
-
-def test_rows_that_do_not_join_are_counted():
-    counts = evaluate([once("a", 8, 3), once("x", 8, 3)], labels(a=1, y=1, z=2)).counts
-    assert (counts.joined, counts.judgments_without_label, counts.labels_without_judgment) == (1, 1, 2)
 
 
 def test_nothing_joined_is_an_error():
@@ -183,22 +176,12 @@ def test_people_and_judge_are_measured_alike():
     assert humans.judge_human.value == pytest.approx(2 / 3)
 
 
-def test_disagreements_carry_both_sides():
-    [found] = evaluate([once("a", 8, 3)], labels(a=2)).disagreements
-    assert (found.sample_id, found.judged, found.label, found.scores) == ("a", 1, 2, (8, 3))
-
-
 def test_all_failed_has_no_excluded_numbers():
     result = evaluate([failed("a")], labels(a=1))
     assert result.excluded is None
     assert result.headline is None
     assert result.as_tie.accuracy.value == 0
     assert result.scores is None
-
-
-def test_json_form_is_plain():
-    result = evaluate([once("a", 8, 3), failed("b")], labels(a=1, b=2), groups={"kind": {"a": "math"}})
-    assert json.loads(json.dumps(result.to_json()))["excluded"]["accuracy"]["value"] == 1.0
 
 
 def test_protocol_names_scale_and_failures():

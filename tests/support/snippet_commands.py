@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer.main
 
-from judgelm.cli.batch.command import app as batch_app
+from judgelm.cli.batch import app as batch_app
 from judgelm.cli.main import app as judgelm_app
 from judgelm.cli.options import parse_pairs
 from judgelm.errors import ConfigError
