@@ -1,4 +1,3 @@
-import json
 import resource
 import signal
 import subprocess
@@ -133,17 +132,6 @@ def test_any_cut_loses_the_torn_row_at_most(rows, cut, tmp_path_factory):
     assert len(survivors) >= kept.count(b"\n")
 
 
-def test_a_missing_file_has_no_tail_to_mend(tmp_path):
-    assert repair_tail(tmp_path / "none.jsonl") == 0
-
-
-def test_opening_mends_and_says_how_much(tmp_path):
-    path = tmp_path / "out.jsonl"
-    path.write_bytes(b'{"a": 1}\n{"b"')
-    with Appender(path) as out:
-        assert out.repaired == 4
-
-
 @pytest.mark.parametrize(
     ("line", "finding"),
     [
@@ -165,10 +153,3 @@ def test_a_bad_line_is_an_error_with_its_place(tmp_path, line, finding):
 def test_a_missing_file_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"none\.jsonl: cannot read: No such file"):
         list(read_jsonl(tmp_path / "none.jsonl"))
-
-
-def test_a_closed_appender_may_be_closed_again(tmp_path):
-    out = Appender(tmp_path / "out.jsonl")
-    out.write(json.loads("{}"))
-    out.close()
-    out.close()

@@ -1,6 +1,5 @@
 """The Python door, and where a judge's card is found."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -90,12 +89,6 @@ def test_a_reason_gets_what_room_is_left_in_a_small_window(tiny_model):
     assert reason.truncations == first.truncations != ()
 
 
-def test_a_card_from_before_there_were_steps_stands_for_whole_scores(tmp_path):
-    card = {"template": "judgelm-v1", "template_sha": "0" * 64}
-    (tmp_path / "judge.json").write_text(json.dumps(card))
-    assert find_card(str(tmp_path)).step == 1
-
-
 def test_a_servers_model_name_is_not_looked_up_but_a_folder_here_is(tmp_path):
     named = EngineOptions(model="lab/judge")  # would be a hub id
     assert _find_card(named, "openai") is None
@@ -115,14 +108,6 @@ def test_judge_file_writes_what_the_command_writes(tmp_path):
 def test_an_option_no_engine_knows_is_named():
     with pytest.raises(ConfigError, match="unknown option batchsize; available: model, adapter"):
         Judge("8 6", engine="scripted", batchsize=3)
-
-
-def test_the_card_gives_template_and_scale(tiny_model, tmp_path):
-    for path in tiny_model.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    write_card(tmp_path, COMPACT)
-    with Judge(str(tmp_path)) as judge:
-        assert (judge.format.template, judge.format.scale, judge.format.source) == ("judgelm-compact", (0, 5), "card")
 
 
 def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_is_asked_for(tiny_model, tmp_path):

@@ -210,11 +210,6 @@ def test_the_approximation_is_kept():
     assert judgment.shown[0].distribution.approximation == "sampled 16 times"
 
 
-@pytest.mark.parametrize("options", [{"order_rule": "probability"}, {"reasons": "close"}])
-def test_what_rests_on_the_distribution_asks_for_it(options):
-    assert Pairwise(**options) == Pairwise(**options, distribution=True)
-
-
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
