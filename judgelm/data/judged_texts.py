@@ -18,7 +18,8 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from judgelm.data.augmentation import swap_answers
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.engines.images import ImageError, image_bytes
+from judgelm.engines.base import ImageError
+from judgelm.engines.images import image_bytes
 from judgelm.errors import InputError
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Judgment, Label, Sample, TextHashes

@@ -1,4 +1,7 @@
-"""Accuracy of judging correctness, on questions that the judge solves itself and on others.
+"""Accuracy of judging correctness, on questions that the judge solves itself and on others, and self-reference's gate.
+
+A judge answers a question k times (see `judgelm.parsing.short_answers`); where their agreement is `tau` or above the
+gate is on, and the commonest answer is shown as the reference.
 
 Everything here is a function of the counts of eight cells: the judge's own answer right or wrong, the agent's answer
 right or wrong, judged right or wrong. Judgments that failed are not given to these functions; the study counts them.
@@ -9,13 +12,115 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from judgelm.metrics.nan_estimates import Basis, defined_estimates, ratio
-from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats, Resampling, defined_estimates, ratio
 
-Flags = NDArray[np.bool_]
-Clusters = Sequence[Hashable] | None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateScores:
+    """Scores of a gate; shares in [0, 1], None where undefined.
+
+    Attributes:
+        rate: share of items with the gate on (Gate-On Rate).
+        precision: share of those whose majority answer is right (Gate Precision); None where the gate is never on.
+    """
+
+    rate: Estimate | None
+    precision: Estimate | None
+
+
+def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resampling: Resampling) -> GateScores:
+    """Gate-on rate and gate precision.
+
+    Args:
+        on: shape (n,), whether the gate is on.
+        right: shape (n,), whether the majority answer is right; counts only where `known`.
+        known: shape (n,), whether that is known.
+        clusters: n keys; items of one key are resampled together.
+        resampling: seed and number of resamples.
+
+    Source: SSR-Judge, section 4.1 (metrics) and Table 1.
+    """
+    every = np.ones_like(on)
+    counted = on & known
+    values = np.column_stack([on, every, counted & right, counted]).astype(np.float64)
+    bases = [Basis(rows=every, kind="share"), Basis(rows=counted, kind="share")]
+    rate, precision = defined_estimates(values, _pairs_of_sums, bases, clusters, resampling)
+    return GateScores(rate=rate, precision=precision)
+
+
+def accuracies(
+    credits: Floats, differences: Sequence[tuple[int, int]], clusters: Clusters, resampling: Resampling
+) -> tuple[list[Estimate | None], list[Estimate | None]]:
+    """PreferenceAcc of several conditions over the same items, and differences between them, resampled together.
+
+    Args:
+        credits: shape (n, c), credit in [0, 1] of each item under each condition; NaN leaves the item out there.
+        differences: pairs of conditions; (2, 0) is that of condition 2 minus that of condition 0.
+        clusters: n keys; items of one key are resampled together.
+        resampling: seed and number of resamples.
+
+    Returns:
+        c accuracies and the differences asked for; None where no item counts.
+    """
+    counted = ~np.isnan(credits)
+    width = credits.shape[1]
+    values = np.column_stack([np.where(counted, credits, 0.0), counted.astype(np.float64)])
+
+    def statistic(sums: Floats) -> Floats:
+        shares = ratio(sums[:, :width], sums[:, width:])
+        return np.column_stack([shares, *(shares[:, first] - shares[:, second] for first, second in differences)])
+
+    bases = [Basis(rows=counted[:, first], kind="share") for first in range(width)]
+    bases += [Basis(rows=counted[:, first] & counted[:, second]) for first, second in differences]
+    estimates = defined_estimates(values, statistic, bases, clusters, resampling)
+    return estimates[:width], estimates[width:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelScores:
+    """One level of agreement: how many items have it, and how often their majority answer is right."""
+
+    agreement: float
+    n: int
+    right: Estimate | None
+
+
+def calibration_curve(
+    agreement: Floats, right: Flags, clusters: Clusters, resampling: Resampling
+) -> tuple[LevelScores, ...]:
+    """Share of right majority answers at each level of agreement that occurs, lowest first.
+
+    Args:
+        agreement: shape (n,), in [0, 1], of the items of which it is known whether the majority answer is right.
+        right: shape (n,).
+        clusters: n keys; items of one key are resampled together.
+        resampling: seed and number of resamples.
+
+    Source: SSR-Judge, section 4.4 and Figure 3.
+    """
+    levels = np.unique(np.round(agreement, 9))
+    masks = [np.isclose(agreement, level, atol=1e-6) for level in levels]
+    if not masks:
+        return ()
+    values = np.column_stack([column for mask in masks for column in (mask & right, mask)]).astype(np.float64)
+    bases = [Basis(rows=mask, kind="share") for mask in masks]
+    estimates = defined_estimates(values, _pairs_of_sums, bases, clusters, resampling)
+    return tuple(
+        LevelScores(agreement=float(level), n=int(mask.sum()), right=first)
+        for level, mask, first in zip(levels, masks, estimates, strict=True)
+    )
+
+
+def thresholds(ks: Sequence[int]) -> tuple[float, ...]:
+    """The values of tau at which the gate changes: m / k for every k that occurs and m from 1 to k, lowest first."""
+    return tuple(sorted({round(votes / k, 9) for k in set(ks) for votes in range(1, k + 1)}))
+
+
+def _pairs_of_sums(sums: Floats) -> Floats:
+    """Ratios of columns 0 and 1, 2 and 3, and so on."""
+    return ratio(sums[:, 0::2], sums[:, 1::2])
+
 
 FOUR_WAYS = ((True, True), (True, False), (False, True), (False, False))
 """(judge's own answer right, agent's answer right): D_J+ Correct_A, D_J+ Incorrect_A, D_J- Correct_A, D_J-
@@ -23,7 +128,7 @@ Incorrect_A, from left to right in the paper's Figure 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
+class CorrectnessScores:
     """Equations 7-9 with `correct` as the class to be found; shares in [0, 1], None where undefined.
 
     Attributes:
@@ -91,7 +196,7 @@ class SplitChange:
     accuracies: tuple[Estimate | None, ...]
 
 
-def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> Quality:
+def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> CorrectnessScores:
     """Precision, recall, F1 of the class `correct`, accuracy, and F1 of the class `incorrect`.
 
     Args:
@@ -115,7 +220,7 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
         Basis(rows=every, kind="f1", decided=~(truth & judged)),
     ]
     estimates = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, resampling)
-    return Quality(
+    return CorrectnessScores(
         precision=estimates[0],
         recall=estimates[1],
         f1=estimates[2],
@@ -142,7 +247,7 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, r
     """
     _check(own, truth, judged)
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         right, wrong = _f1(sums[:, :4]), _f1(sums[:, 4:])
         return np.stack([right, wrong, right - wrong], axis=1)
 
@@ -199,11 +304,11 @@ def split_change(
     """
     _check(own, truth, *judged)
 
-    def scores(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(sums: Floats) -> Floats:
         both = sums[:, :4] + sums[:, 4:]
         return np.column_stack([_f1(both), _f1(sums[:, :4]), _f1(sums[:, 4:]), _four_accuracies(sums)])
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         return scores(sums[:, 8:]) - scores(sums[:, :8])
 
     rows = [np.ones_like(own), own, ~own]
@@ -230,14 +335,6 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
     return difference
 
 
-def sample_weighted(values: Sequence[float], ns: Sequence[int]) -> float | None:
-    """The mean of several data sets' numbers, each weighted by its n; None where there is no sample.
-
-    Source: Self-Reference, Tables 2 and 8 (rightmost column).
-    """
-    return float(np.average(values, weights=ns)) if sum(ns) else None
-
-
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
     """Share of questions that the judge answers right, each question once; None over no questions.
 
@@ -261,18 +358,18 @@ def _f1_basis(rows: Flags, truth: Flags, judged: Flags) -> Basis:
     return Basis(rows=rows, kind="f1", decided=rows & (truth | judged))
 
 
-def _cells(truth: Flags, judged: Flags) -> NDArray[np.float64]:
+def _cells(truth: Flags, judged: Flags) -> Floats:
     """One row per answer with a 1 under true positive, false negative, false positive or true negative."""
     return np.asarray(np.eye(4)[2 * ~truth + ~judged], dtype=np.float64)
 
 
-def _split_cells(own: Flags, truth: Flags, judged: Flags) -> NDArray[np.float64]:
+def _split_cells(own: Flags, truth: Flags, judged: Flags) -> Floats:
     """The four columns of `_cells` for D_J+ and then for D_J-."""
     cells = _cells(truth, judged)
     return np.column_stack([cells * own[:, None], cells * ~own[:, None]])
 
 
-def _quality_of_counts(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _quality_of_counts(sums: Floats) -> Floats:
     hit, missed, false, passed = sums.T
     scores = (
         ratio(hit, hit + false),
@@ -284,13 +381,13 @@ def _quality_of_counts(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack(scores, axis=1)
 
 
-def _f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _f1(sums: Floats) -> Floats:
     """2 TP / (2 TP + FN + FP), which equation 9 comes to; NaN where nothing is of the class (recall is 0/0)."""
     hit, missed, false, _ = sums.T
     return np.where(hit + missed > 0, ratio(2 * hit, 2 * hit + missed + false), np.nan)
 
 
-def _four_accuracies(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _four_accuracies(sums: Floats) -> Floats:
     pairs = sums.reshape(len(sums), 4, 2)  # in the order of FOUR_WAYS: judged correct, judged incorrect
     as_they_are = pairs[:, [0, 1, 2, 3], [0, 1, 0, 1]]
     return ratio(as_they_are, pairs.sum(axis=2))

@@ -8,13 +8,23 @@ resamples of 1,000 pairs take milliseconds. `scipy.stats.bootstrap` has no clust
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
 RESAMPLES = 2000
+MOST_UNDEFINED = 0.05
+"""Share of resamples without a value above which a correlation or a fit has no interval."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
+Flags = NDArray[np.bool_]
+Clusters = Sequence[Hashable] | None
+"""One key a row; rows of one key (pairs that share a question) are drawn together. None draws single rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +51,7 @@ class Resampling:
     resamples: int = RESAMPLES
 
 
-def bootstrap_sums(
-    values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> NDArray[np.float64]:
+def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -> Floats:
     """Column sums of `values` over bootstrap samples of its rows, or of whole clusters of rows.
 
     Args:
@@ -70,17 +78,29 @@ def bootstrap_sums(
     return np.asarray(draws @ kinds, dtype=np.float64)
 
 
-def interval(samples: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
     """The percentile interval of a statistic's bootstrap values, shape (resamples,)."""
     low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
+def estimate_of(value: float, samples: Floats, n: int, most_undefined: float = 1.0) -> Estimate:
+    """A number with the interval of its resamples, shape (resamples,), without those in which it is undefined (NaN).
+
+    Args:
+        value: the number.
+        samples: its bootstrap values.
+        n: rows that it rests on.
+        most_undefined: share of undefined resamples above which the bounds are NaN: the rest would describe other data.
+    """
+    defined = samples[~np.isnan(samples)]
+    enough = defined.size and 1 - defined.size / samples.size <= most_undefined
+    low, high = interval(defined) if enough else (float("nan"), float("nan"))
+    return Estimate(value=float(value), low=low, high=high, n=n)
+
+
 def estimate(
-    values: NDArray[np.float64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    clusters: Sequence[Hashable] | None,
-    resampling: Resampling,
+    values: Floats, statistic: Callable[[Floats], Floats], clusters: Clusters, resampling: Resampling
 ) -> list[Estimate]:
     """Several numbers with their intervals from one set of resamples.
 
@@ -95,15 +115,16 @@ def estimate(
     """
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
     samples = statistic(bootstrap_sums(values, clusters, resampling))
-    bounds = [interval(column) for column in samples.T]
-    n = len(values)
-    return [
-        Estimate(value=float(value), low=low, high=high, n=n)
-        for value, (low, high) in zip(observed, bounds, strict=True)
-    ]
+    return [estimate_of(value, column, len(values)) for value, column in zip(observed, samples.T, strict=True)]
 
 
-def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
+def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) -> Estimate:
+    """A number with the interval of the normal distribution, from its standard error."""
+    reach = float(norm.ppf((1 + level) / 2)) * error
+    return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
+
+
+def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """The share of hits with its interval.
 
     Where every pair is a hit, or none is, resampling can only repeat that and its interval would have no width:
@@ -124,7 +145,7 @@ def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampli
     return widened(mean(hits.astype(np.float64), clusters, resampling), clusters)
 
 
-def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
+def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate:
     """The mean of values, shape (n,), with its interval.
 
     Raises:
@@ -135,7 +156,7 @@ def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resam
     return result
 
 
-def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:
+def widened(result: Estimate, clusters: Clusters) -> Estimate:
     """A share of exactly 0 or 1 with Wilson's interval in place of one without width; others unchanged."""
     if result.value not in (0.0, 1.0):
         return result
@@ -144,7 +165,7 @@ def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:
     return Estimate(value=result.value, low=float(low), high=float(high), n=result.n)
 
 
-def _cluster_sums(values: NDArray[np.float64], clusters: Sequence[Hashable] | None) -> NDArray[np.float64]:
+def _cluster_sums(values: Floats, clusters: Clusters) -> Floats:
     if clusters is None:
         return values
     if len(clusters) != len(values):
@@ -153,3 +174,84 @@ def _cluster_sums(values: NDArray[np.float64], clusters: Sequence[Hashable] | No
     sums = np.zeros((len(index_of), values.shape[1]))
     np.add.at(sums, [index_of[key] for key in clusters], values)
     return sums
+
+
+BasisKind = Literal["share", "f1", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """The data behind one number.
+
+    Attributes:
+        rows: shape (n,), the rows that count into the estimate's n.
+        kind: a `share` or an `f1` of exactly 0 or 1 gets Wilson's interval, since resampling can only repeat it;
+            `other` numbers keep what resampling gives, which then has no width.
+        decided: shape (n,), of an `f1` the rows that it looks at: those truly of its class or named so. None
+            otherwise.
+    """
+
+    rows: Flags
+    kind: BasisKind = "other"
+    decided: Flags | None = None
+
+
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Numerator by denominator, NaN where the denominator is 0."""
+    out = np.full(np.shape(numerator), np.nan)
+    np.divide(numerator, denominator, out=out, where=denominator != 0)
+    return out
+
+
+def defined_estimates(
+    values: Floats,
+    statistic: Callable[[Floats], Floats],
+    bases: Sequence[Basis],
+    clusters: Clusters,
+    resampling: Resampling,
+) -> list[Estimate | None]:
+    """Several numbers with their intervals from one set of resamples; None where undefined.
+
+    Args:
+        values: shape (n, k), one row per judgment.
+        statistic: takes column sums, shape (m, k), and returns the numbers, shape (m, s), NaN where undefined.
+        bases: s of them.
+        clusters: n keys; rows of one key are resampled together. None resamples single rows.
+        resampling: seed and number of resamples.
+
+    Returns:
+        s estimates. An interval is that of the resamples in which the number is defined.
+    """
+    if len(values) == 0:
+        return [None] * len(bases)
+    observed = statistic(values.sum(axis=0, keepdims=True))[0]
+    samples = statistic(bootstrap_sums(values, clusters, resampling))
+    keys = list(range(len(values))) if clusters is None else clusters
+    return [
+        _defined_estimate(float(value), column, basis, keys)
+        for value, column, basis in zip(observed, samples.T, bases, strict=True)
+    ]
+
+
+def _defined_estimate(value: float, samples: Floats, basis: Basis, keys: Sequence[Hashable]) -> Estimate | None:
+    defined = samples[np.isfinite(samples)]
+    if not np.isfinite(value) or defined.size == 0:
+        return None
+    low, high = interval(defined)
+    if basis.kind != "other" and value in (0.0, 1.0):
+        low, high = _wilson(value, basis, keys)
+    return Estimate(value=value, low=low, high=high, n=int(basis.rows.sum()))
+
+
+def _wilson(value: float, basis: Basis, keys: Sequence[Hashable]) -> tuple[float, float]:
+    """Wilson's interval of a share over its clusters.
+
+    F1 = 2 J / (1 + J) grows with J = TP / (TP + FP + FN), which is a share of the rows that F1 looks at; its interval
+    is J's, carried over.
+    """
+    mask = basis.rows if basis.decided is None else basis.decided
+    units = len({keys[index] for index in np.flatnonzero(mask)})
+    low, high = proportion_confint(value * units, units, alpha=1 - LEVEL, method="wilson")
+    if basis.kind == "f1":
+        low, high = 2 * low / (1 + low), 2 * high / (1 + high)
+    return float(low), float(high)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from judgelm.data.builder.dataset_files import write_text
+from judgelm.data.dataset_files import write_text
 from judgelm.data.readers.rows import FileUse, raise_reject
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.engines.base import Engine
@@ -21,9 +21,9 @@ from judgelm.errors import EngineError, InputError
 from judgelm.metrics.drift import DriftLimits
 from judgelm.modes import BatchMode
 from judgelm.modes.pairwise import winner_of
-from judgelm.parsing.distribution import is_assigned
+from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, Label, Sample, Shown, Winner
-from judgelm.runs.fingerprint import content_of_model, provenance
+from judgelm.runs.run_files import content_of_model, provenance
 from judgelm.runs.runner import judge
 
 

@@ -14,12 +14,11 @@ from judgelm.data.sources.importer import published_files
 from judgelm.data.sources.registry import get_published, recognise_published
 from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Source, publications
 from judgelm.errors import ConfigError, InputError
+from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample
-from judgelm.runs.fingerprint import input_identities
-from judgelm.runs.run_files import RunFiles, check_output_is_no_input
+from judgelm.runs.run_files import RunFiles, check_output_is_no_input, input_identities
 from judgelm.runs.session import write_joined
 from judgelm.runs.stats import RunStats
-from judgelm.version import VERSION
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _UNKNOWN_JUDGE = "not named in the files"

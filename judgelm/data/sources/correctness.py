@@ -19,7 +19,7 @@ from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import OnReject, Reject, Row, field_error, row_error
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
 from judgelm.errors import InputError
-from judgelm.parsing.final_answers import canonical, final_answer
+from judgelm.parsing.short_answers import canonical, final_answer
 from judgelm.records import Label, Sample, Winner
 
 _GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"

@@ -37,7 +37,7 @@ from judgelm.data.readers.rows import (
 )
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import InputError
-from judgelm.prompts.multimodal import read_gold
+from judgelm.modes.single import read_gold
 from judgelm.records import Label, Sample
 
 DATA_SET_FIELD, PROPERTY_FIELD = "data_set", "property"

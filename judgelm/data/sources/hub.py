@@ -30,14 +30,14 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from judgelm.data.builder.dataset_files import DatasetFiles, write_text
+from judgelm.data.dataset_files import DatasetFiles, write_text
 from judgelm.data.readers.rows import Reject, RejectCounts, no_usable_row, truncate_raw
 from judgelm.data.sources.public_datasets import DatasetCard, LockedDataset, SplitCard, lock_dataset, read_lock
 from judgelm.data.sources.registry import get_source
 from judgelm.errors import InputError, JudgelmError, RunError, first_line
 from judgelm.jsonl import parse_json
 from judgelm.modes.pairwise import winner_of
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
 """The root of the HTTP client's errors: httpx's or httpx2's, whichever the hub client uses."""

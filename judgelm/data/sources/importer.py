@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from judgelm.data.builder.dataset_files import DatasetFiles
+from judgelm.data.dataset_files import DatasetFiles
 from judgelm.data.readers.rows import FileUse, OnReject, Reject, RejectCounts, no_usable_row
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Entry, Source, plain_row, protocol_of, single_file
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import check_no_input
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _PARTS = (".jsonl", ".protocol.json", ".truth.jsonl", ".rejects.jsonl")
 _LABELS = ("winner", "scores", "score")
