@@ -380,29 +380,23 @@ def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
         InputError: one of the files cannot be read, or does not hold AlpacaEval outputs.
     """
     partners: dict[str, Row] = {}
-    for second in _outputs(second_path):
-        instruction = second.data["instruction"] if isinstance(second, Row) else None
-        if isinstance(second, Row) and isinstance(instruction, str):
-            partners[instruction] = second
-        elif isinstance(second, Reject):
-            yield second
-    for first in _outputs(first_path):
-        if isinstance(first, Reject):
-            yield first
-            continue
-        partner = partners.pop(str(first.data["instruction"]), None)
-        if partner is None:
-            yield reject_row(first, InputError(f"no row of {second_path} has this instruction"))
+    for row in _outputs(second_path):
+        if isinstance(row, Reject):
+            yield row
         else:
-            yield Row(first.file, first.line, _joined(first.data, partner.data))
-    for partner in partners.values():
-        yield reject_row(partner, InputError(f"no row of {first_path} has this instruction"))
-
-
-def _joined(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:
-    joined = {name: value for name, value in first.items() if name not in ("output", "generator")}
-    joined |= {"output_1": first["output"], "output_2": second["output"]}
-    return joined | {"generator_1": first.get("generator"), "generator_2": second.get("generator")}
+            partners[str(row.data["instruction"])] = row
+    for row in _outputs(first_path):
+        if isinstance(row, Reject):
+            yield row
+        elif (partner := partners.pop(str(row.data["instruction"]), None)) is None:
+            yield reject_row(row, InputError(f"no row of {second_path} has this instruction"))
+        else:
+            joined = {name: value for name, value in row.data.items() if name not in ("output", "generator")}
+            joined |= {"output_1": row.data["output"], "output_2": partner.data["output"]}
+            joined |= {"generator_1": row.data.get("generator"), "generator_2": partner.data.get("generator")}
+            yield Row(row.file, row.line, joined)
+    for row in partners.values():
+        yield reject_row(row, InputError(f"no row of {first_path} has this instruction"))
 
 
 def _outputs(path: str) -> Iterator[Row | Reject]:

@@ -304,7 +304,9 @@ def _annotation(row: Row, row_id: str) -> PublishedJudgment:
         soft = None if label.preference in (0.0, 0.5, 1.0) else label.preference
         verdict = PairVerdict(winner=label.winner)
         judgment = Judgment(sample_id=row_id, mode="pair", verdict=verdict, shown=(), probability=soft)
-    return _published(row, judgment, _name_of(row.data.get("annotator")), (sample.question, *sample.answers))
+    annotator = row.data.get("annotator")
+    judge = None if annotator is None else str(annotator)
+    return _published(row, judgment, judge, (sample.question, *sample.answers))
 
 
 def _name_of(judge: object) -> str | None:

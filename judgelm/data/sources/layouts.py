@@ -436,7 +436,7 @@ def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnRej
     """Take the fields of a file besides the id, under names with the suffix."""
 
     def join(row: Row, row_number: int) -> None:
-        name = required_id(row, "question_id", f"{' and '.join(shape.needs[1:])} are joined by it")
+        name = required_id(row, "question_id", f"{shape.name.rpartition(' ')[2]} are joined by it")
         joined.setdefault(name, {}).update({f"{field}{suffix}": row.data[field] for field in shape.needs[1:]})
 
     deque(convert_file(path, shape, join, on_reject), maxlen=0)

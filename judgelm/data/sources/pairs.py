@@ -63,7 +63,8 @@ JUDGEBENCH = Shape(name="JudgeBench", needs=("pair_id", "source", "question", "r
 
 def judgebench_sample(row: Row) -> Sample:
     """JudgeBench: `question`, `response_A`, `response_B`; the category follows from the name of the source."""
-    name, source, question, *answers = text_fields(row, *JUDGEBENCH.needs[:-1])
+    names = ("pair_id", "source", "question", "response_A", "response_B")
+    name, source, question, *answers = text_fields(row, *names, needs=JUDGEBENCH.needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
     if category is None:
         known = ", ".join(_JUDGEBENCH_CATEGORIES)
