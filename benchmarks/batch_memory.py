@@ -43,9 +43,7 @@ def run(folder: Path, count: int) -> dict[str, float]:
     """Judge `count` pairs in a process of its own."""
     pairs, out = folder / f"{count}.jsonl", folder / f"{count}.out.jsonl"
     write_pairs(pairs, count)
-    code = (
-        "import resource, sys\nfrom judgelm.cli.batch.command import app\ntry:\n    app()\nexcept SystemExit as end:\n"
-    )
+    code = "import resource, sys\nfrom judgelm.cli.batch import app\ntry:\n    app()\nexcept SystemExit as end:\n"
     code += "    print(end.code or 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     command = [sys.executable, "-c", code, str(pairs), "-o", str(out), "--engine", "scripted", "--model", "8 6", "-q"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

@@ -15,16 +15,14 @@ from judgelm.data.readers.fields import (
     optional_text,
     reference_field,
     required_id,
-    row_error,
     row_id,
     text_field,
 )
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import convert_rows
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, convert_rows, row_error
 from judgelm.errors import InputError
-from judgelm.parsing.final_answers import Task, canonical, final_answer
-from judgelm.prompts.correctness import question_of
+from judgelm.parsing.short_answers import Task, canonical, final_answer
+from judgelm.prompts.self_reference import question_of
 from judgelm.records import Sample
 
 _ASK = (

@@ -59,9 +59,7 @@ def main() -> None:
 def run(folder: Path, count: int) -> dict[str, float]:
     """Judge `count` pairs in a process of its own."""
     out = folder / f"{count}.out.jsonl"
-    code = (
-        "import resource, sys\nfrom judgelm.cli.batch.command import app\ntry:\n    app()\nexcept SystemExit as end:\n"
-    )
+    code = "import resource, sys\nfrom judgelm.cli.batch import app\ntry:\n    app()\nexcept SystemExit as end:\n"
     code += "    print(end.code or 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     command = [
         sys.executable, "-c", code, str(folder / f"{count}.jsonl"), "-o", str(out), "--engine", "transformers",

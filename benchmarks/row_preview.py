@@ -14,16 +14,14 @@ from rich.text import Text
 
 from judgelm.data.augmentation import DiffPiece, diff_words, swap_answers
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
-from judgelm.data.readers.rejects import reject_row
-from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.rows import Reject, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.swap_names import Ambiguous
-from judgelm.errors import ConfigError, FileError, InputError
+from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import IGNORED, RowOptions, TokenRow
+from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder, TokenRow
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
 
@@ -96,8 +94,6 @@ def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Itera
     for row, sample in stream.pairs():
         try:
             plain, referenced = stream.labels(row, False, True)
-        except FileError:
-            raise
         except InputError as error:
             refuse(reject_row(row, error))
             continue

@@ -17,8 +17,7 @@ from typing import Literal, get_args
 
 from judgelm.data.readers.fields import field_error, optional_text, row_error, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import convert_or_reject
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import Reject, Row, convert_or_reject
 from judgelm.data.sources.dialogues import message_list, read_turns
 from judgelm.errors import ConfigError, InputError
 

@@ -30,7 +30,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowOptions
 
 
 def main() -> int:

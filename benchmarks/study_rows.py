@@ -34,8 +34,8 @@ from judgelm.data.sources.rating_tables import attention_checks
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import check_no_input, whole_file
-from judgelm.parsing.majority import majority
-from judgelm.runs.self_answers import read_self_answers
+from judgelm.parsing.short_answers import majority
+from judgelm.runs.answers import read_self_answers
 
 
 def main() -> int:

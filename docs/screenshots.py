@@ -22,7 +22,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 
 IMAGES = Path(__file__).parent / "images"
 LARGEST_BYTES = 150_000
@@ -32,7 +32,7 @@ START_S = 120
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 KEYS = {1: "1", 2: "2", "tie": "0"}
 JUDGELM = [sys.executable, "-m", "judgelm"]
-BATCH = [sys.executable, "-c", "from judgelm.cli.batch.command import main; main()"]
+BATCH = [sys.executable, "-c", "from judgelm.cli.batch import main; main()"]
 
 
 def judge_pairs(judge: list[str], folder: Path) -> list[str]:
@@ -121,13 +121,13 @@ def take_all(browser: Browser, url: str) -> None:
         with opened(browser, url, "Pair", **window) as page:
             judge_example(page)
             shown = page.locator("#pair-judgment")
-            save(page, name, top=page.locator("#jl-head"), bottom=shown.locator(".jl-card").first)
+            save(page, name, top=page.locator("#jl-head"), bottom=shown.locator(".jl-panel").first)
             if name == "pair":
                 save(page, "orders", top=shown.locator(".jl-columns"), bottom=shown.locator(".jl-columns"), margin=4)
     with opened(browser, url, "Browse and label") as page:
         item = page.locator("#browse-item")
         item.locator(".jl-verdict").wait_for()
-        findings = page.locator("#browse-findings .jl-card")
+        findings = page.locator("#browse-findings .jl-panel")
         save(page, "compare", top=page.locator("#browse-place"), bottom=findings.last)
     with opened(browser, url, "Browse and label") as page:
         label_blind(page, LABELS)
@@ -143,7 +143,7 @@ def take_all(browser: Browser, url: str) -> None:
 
 def findings_of(page: Page) -> Locator:
     """The cards of the agreement with the labels and with the other judge."""
-    return page.locator("#browse-findings .jl-card")
+    return page.locator("#browse-findings .jl-panel")
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ RECIPES = sorted(path for folder in RECIPE_FOLDERS for path in (ROOT / folder).g
 HEAVY = ("torch", "transformers", "vllm", "ray", "trl", "datasets", "pandas", "matplotlib", "sklearn")
 
 
-@pytest.mark.parametrize("module", ["judgelm", "judgelm.cli.batch.command", "judgelm.cli.main"])
+@pytest.mark.parametrize("module", ["judgelm", "judgelm.cli.batch", "judgelm.cli.main"])
 def test_importing_the_package_and_its_commands_loads_nothing_heavy(module):
     # the evaluation commands need scikit-learn and matplotlib, but not to print their help
     code = f"import {module}, sys; print([name for name in {HEAVY} if name in sys.modules])"

@@ -33,7 +33,7 @@ def write_rows(path, rows):
 
 def command(model, path, out, *options):
     return [
-        sys.executable, "-c", "from judgelm.cli.batch.command import main; main()", str(path), "-o", str(out),
+        sys.executable, "-c", "from judgelm.cli.batch import main; main()", str(path), "-o", str(out),
         "--model", str(model),
         "--template", "judgelm-compact", "--both-orders", "--max-failure-rate", "1", "--quiet", *options,
     ]  # fmt: skip

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_DRIFT, console, echo, watch
-from judgelm.cli.options import CanaryOptions, ColumnOptions, Command, Config, JudgeOptions, expand_options
-from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+from judgelm.cli.console import EXIT_DRIFT, JsonOut, Quiet, console, echo, is_stdout, watch, write_json
+from judgelm.cli.options import CanaryOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.errors import ConfigError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
@@ -21,34 +20,7 @@ if TYPE_CHECKING:
     from judgelm.studies.canary import CanaryCheck
 
 _EXIT_CODES = "Exit codes: 0 done, 1 usage or input error, or no judge to ask, 3 the judge drifted, 130 interrupted."
-_RECORD_EPILOG = f"""
-Examples:
 
-  judgelm canary record -o canary.json
-
-  judgelm canary record -o canary.json --model my-judge --pairs pairs.jsonl
-
-The file holds the pairs, so a check needs nothing else. {_EXIT_CODES}
-"""
-_CHECK_EPILOG = f"""
-Examples:
-
-  judgelm canary check canary.json
-
-  judgelm canary check canary.json --model my-judge --dtype bfloat16
-
-  judgelm canary check canary.json --json check.json && ./deploy.sh
-
-  judgelm canary check canary.json -m NAME --engine openai \\
---engine-arg base_url=http://localhost:8000/v1
-
-{_EXIT_CODES}
-"""
-
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Record a judge's verdicts on a fixed set of pairs, or check that it still is the same judge.",
-)
 
 Model = Annotated[
     str | None,
@@ -61,29 +33,37 @@ Model = Annotated[
 ]
 
 
-@app.command("record", cls=Command, epilog=_RECORD_EPILOG, no_args_is_help=True)
-@expand_options
 def record_command(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The canary, a JSON file.")],
+    out: Annotated[Path, typer.Option(metavar="FILE")],
     model: Model = None,
-    pairs: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Pairs to judge; default: 60 everyday pairs of judgelm.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N pairs.")] = None,
-    tolerance: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Benign mean difference of P(first better), for later checks.")
-    ] = 0.02,
-    max_changed: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Benign share of changed verdicts, for later checks.")
-    ] = 0.05,
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier canary.")] = False,
+    pairs: Annotated[str | None, typer.Option(metavar="FILE")] = None,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    tolerance: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.02,
+    max_changed: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05,
+    overwrite: bool = False,
     *,
     columns: ColumnOptions,
     judge_options: JudgeOptions,
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Record a judge's verdicts and probabilities on a fixed set of pairs, in both orders."""
+    """Record a judge's verdicts and probabilities on a fixed set of pairs, in both orders.
+
+    Options:
+        out: The canary, a JSON file.
+        pairs: Pairs to judge; default: 60 everyday pairs of judgelm.
+        limit: Only the first N pairs.
+        tolerance: Benign mean difference of P(first better), for later checks.
+        max_changed: Benign share of changed verdicts, for later checks.
+        overwrite: Replace an earlier canary.
+
+    Examples:
+        judgelm canary record -o canary.json
+        judgelm canary record -o canary.json --model my-judge --pairs pairs.jsonl
+
+    The file holds the pairs, so a check needs nothing else. Exit codes: 0 done, 1 usage or input error, or no judge to
+    ask, 3 the judge drifted, 130 interrupted.
+    """
     from judgelm.cli.loading import loaded_judge
     from judgelm.metrics.drift import DriftLimits
     from judgelm.runs.canary import read_pairs, write_canary
@@ -98,29 +78,37 @@ def record_command(
         canary = _judged(judge, read, limits, quiet=quiet)
     write_canary(out, canary)
     if not quiet:
-        console.print(_summary(canary), highlight=False)
-        console.print(f"canary in {out}", markup=False, highlight=False, soft_wrap=True)
+        console.print(_summary(canary))
+        console.message(f"canary in {out}")
 
 
-@app.command("check", cls=Command, epilog=_CHECK_EPILOG, no_args_is_help=True)
-@expand_options
 def check_command(
-    canary: Annotated[Path, typer.Argument(metavar="FILE", help="The file of judgelm canary record.")],
+    canary: Annotated[Path, typer.Argument(metavar="FILE")],
     model: Model = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="Benign mean difference of P(first better); default: as recorded."),
-    ] = None,
-    max_changed: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Benign share of changed verdicts; default: as recorded.")
-    ] = None,
+    tolerance: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
+    max_changed: Annotated[float | None, typer.Option(min=0.0, max=1.0)] = None,
     *,
     judge_options: JudgeOptions,
     json_out: JsonOut = None,
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Check that a judge still is the one that was recorded: another version, engine, type, quantization or server."""
+    r"""Check that a judge still is the one that was recorded: another version, engine, type, quantization or server.
+
+    Options:
+        canary: The file of judgelm canary record.
+        tolerance: Benign mean difference of P(first better); default: as recorded.
+        max_changed: Benign share of changed verdicts; default: as recorded.
+
+    Examples:
+        judgelm canary check canary.json
+        judgelm canary check canary.json --model my-judge --dtype bfloat16
+        judgelm canary check canary.json --json check.json && ./deploy.sh
+        judgelm canary check canary.json -m NAME --engine openai \
+            --engine-arg base_url=http://localhost:8000/v1
+
+    Exit codes: 0 done, 1 usage or input error, or no judge to ask, 3 the judge drifted, 130 interrupted.
+    """
     from judgelm.cli.loading import loaded_judge
     from judgelm.runs.canary import read_canary
 
@@ -134,7 +122,7 @@ def check_command(
         for line in _lines(check):
             echo(line)
     elif check.drifted and not is_stdout(json_out):
-        console.print(check.conclusion, markup=False, highlight=False, soft_wrap=True)
+        console.message(check.conclusion)
     if check.drifted:
         raise typer.Exit(EXIT_DRIFT)
 
@@ -164,11 +152,10 @@ def check_at_start(judge: "Judge", options: CanaryOptions, *, quiet: bool) -> No
     recorded = read_canary(options.canary)
     check = _checked(judge, recorded, recorded.limits, quiet=quiet)
     if check.drifted or not quiet:
-        text = f"canary {options.canary}: {check.conclusion}"
-        console.print(text, style="yellow" if check.drifted else "", markup=False, highlight=False, soft_wrap=True)
+        style = "yellow" if check.drifted else ""
+        console.print(f"canary {options.canary}: {check.conclusion}", style=style, soft_wrap=True)
     if check.drifted and options.on_drift == "refuse":
-        way_out = f"judgelm canary check {options.canary} shows how; --on-drift warn goes on all the same"
-        console.print(way_out, markup=False, highlight=False, soft_wrap=True)
+        console.message(f"judgelm canary check {options.canary} shows how; --on-drift warn continues anyway")
         raise typer.Exit(EXIT_DRIFT)
 
 
@@ -204,7 +191,7 @@ def _summary(canary: "Canary") -> str:
 
 def _lines(check: "CanaryCheck") -> list[str]:
     """The check as lines of text."""
-    from judgelm.runs.fingerprint import brief
+    from judgelm.runs.run_files import brief
 
     lines = [check.conclusion]
     drift, verdicts = check.probabilities, check.verdicts

@@ -2,10 +2,11 @@
 
 This is the one place that writes to a terminal. Names, ids and messages of others pass through `printable` here: no
 control, bidirectional or invisible character reaches the terminal, and Rich finds no markup in them. What machines read
-(`--json -`, judgments on standard output) is written as it is, by `typer.echo`.
+(`--json -`, judgments on standard output) is written unchanged, by `typer.echo`.
 """
 
 import io
+import json
 import logging
 import re
 import signal
@@ -15,24 +16,28 @@ import time
 import traceback
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from judgelm.errors import ConfigError, JudgelmError
-from judgelm.former_names import current_names
+from judgelm.errors import ConfigError, JudgelmError, RunError
+from judgelm.jsonl import json_ready
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.records import Judgment
     from judgelm.runs.stats import RunStats
+
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_DRIFT, EXIT_INTERRUPTED = 1, 2, 3, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
@@ -65,7 +70,7 @@ class PlainConsole(Console):
     """A console that reads no markup and no emoji codes in text, and escapes what `printable` escapes."""
 
     def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
-        super().__init__(stderr=stderr, quiet=quiet, markup=False, emoji=False)
+        super().__init__(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of a string, of a table's cell for instance: escaped before its width is measured."""
@@ -77,7 +82,7 @@ class PlainConsole(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def message(self, text: str, *, label: str = "", style: str = "") -> None:
-        """Print text that is not wrapped, behind a label in a style; further lines are indented, to be told apart."""
+        """Print text that is not wrapped, after a label in a style; further lines are indented."""
         indented = printable(text).replace("\n", "\n  ")
         self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True, highlight=False)
 
@@ -93,8 +98,29 @@ console = PlainConsole(stderr=True)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print lines for people, as they are but for what `printable` escapes."""
+    """Print lines for people, escaped by `printable`."""
     typer.echo(printable(text), err=err)
+
+
+@contextmanager
+def printed_rejects(label: str) -> "Iterator[RejectCounts]":
+    """Counts rejects, and prints them by reason at the end, each line behind the label."""
+    from judgelm.data.readers.rows import RejectCounts
+
+    rejects = RejectCounts()
+    yield rejects
+    for line in rejects.lines():
+        console.message(f"{label}: {line}")
+
+
+def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
+    """A table whose first columns are texts and the others numbers; without names of columns it has no heading."""
+    table = Table(title=title, title_justify="left", show_header=any(columns))
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def run_app(app: typer.Typer) -> None:
@@ -174,10 +200,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     known = {str(parameter.name) for parameter in context.command.params} - _NOT_CONFIGURED
     if not isinstance(values, dict):
         raise typer.BadParameter(f"{path}: expected a mapping from option to value")
-    try:
-        values = current_names({str(key): value for key, value in values.items()}, known)
-    except ConfigError as error:
-        raise typer.BadParameter(f"{path}: {error}") from error
+    values = {str(key): value for key, value in values.items()}
     if unknown := values.keys() - known:
         raise typer.BadParameter(
             f"{path}: unknown option {', '.join(sorted(unknown))}; available: {', '.join(sorted(known))}"
@@ -277,3 +300,61 @@ def rates(stats: "RunStats") -> str:
 def json_default(value: Any) -> Any:
     """Convert values that `json` cannot encode."""
     return value.item() if hasattr(value, "item") else str(value)
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
+JsonOut = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Also write all results as JSON; - is standard output."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """The options of every command that prints results."""
+
+    json_out: JsonOut = None
+    quiet: Quiet = False
+
+    def write(self, content: Any) -> bool:
+        """Write the results as `--json` asks; True where they are to be printed as well.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        write_json(self.json_out, content)
+        return not (self.quiet or is_stdout(self.json_out))
+
+
+def write_json(path: Path | None, content: Any) -> None:
+    """Write results as JSON to the path of `--json`, where there is one.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    if path is not None:
+        write_text(path, json.dumps(json_ready(content), indent=1, default=json_default, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all; `-` is standard output.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    if str(path) == "-":
+        typer.echo(text, nl=not text.endswith("\n"))
+        return
+    if path.is_file() or not path.exists():
+        from judgelm.data.dataset_files import write_text as write_whole  # late, since it loads pyarrow
+
+        return write_whole(path, text)
+    try:  # a device, a pipe: not to be replaced by a file
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error
+
+
+def is_stdout(path: Path | None) -> bool:
+    """True for `--json -`: standard output then holds nothing else."""
+    return str(path) == "-"

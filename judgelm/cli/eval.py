@@ -1,124 +1,62 @@
-"""`judgelm eval` and `judgelm report`; light, so that their help comes at once."""
+"""Commands on a finished run: `judgelm eval`, `report`, `estimate`, `show`; light, so that help comes at once."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
-from judgelm.cli.console import console
-from judgelm.cli.options import LabelOptions, expand_options
-from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
-from judgelm.parsing.distribution import LabelRule
+from judgelm.cli.console import PlainConsole, Results, console, printable, printed_rejects, write_text
+from judgelm.cli.options import ControlOption, LabelOptions, LabelsOption, ScoringOptions
+from judgelm.errors import InputError
+from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
 
-EPILOG = """
-Examples:
-
-  judgelm eval judgments.jsonl --labels labelled.jsonl
-
-  judgelm eval judgments.jsonl -l labelled.jsonl --protocol pandalm
-
-  judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
-
-Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
-"""
-REPORT_EPILOG = """
-Examples:
-
-  judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
-
-  judgelm report judgments.jsonl -l labelled.jsonl --title "My judge"
-
-Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
-"""
-
-LabelChoice = Literal["auto", "with", "without"]
-ParserName = Literal["judgelm", "original", "anywhere"]
-
-LabelsOption = Annotated[
-    Path,
-    typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
-]
-LabelReferenceOption = Annotated[
-    LabelChoice,
-    typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
-]
-ParserOption = Annotated[
-    ParserName,
-    typer.Option(
-        help="Reads pred_text; original: the JudgeLM authors' own parser; anywhere: scores wherever the reply states "
-        "them, counted apart."
-    ),
-]
-ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
-ControlOption = Annotated[
-    Literal["length", "length,style"] | None,
-    typer.Option(help="Take the effect of length, or of length and Markdown, out of the judge's verdicts."),
-]
+_WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
+_CONSISTENT = {True: "agree", False: "differ", None: "-"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringOptions(LabelOptions):
-    """The options of both commands."""
+def eval_command(scoring: ScoringOptions, results: Results) -> None:
+    """Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals.
 
-    judgments: Annotated[
-        Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
-    ]
-    labels: LabelsOption
-    reversed_: Annotated[
-        Path | None, typer.Option("--reversed", help="Judgments of the swapped pairs, from a run of their own.")
-    ] = None
-    protocol: Annotated[
-        Literal["judgelm", "pandalm"],
-        typer.Option(help="pandalm: failures count as ties, and so does a conflict of two orders."),
-    ] = "judgelm"
-    failures: Annotated[
-        Literal["excluded", "as_tie"] | None,
-        typer.Option(help="Treatment of failures that headlines (both are shown)."),
-    ] = None
-    order_rule: Annotated[
-        LabelRule | None,
-        typer.Option(
-            help="Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie). "
-            "probability needs a --distribution run."
-        ),
-    ] = None
-    tie_threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5; default: the run's."
-        ),
-    ] = None
-    label_reference: LabelReferenceOption = "auto"
-    parser: ParserOption = "judgelm"
-    scale: ScaleOption = "1-10"
-    control: ControlOption = None
-    bootstrap: Annotated[int, typer.Option(min=100, help="Resamples behind each 95 % interval.")] = 2000
-    seed: Annotated[int, typer.Option(help="Seed of the resampling.")] = 0
+    Examples:
+        judgelm eval judgments.jsonl --labels labelled.jsonl
+        judgelm eval judgments.jsonl -l labelled.jsonl --protocol pandalm
+        judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
 
-
-@expand_options
-def eval_command(scoring: ScoringOptions, json_out: JsonOut = None, quiet: Quiet = False) -> None:
-    """Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals."""
+    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    """
     from judgelm.cli.evaluation import score  # scikit-learn and pandas take seconds to load
     from judgelm.cli.tables import print_evaluation
 
     scored = score(scoring)
-    write_json(json_out, scored.to_json())
-    if not (quiet or is_stdout(json_out)):
+    if results.write(scored.to_json()):
         print_evaluation(scored)
     scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)
 
 
-@expand_options
 def report_command(
     scoring: ScoringOptions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
-    json_out: JsonOut = None,
-    quiet: Quiet = False,
+    out: Path = Path("report.html"),
+    title: str | None = None,
+    *,
+    results: Results,
 ) -> None:
-    """Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure."""
+    """Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure.
+
+    Options:
+        out: The HTML file to write.
+        title: Title of the report.
+
+    Examples:
+        judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
+        judgelm report judgments.jsonl -l labelled.jsonl --title "My judge"
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    """
     from judgelm.cli.evaluation import score  # scikit-learn and matplotlib take seconds to load
     from judgelm.reports.html import render_report
 
@@ -135,7 +73,172 @@ def report_command(
         title=title or f"{scoring.judgments.stem} against {scoring.labels.stem}",
     )
     write_text(out, page)
-    write_json(json_out, scored.to_json())
-    if not quiet:
-        console.print(f"report in {out}", markup=False, highlight=False)
+    results.write(scored.to_json())
+    if not results.quiet:
+        console.print(f"report in {out}")
     scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)
+
+
+def estimate_command(
+    judgments: Annotated[Path, typer.Argument()],
+    labels: LabelsOption,
+    samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    against: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    width: Annotated[float | None, typer.Option(min=0.001, max=1.0)] = None,
+    control: ControlOption = None,
+    *,
+    rows: LabelOptions,
+    results: Results,
+) -> None:
+    """Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.
+
+    The labelled pairs must be a random part of those judged. A tie is half a win.
+
+    Options:
+        judgments: A run file of judgelm-batch over pairs.
+        samples: The pairs that were judged, where the labels file lacks some.
+        model: Model whose wins are counted; default: the first of two.
+        against: Only pairs against this model.
+        width: Also say how many labels an interval this wide (0.1: 10 points) needs.
+
+    Examples:
+        judgelm estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
+        judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
+        judgelm estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    """
+    from judgelm.cli.evaluation import load_labels, load_manifest
+    from judgelm.cli.tables import print_claim  # statsmodels takes seconds to load
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.labelled_set import match_labels
+    from judgelm.data.samples import SampleStream
+    from judgelm.runs.run_files import read_judgments
+    from judgelm.studies.claim import ClaimOptions, claim_win_rate
+
+    run = read_judgments(judgments)
+    loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading)
+    labelled, texts = match_labels(run, loaded, name=str(labels))
+    pairs = dict(labelled.samples)
+    if samples is not None:
+        with printed_rejects("row left out") as rejects:
+            stream = SampleStream([str(samples)], on_reject=rejects, reading=rows.reading)
+            given = {sample.id: sample for sample in stream}
+        pairs |= match_samples(run, given, name=str(samples))[0]
+    options = ClaimOptions(model=model, against=against, control=control, width=width)
+    claim = claim_win_rate(run, labelled.labels, pairs, options)
+    claim = replace(claim, warnings=(*claim.warnings, *labelled.notes(), *texts.notes()))
+    if results.write(claim.to_json()):
+        print_claim(claim)
+    rows.check_rejected(labels, labelled.rejected, labelled.read)
+
+
+def show(
+    judgments: Annotated[Path, typer.Argument()],
+    samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    *,
+    rows_as: LabelOptions,
+    results: Results,
+) -> None:
+    """Print the verdicts of a run over pairs, with probabilities; needs no labels.
+
+    Options:
+        judgments: A run file of judgelm-batch over pairs.
+        samples: The pairs that were judged.
+        limit: Maximum number of verdicts to print.
+        out: Also write an HTML file with the replies.
+
+    Examples:
+        judgelm show judgments.jsonl --samples pairs.jsonl
+        judgelm show judgments.jsonl --samples pairs.jsonl -o verdicts.html
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
+    """
+    from judgelm.data.judged_texts import TextComparison
+    from judgelm.data.labelled_set import LabelledSet, match_labels, read_labelled_set
+    from judgelm.runs.run_files import read_judgments, read_manifest
+
+    run = read_judgments(judgments)
+    labelled, texts = LabelledSet(samples={}, labels={}, groups={}), TextComparison()
+    if samples is not None:
+        with printed_rejects("row left out") as rejects:
+            given = read_labelled_set(str(samples), on_reject=rejects, reading=rows_as.reading)
+        labelled, texts = match_labels(run, given, name=str(samples))
+    pairs, labels = labelled.samples, labelled.labels
+    rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]
+    summary = [*_summary(rows), *labelled.notes(), *texts.notes()]
+    if results.write(rows):
+        _print_verdicts(rows, summary, limit)
+    if out is not None:
+        from judgelm.reports.html import render_verdicts  # loads scikit-learn and matplotlib
+
+        title, manifest = f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
+        page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)
+        write_text(out, page)
+        if not results.quiet:
+            console.message(f"page in {out}")
+    if samples is not None:
+        rows_as.check_rejected(samples, labelled.rejected, labelled.read)
+
+
+def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:
+    """A verdict, as `--json` writes it.
+
+    Raises:
+        InputError: the judgment is not of a pair.
+    """
+    if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
+        raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} names no winner; give a run over pairs")
+    return {
+        "id": judgment.sample_id,
+        "question": None if sample is None else sample.question,
+        "winner": judgment.winner,
+        "probability": judgment.probability,
+        "consistent": judgment.consistent,
+        "failure": None if judgment.failure is None else judgment.failure.code,
+        "label": None if label is None else label.winner,
+    }
+
+
+def _print_verdicts(rows: list[dict[str, Any]], summary: list[str], limit: int) -> None:
+    out, has_label = PlainConsole(), any(row["label"] is not None for row in rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("verdict", "P(first)", "orders", *(["label"] if has_label else [])):
+        table.add_column(name, min_width=13 if name in ("verdict", "label") else len(name))
+    table.add_column("question", no_wrap=True, max_width=max(20, out.width - (54 if has_label else 38)))
+    for row in rows[:limit]:
+        verdict = _WINNERS.get(row["winner"], failure_name(row["failure"] or "failed"))
+        probability = "-" if row["probability"] is None else f"{row['probability']:.2f}"
+        label = [_WINNERS.get(row["label"], "-")] if has_label else []
+        cells = (verdict, probability, _CONSISTENT[row["consistent"]], *label, _one_line(row["question"] or row["id"]))
+        table.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in cells))
+    out.print(table)
+    if len(rows) > limit:
+        out.print(f"{len(rows) - limit:,} more: see --limit")
+    for sentence in summary:
+        out.print(sentence)
+
+
+def _one_line(text: str) -> str:
+    """Text of a data set in one line, with what a terminal would obey escaped."""
+    return printable(" ".join(text.splitlines()).replace("\t", " "))
+
+
+def _summary(rows: list[dict[str, Any]]) -> list[str]:
+    """Counts of the run in a few sentences."""
+    winners = Counter(row["winner"] for row in rows)
+    ties = "1 tie" if winners["tie"] == 1 else f"{winners['tie']:,} ties"
+    failed = f", {winners[None]:,} failed" if winners[None] else ""
+    sentences = [f"{len(rows):,} pairs: {winners[1]:,} first better, {ties}, {winners[2]:,} second better{failed}."]
+    if any(row["probability"] is not None for row in rows):
+        sentences.append("P(first) is the judge's probability that the first answer is better.")
+    both = [row["consistent"] for row in rows if row["consistent"] is not None]
+    if both:
+        sentences.append(f"Both orders give the same winner in {sum(both):,} of {len(both):,} pairs.")
+    compared = [row["winner"] == row["label"] for row in rows if row["label"] is not None]
+    if compared:
+        sentences.append(f"The verdict is the label in {sum(compared):,} of {len(compared):,} labelled pairs.")
+    return sentences

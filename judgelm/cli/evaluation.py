@@ -1,17 +1,17 @@
-"""From files to an evaluation, for `judgelm eval` and `judgelm report`."""
+"""From run files and labels to an evaluation."""
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from judgelm.cli.console import console
-from judgelm.cli.eval import LabelChoice, ScoringOptions
-from judgelm.data.judged_texts import check_reversed, hashes_in_row, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labels
+from judgelm.cli.console import console, printed_rejects
+from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
+from judgelm.data.judged_texts import check_reversed
+from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import RejectCounts
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.streams import is_stream
 from judgelm.data.samples import AS_WRITTEN, Reading
@@ -20,24 +20,21 @@ from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_que
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.distribution import LabelRule
-from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
+from judgelm.parsing.scores import LabelRule, parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
-from judgelm.reports.cascade import CascadeReport, read_counts
+from judgelm.reports.wording import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
-from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
-from judgelm.studies.cascade import cascade_agreement
-from judgelm.studies.claim.study import ClaimOptions, WinRateClaim, claim_win_rate
-from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class ScoredRun:
     """An evaluation and everything it was made from."""
 
     evaluation: Evaluation
@@ -51,34 +48,35 @@ class Scored:
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, for `--json`."""
-        cascade = {} if self.cascade is None else {"cascade": asdict(self.cascade)}
-        seen = {} if self.seen is None else {"training_questions": asdict(self.seen)}
-        control = {} if self.control is None else {"control": asdict(self.control)}
+        parts = {"cascade": self.cascade, "training_questions": self.seen, "control": self.control}
         claim = {"win_rate": self.claim.to_json()} if isinstance(self.claim, WinRateClaim) else {}
-        return self.evaluation.to_json() | cascade | seen | control | claim
+        known = {name: asdict(part) for name, part in parts.items() if part is not None}
+        return self.evaluation.to_json() | known | claim
 
 
-def score(options: ScoringOptions) -> Scored:
+def score(options: ScoringOptions) -> ScoredRun:
     """Read the files and evaluate.
 
     Raises:
         InputError: a file cannot be read, nothing joins, or the labels are of other texts than were judged.
         ConfigError: an option that makes no sense.
     """
-    judgments = load_judgments(options.judgments, options)
-    reverse = load_judgments(options.reversed_, options) if options.reversed_ else None
+    judgments = read_run(options.judgments, options.parser, options.scale)
+    reverse = read_run(options.reversed_, options.parser, options.scale) if options.reversed_ else None
     if options.reversed_ is not None and reverse is not None and is_run_file(options.reversed_):
         check_reversed(judgments, reverse)  # other programs' files may keep the texts in the given order
     manifest = load_manifest(options.judgments)
     labelled = load_labels(options.labels, options.label_reference, manifest, options.reading)
     labelled, texts = match_labels(judgments, labelled, name=str(options.labels))
-    pandalm = options.protocol == "pandalm"
+    pandalm, mode = options.protocol == "pandalm", _mode(manifest)
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}
     protocol = EvaluationOptions(
         failures=options.failures or ("as_tie" if pandalm else "excluded"),
-        order_rule=options.order_rule or _default_rule(options, judgments, manifest),
-        tie_threshold=_tie_threshold(options, manifest),
-        run_rule=_mode(manifest).get("order_rule"),
+        order_rule=options.order_rule or _default_rule(mode, judgments, pandalm=pandalm),
+        tie_threshold=mode.get("tie_threshold", TIE_THRESHOLD)
+        if options.tie_threshold is None
+        else options.tie_threshold,
+        run_rule=mode.get("order_rule"),
         scale=_scale_in_words(options, manifest),
         resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
     )
@@ -92,7 +90,7 @@ def score(options: ScoringOptions) -> Scored:
         options=protocol,
     )
     evaluation = replace(evaluation, notes=(*labelled.notes(), *texts.notes()))
-    scored = Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
+    scored = ScoredRun(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
     cascade = _cascade(scored, options.judgments, protocol, clusters or None)
     control = None
     if options.control is not None:
@@ -137,16 +135,12 @@ def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQues
 
 def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
     """Groups by the deciding judge of a cascade; none outside of one."""
-    judges = {
-        sample_id: f"{judgment.decided_by} judge"
-        for sample_id, judgment in judgments.items()
-        if judgment.decided_by is not None
-    }
+    judges = {key: f"{judgment.decided_by} judge" for key, judgment in judgments.items() if judgment.decided_by}
     return {"deciding judge": judges} if judges else {}
 
 
 def _cascade(
-    scored: Scored, path: Path, protocol: EvaluationOptions, clusters: dict[str, str] | None
+    scored: ScoredRun, path: Path, protocol: EvaluationOptions, clusters: dict[str, str] | None
 ) -> CascadeReport | None:
     """A cascade's savings and changes; each judge's agreement only where the small judge's run is beside it."""
     if "cascade" not in scored.manifest:
@@ -154,7 +148,7 @@ def _cascade(
     report = read_counts(scored.manifest["cascade"])
     small, _ = cascade_paths(path)
     if not small.is_file():
-        console.print(f"{small} not found: the small judge alone is not compared", markup=False, highlight=False)
+        console.print(f"{small} not found: the small judge alone is not compared")
         return report
     agreement = cascade_agreement(
         scored.judgments,
@@ -169,28 +163,26 @@ def _cascade(
     return replace(report, agreement=agreement)
 
 
-def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
-    """Judgments of a run file, or of another program's results.
+def read_run(path: Path, parser: ParserName = "judgelm", scale: str = "any") -> dict[str, Judgment]:
+    """Judgments of a run file, or of another program's results, whose replies are parsed.
 
     Raises:
         InputError: the file is neither.
     """
     if is_run_file(path):
         return read_judgments(path)
-    if options.parser == "original":
-        return {
-            judgment.sample_id: judgment
-            for judgment in read_results(str(path), parse_pair_original, hashes=hashes_in_row)
-        }
-    scale = _scale(options.scale)
-    fallback = partial(parse_pair_anywhere, scale=scale) if options.parser == "anywhere" else None
-    results = read_results(str(path), partial(parse_pair, scale=scale), fallback=fallback, hashes=hashes_in_row)
+    if parser == "original":
+        results = read_results(str(path), parse_pair_original, hashes=hashes_in_row)
+    else:
+        limits = _scale(scale)
+        fallback = partial(parse_pair_anywhere, scale=limits) if parser == "anywhere" else None
+        results = read_results(str(path), partial(parse_pair, scale=limits), fallback=fallback, hashes=hashes_in_row)
     judgments = {result.sample_id: result for result in results}
     failures = [judgment.failure for judgment in judgments.values() if judgment.failure is not None]
     beyond = sum(failure.code == "out_of_range" for failure in failures)
-    if beyond:
-        finding = f"{beyond:,} of {len(judgments):,} replies have scores out of range ({options.scale})"
-        console.print(f"{path}: {finding}; try --scale any", markup=False, highlight=False, soft_wrap=True)
+    if beyond and parser != "original":
+        finding = f"{beyond:,} of {len(judgments):,} replies have scores out of range ({scale})"
+        console.message(f"{path}: {finding}; try --scale any")
     return judgments
 
 
@@ -200,10 +192,9 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        manifest = dict(parse_json(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: cannot read the manifest: {error}") from error
-    return {**manifest, "fingerprint": with_current_names(manifest.get("fingerprint", {}))}
 
 
 def is_run_file(path: Path) -> bool:
@@ -228,29 +219,21 @@ def load_labels(
     Raises:
         InputError: the file cannot be read, or has no label.
     """
-    if choice == "auto":
-        shown = _mode(manifest).get("reference", "ignore")
-        if shown != "ignore":
-            with suppress(InputError):
-                return _shown_labels(path, reading, with_reference=True)
-    return _shown_labels(path, reading, with_reference=choice == "with")
+    if choice == "auto" and _mode(manifest).get("reference", "ignore") != "ignore":
+        with suppress(InputError):
+            return _printed_labels(path, reading, with_reference=True)
+    return _printed_labels(path, reading, with_reference=choice == "with")
 
 
-def _shown_labels(path: Path, reading: Reading, *, with_reference: bool) -> LabelledSet:
-    rejects = RejectCounts()
-    labels = read_labels(str(path), with_reference=with_reference, on_reject=rejects, reading=reading)
-    for line in rejects.lines():
-        console.print(f"label left out: {line}", markup=False, highlight=False, soft_wrap=True)
-    return labels
+def _printed_labels(path: Path, reading: Reading, *, with_reference: bool) -> LabelledSet:
+    with printed_rejects("label left out") as rejects:
+        return read_labels(str(path), with_reference=with_reference, on_reject=rejects, reading=reading)
 
 
-def _default_rule(
-    options: ScoringOptions, judgments: dict[str, Judgment], manifest: dict[str, Any]
-) -> LabelRule | None:
+def _default_rule(mode: dict[str, Any], judgments: dict[str, Judgment], *, pandalm: bool) -> LabelRule | None:
     """The protocol's rule, None for JudgeLM's; a run with an order rule of its own keeps its verdicts."""
-    if options.protocol == "pandalm":
+    if pandalm:
         return "tie" if any(len(judgment.shown) > 1 for judgment in judgments.values()) else "as_judged"
-    mode = _mode(manifest)
     chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")
     return "as_judged" if chosen else None
 
@@ -258,13 +241,6 @@ def _default_rule(
 def _mode(manifest: dict[str, Any]) -> dict[str, Any]:
     """The options of the run's mode; empty where they are not recorded."""
     return dict(manifest.get("fingerprint", {}).get("mode", {}))
-
-
-def _tie_threshold(options: ScoringOptions, manifest: dict[str, Any]) -> float:
-    """The option, else the run's own value."""
-    if options.tie_threshold is not None:
-        return options.tie_threshold
-    return float(_mode(manifest).get("tie_threshold", TIE_THRESHOLD))
 
 
 def _scale(text: str) -> tuple[float, float]:
@@ -283,3 +259,35 @@ def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | 
         low, high = _mode(manifest).get("scale", (None, None))
         return None if low is None else f"{low:g}-{high:g}"
     return "any" if options.parser == "original" else options.scale
+
+
+def check_once(paths: Iterable[Path]) -> None:
+    """Refuse a file that is given twice.
+
+    Raises:
+        ConfigError: one is.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise ConfigError(f"{path}: given twice; give each file once")
+        seen.add(path.resolve())
+
+
+def read_judges(
+    paths: Sequence[Path], names: Sequence[str], *, parser: ParserName, scale: str
+) -> dict[str, dict[str, Judgment]]:
+    """Read judgments of several files by the judge's name: as given, else the file's, with its folder's if needed.
+
+    Raises:
+        InputError: a file cannot be read.
+        ConfigError: not as many names as files, or two alike.
+    """
+    if names and len(names) != len(paths):
+        raise ConfigError(f"--name: {len(names)} given for {len(paths)} files; give one for each, in their order")
+    named = list(names) or [path.stem for path in paths]
+    if not names and len(set(named)) < len(named):
+        named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]
+    if len(set(named)) < len(named):
+        raise ConfigError(f"judges named alike ({', '.join(named)}); give each a name with --name")
+    return {name: read_run(path, parser, scale) for name, path in zip(named, paths, strict=True)}

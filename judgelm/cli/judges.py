@@ -5,90 +5,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from typer.core import TyperGroup
 
-from judgelm.cli.completion import card_names as released_card_names
-from judgelm.cli.completion import judge_names, templates
-from judgelm.cli.console import PlainConsole, console
-from judgelm.cli.options import Command
-from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, write_json
+from judgelm.cli.options import card_names as released_card_names
+from judgelm.cli.options import judge_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
-from judgelm.judges.adapter_package import find_source, install_adapter
-from judgelm.judges.base_weights import install_base
-from judgelm.judges.cards import JudgeCard, card_names, judge_card
-from judgelm.judges.installed import find_adapter, installed_judge
+from judgelm.judges.cards import JudgeCard, card_names, find_adapter, installed_judge, judge_card
+from judgelm.judges.install import find_source, install_adapter, install_base
 
-if TYPE_CHECKING:  # loads the modes, for which help does not wait
+if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
-
-EPILOG = """
-Examples:
-
-  judgelm judges
-
-  judgelm judges show rm-r1-instruct
-
-  judgelm judges install small-judge
-
-Exit codes: 0 done, 1 usage error.
-"""
-SHOW_EPILOG = """
-Examples:
-
-  judgelm judges show rm-r1-instruct
-
-The word show may be left out. Exit codes: 0 shown, 1 usage error.
-"""
-WORDS_EPILOG = """
-Examples:
-
-  judgelm judges words rm-r1-instruct
-
-  judgelm judges words auto-j --from constants_prompt.py
-
-Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error, or
-a file that cannot be had.
-"""
-NEW_EPILOG = """
-Examples:
-
-  judgelm judges new my-judge --template judgelm-v1
-
-  judgelm judges new my-judge --template judgelm-chat --scale 1 5
-
-Exit codes: 0 written, 1 usage error.
-"""
-INSTALL_EPILOG = """
-Examples:
-
-  judgelm judges install small-judge
-
-  judgelm judges install small-judge --from examples/small_judge
-
-No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part cannot
-be had.
-"""
+    from judgelm.training.hub import Share
 
 
-class _NameOrCommand(TyperGroup):
-    """`judgelm judges NAME` is `judgelm judges show NAME`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """A word that is no command is a judge's name."""
-        if args and args[0] not in self.commands:
-            args = ["show", *args]
-        return super().resolve_command(ctx, args)
-
-
-app = typer.Typer(cls=_NameOrCommand, help="List the judges that are known by name, or show or install one of them.")
-
-
-@app.callback(invoke_without_command=True, epilog=EPILOG)
 def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
     """List the judges that are known by name, or show or install one of them.
 
-    The default judge is used where no model is named. Those that others released are taken by their hub id.
+    Examples:
+        judgelm judges
+        judgelm judges show rm-r1-instruct
+        judgelm judges install small-judge
+
+    Exit codes: 0 done, 1 usage error.
     """
     if context.invoked_subcommand is not None:
         return
@@ -110,24 +49,32 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
             *([] if row["installed"] else [f"  {row['finding']}"]),
         )
         for line in lines:
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            out.message(line)
     out.print(_released_table(released))
-    out.print("Details: judgelm judges NAME", markup=False, highlight=False)
+    out.print("Details: judgelm judges NAME")
 
 
-@app.command("show", cls=Command, epilog=SHOW_EPILOG, no_args_is_help=True)
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)],
     json_out: JsonOut = None,
 ) -> None:
-    """Show a judge: weights, licences, memory, its tasks, and what was verified."""
+    """Show a judge: weights, licences, memory, its tasks, and what was verified.
+
+    Options:
+        name: The judge.
+
+    Examples:
+        judgelm judges show rm-r1-instruct
+
+    The word show may be left out. Exit codes: 0 shown, 1 usage error.
+    """
     out = PlainConsole()
     if name in card_names():
         row = _row(judge_card(name))
         write_json(json_out, row)
         if not is_stdout(json_out):
             for key, value in row.items():
-                out.print(f"{key.replace('_', ' ')}: {value}", markup=False, highlight=False, soft_wrap=True)
+                out.message(f"{key.replace('_', ' ')}: {value}")
         return
     from judgelm.judges.released import released_judge
 
@@ -147,45 +94,63 @@ def show_command(
         *(f"source: {source}" for source in judge.sources),
     ]
     for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.message(line)
     out.print(_checkpoint_table(judge.checkpoints))
 
 
-@app.command("words", cls=Command, epilog=WORDS_EPILOG, no_args_is_help=True)
 def words_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=released_card_names)],
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="PATH", help="The file, or a folder with it, that you have."),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_card_names)],
+    source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
 ) -> None:
-    """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files."""
-    from judgelm.judges.released import released_judge
-    from judgelm.judges.words import bring_words, read_words
+    """Get the words of a released judge's prompts: by a download, or from a copy of their authors' files.
+
+    Options:
+        name: The judge.
+        source: The file, or a folder with it, that you have.
+
+    Examples:
+        judgelm judges words rm-r1-instruct
+        judgelm judges words auto-j --from constants_prompt.py
+
+    Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error,
+    or a file is not available.
+    """
+    from judgelm.judges.released import bring_words, read_words, released_judge
 
     judge = released_judge(name)
     if source is not None:
         bring_words(judge.files, source)
     for file in judge.files:
         read_words(file)
-    tasks = [judge.task(task) for task in judge.tasks]  # checks that they make the prompt of the card
-    count = f"{len(tasks)} prompts" if len(tasks) > 1 else "its prompt"
+    prompts = [judge.prompt(task) for task in judge.tasks]  # checks that they make the prompt of the card
+    count = f"{len(prompts)} prompts" if len(prompts) > 1 else "its prompt"
     files = "a file of its authors" if len(judge.files) == 1 else f"{len(judge.files)} files of its authors"
-    made = f"{count} made of {files}" if tasks else "its words are part of judgelm"
-    console.print(f"{name}: {made}", markup=False, highlight=False)
+    made = f"{count} made of {files}" if judge.files else "its words are part of judgelm"
+    console.print(f"{name}: {made}")
 
 
-@app.command("new", cls=Command, epilog=NEW_EPILOG, no_args_is_help=True)
 def new_command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the judge's model or adapter.")],
-    template: Annotated[
-        str, typer.Option(help="Template that it was trained with.", autocompletion=templates)
-    ] = "judgelm-v1",
-    scale: Annotated[tuple[float, float], typer.Option(help="Lowest and highest score that it writes.")] = (1, 10),
-    step: Annotated[float, typer.Option(min=0.01, help="Spacing of its scores.")] = 1,
-    reference: Annotated[str, typer.Option(help="Its prompts in training: without, with, or both.")] = "both",
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    template: Annotated[str, typer.Option(autocompletion=templates)] = "judgelm-v1",
+    scale: tuple[float, float] = (1, 10),
+    step: Annotated[float, typer.Option(min=0.01)] = 1,
+    reference: str = "both",
 ) -> None:
-    """Write judge.json for a model that judgelm did not train, so that it is prompted as it was trained."""
+    """Write judge.json for a model that judgelm did not train, so that it is prompted as it was trained.
+
+    Options:
+        folder: Of the judge's model or adapter.
+        template: Template that it was trained with.
+        scale: Lowest and highest score that it writes.
+        step: Spacing of its scores.
+        reference: Its prompts in training: without, with, or both.
+
+    Examples:
+        judgelm judges new my-judge --template judgelm-v1
+        judgelm judges new my-judge --template judgelm-chat --scale 1 5
+
+    Exit codes: 0 written, 1 usage error.
+    """
     from judgelm.prompts.catalog import get_template
     from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
 
@@ -205,24 +170,28 @@ def new_command(
         reference=reference,
     )
     write_card(folder, card)
-    console.print(f"written: {folder / CARD_NAME}", markup=False, highlight=False, soft_wrap=True)
+    console.message(f"written: {folder / CARD_NAME}")
 
 
-@app.command("install", cls=Command, epilog=INSTALL_EPILOG, no_args_is_help=True)
 def install_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The judge.", autocompletion=judge_names)],
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="PATH",
-            help="Folder or wheel of the adapter's distribution, which is read and never run; default: the folder in "
-            "judgelm's checkout, else the package index.",
-        ),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=judge_names)],
+    source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Install a judge: its adapter, copied into the cache, and its base, downloaded and dequantised into it."""
+    """Install a judge: its adapter, copied into the cache, and its base, downloaded and dequantised into it.
+
+    Options:
+        name: The judge.
+        source: Folder or wheel of the adapter's distribution, which is read and never run; default: the folder in
+            judgelm's checkout, else the package index.
+
+    Examples:
+        judgelm judges install small-judge
+        judgelm judges install small-judge --from examples/small_judge
+
+    No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part is
+    not available.
+    """
     card = judge_card(name)
     needs_adapter = source is not None or find_adapter(card) is None
     needs_base = not gguf_folder(card.base.gguf_sha256).is_dir()
@@ -238,31 +207,24 @@ def install_command(
             install_base(card.base)
     if not quiet:
         done = "is installed" if needs_adapter or needs_base else "was installed before"
-        console.print(f"{name} {done}; {_use(card)}", markup=False, highlight=False, soft_wrap=True)
+        use = "it judges wherever no model is named" if card.default else f"use it with --model {card.name}"
+        console.message(f"{name} {done}; {use}")
 
 
 def _announce_adapter(card: JudgeCard, source: Path | str) -> None:
     adapter = card.adapter
-    line = (
+    console.message(
         f"adapter: {adapter.distribution}, at most {adapter.megabytes:g} MB, {adapter.licence} ({adapter.terms}), "
         f"from {source}"
     )
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _announce_base(card: JudgeCard) -> None:
     base = card.base
-    line = (
+    console.message(
         f"base: {base.name}, {base.licence}, a download of {base.download_megabytes:g} MB ({base.distribution} "
         f"{base.version} from the package index), {base.disk_megabytes:g} MB in {cache_root()}"
     )
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _use(card: JudgeCard) -> str:
-    if card.default:
-        return "it judges wherever no model is named"
-    return f"use it with --model {card.name}"
 
 
 def _row(card: JudgeCard) -> dict[str, Any]:
@@ -332,3 +294,74 @@ def _checkpoint_table(checkpoints: "tuple[Checkpoint, ...]") -> Table:
         sizes = [f"{checkpoint.gigabytes(dtype):.1f}" for dtype in ("bfloat16", "int8", "4bit")]
         table.add_row(checkpoint.id, checkpoint.base or "not stated", checkpoint.licence or "not stated", *sizes)
     return table
+
+
+def share_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    to: Annotated[str, typer.Option(metavar="OWNER/NAME")],
+    yes: bool = False,
+    public: bool = False,
+    licence: Annotated[str | None, typer.Option("--license", metavar="ID")] = None,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
+) -> None:
+    """Upload a judge with its cards to the Hugging Face hub, or show what would be sent.
+
+    It sends weights as safetensors, tokenizer, judge.json, README.md, licence and figures. It leaves out checkpoints,
+    optimizer states and other files, and refuses a file that looks like it holds a secret.
+
+    Options:
+        folder: Output of a training, or a merged judge.
+        to: The repository on the hub; made if missing.
+        yes: Upload; without it nothing is sent.
+        public: Let everybody see it; a new repository is private otherwise.
+        licence: The hub's name of its licence, for a card that states none.
+
+    Examples:
+        judgelm share runs/judgelm_7b --to my-name/my-judge
+        judgelm share runs/judgelm_7b --to my-name/my-judge --license llama2 --yes
+
+    The first shows files, sizes, licence and card, and sends nothing. Exit codes: 0 done, 1 usage or input error, or
+    the hub refuses.
+    """
+    from judgelm.training.hub import prepare_share, upload_share
+
+    share = prepare_share(folder, name=to, licence=licence)
+    out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
+    _show(share, to, public=public, out=out)
+    uploaded = upload_share(share, to, public=public) if yes else None
+    write_json(
+        json_out,
+        {
+            "repository": to,
+            "files": dict(share.files),
+            "left_out": dict(share.left_out),
+            "licence": share.licence,
+            "notes": list(share.notes),
+            "url": None if uploaded is None else uploaded.url,
+            "private": None if uploaded is None else uploaded.private,
+        },
+    )
+    if uploaded is None:
+        out.message("nothing was sent; add --yes to upload")
+    else:
+        seen = "private: only you and its organisation see it" if uploaded.private else "public"
+        out.message(f"uploaded to {uploaded.url} ({seen})")
+
+
+def _show(share: "Share", name: str, *, public: bool, out: PlainConsole) -> None:
+    lines = [f"{share.folder} -> {name}, {'public' if public else 'private'}"]
+    lines += [f"  {_size(size):>9}  {part}" for part, size in share.files.items()]
+    lines += [f"  {_size(sum(share.files.values())):>9}  in all"]
+    lines += [f"  left out: {part}, {reason}" for part, reason in share.left_out.items()]
+    lines += [f"licence: {share.licence or 'none stated'}", *(f"note: {note}" for note in share.notes)]
+    lines += ["README.md:", *(f"  {line}" for line in share.model_card.splitlines())]
+    for line in lines:
+        out.message(line)
+
+
+def _size(size: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from judgelm.cli.console import console
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.judge import Judge, engine_of
 from judgelm.judges.cards import default_card
 
 _START_LOG = logging.getLogger("judgelm.vllm_start")
-"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm.environment`."""
+"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm`."""
 
 
 def announced(
-    model: str | None, engine: str, cluster: Cluster | None, *, adapter: str | None = None, quiet: bool
+    model: str | None, engine: str, cluster: RayCluster | None, *, adapter: str | None = None, quiet: bool
 ) -> str:
     """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves.
 
@@ -26,8 +26,7 @@ def announced(
     if cluster is not None:
         why = f"on workers, Ray address {cluster.address}"
     if not quiet:
-        line = f"loading {shown_model(model)} ({name} engine{why and f': {why}'})"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.message(f"loading {shown_model(model)} ({name} engine{why and f': {why}'})")
     _START_LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     if not any(isinstance(handler, _ConsoleHandler) for handler in _START_LOG.handlers):
         _START_LOG.addHandler(_ConsoleHandler())
@@ -38,12 +37,12 @@ class _ConsoleHandler(logging.Handler):
     """Prints messages to the console, which is looked up anew for each."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+        console.message(record.getMessage())
 
 
 @contextmanager
 def loaded_judge(
-    model: str | None, engine: str, *, quiet: bool, cluster: Cluster | None = None, **options: Any
+    model: str | None, engine: str, *, quiet: bool, cluster: RayCluster | None = None, **options: Any
 ) -> Iterator[Judge]:
     """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
     name = announced(model, engine, cluster, adapter=options.get("adapter"), quiet=quiet)
@@ -52,8 +51,7 @@ def loaded_judge(
             show_notes(judge.notes)
             if cluster is not None:
                 stats = judge.engine.stats()
-                nodes = ", ".join(stats["nodes"])
-                console.print(f"{stats['workers']}, on {nodes}", markup=False, highlight=False, soft_wrap=True)
+                console.message(f"{stats['workers']}, on {', '.join(stats['nodes'])}")
         yield judge
 
 
@@ -65,7 +63,7 @@ def shown_model(model: str | None) -> str:
 def show_notes(notes: Iterable[str]) -> None:
     """Print notes of a judge (the licences of its card, the engine's own choices), one per line."""
     for note in notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        console.message(note)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """`judgelm <command>`."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import typer
 
+from judgelm.cli.commands import Commands, LazyGroup
 from judgelm.cli.console import run_app
-from judgelm.cli.lazy import LazyCommand, LazyGroup
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _EPILOG = """
 Examples:
@@ -20,103 +20,101 @@ Examples:
 
   judgelm serve my-judge --name gpt-4
 
-`judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or something to \
-mend, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.
+`judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or \
+something to fix, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.
 """
 
 
-COMMANDS: Mapping[str, LazyCommand] = {
-    "batch": LazyCommand(
-        module="judgelm.cli.batch.command",
-        name="batch",
-        help="Judge answers with a local judge model: pairs, or as --mode says.",
-    ),
-    "eval": LazyCommand(
-        module="judgelm.cli.eval",
-        name="eval_command",
-        help="Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals.",
-    ),
-    "report": LazyCommand(
-        module="judgelm.cli.eval",
-        name="report_command",
-        epilog="REPORT_EPILOG",
-        help="Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure.",
-    ),
-    "estimate": LazyCommand(
-        module="judgelm.cli.estimate",
-        name="estimate_command",
-        help="Estimate how often a model really beats another: by the judge, the labels, Rogan-Gladen and PPI++.",
-    ),
-    "show": LazyCommand(
-        module="judgelm.cli.show",
-        name="show",
-        help="Print the verdicts of a run over pairs, with probabilities; needs no labels.",
-    ),
-    "doctor": LazyCommand(
-        module="judgelm.cli.doctor.command",
-        name="doctor",
-        help="Look at packages, devices and speed, and say what to mend.",
-        no_args_is_help=False,
-    ),
-    "modes": LazyCommand(
-        module="judgelm.cli.modes",
-        name="modes_command",
-        help="List the ways of judging, or what one of them does and its options.",
-        no_args_is_help=False,
-    ),
-    "judges": LazyCommand(
-        module="judgelm.cli.judges",
-        name="app",
-        help="List the judges that are known by name, or show or install one of them.",
-        no_args_is_help=False,
-    ),
-    "canary": LazyCommand(
-        module="judgelm.cli.canary",
-        name="app",
-        help="Record a judge's verdicts on a fixed set of pairs, or check that it still is the same judge.",
-    ),
-    "panel": LazyCommand(
-        module="judgelm.cli.panel",
-        name="panel_command",
-        help="Join several judges' runs over the same samples into one, by vote or by mean score.",
-    ),
-    "serve": LazyCommand(
-        module="judgelm.cli.serve",
-        name="serve",
-        help="Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words.",
-        no_args_is_help=False,
-    ),
-    "web": LazyCommand(
-        module="judgelm.cli.web",
-        name="web",
-        help="Judge by hand on a page, talk about a judgment, browse run files, compare and label them.",
-        no_args_is_help=False,
-    ),
-    "recipe": LazyCommand(
-        module="judgelm.cli.recipe", name="app", help="Run a list of commands from a file, step by step."
-    ),
-    "share": LazyCommand(
-        module="judgelm.cli.share",
-        name="share_command",
-        help="Upload a judge with its cards to the Hugging Face hub, or show what would be sent.",
-    ),
-    "data": LazyCommand(module="judgelm.cli.data", name="app", help="Make training data for judges."),
-    "study": LazyCommand(
-        module="judgelm.cli.study",
-        name="study_app",
-        help="Analyses of judgments: tables, figures and a page.",
-    ),
+_ANSWERS = Commands(
+    "Collect answers of models to questions, and make pairs or rows to judge of them.",
+    {
+        "collect": "data.answers:collect_command",
+        "pairs": "data.answers:pairs_command",
+        "rows": "data.answers:rows_command",
+    },
+    """
+Examples:
+
+  judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
+
+  judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
+
+  judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
+
+Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
+""",
+)
+_DATA: Mapping[str, str | Commands] = {
+    "get": "data.sources:get_command",
+    "build": "data.sets:build_command",
+    "import": "data.sources:import_command",
+    "import-judgments": "data.sources:import_judgments_command",
+    "derive": "data.sets:derive_command",
+    "overlap": "data.sets:overlap_command",
+    "sample": "data.sets:sample_command",
+    "answers": _ANSWERS,
+    "annotate": "data.annotate:annotate_command",
 }
+_STUDIES = {
+    "judgelm": "study.pairs:judgelm_command",
+    "self-reference": "study.answers:self_reference_command",
+    "ssr": "study.answers:ssr_command",
+    "qa": "study.answers:qa_command",
+    "self-bias": "study.answers:self_bias_command",
+    "position-bias": "study.pairs:position_bias_command",
+    "benchmark": "study.pairs:benchmark_command",
+    "calibration": "study.pairs:calibration_command",
+    "capabilities": "study.answers:capabilities_command",
+    "compare-judges": "study.pairs:compare_judges_command",
+    "win-rates": "study.pairs:win_rates_command",
+    "leaderboard": "study.pairs:leaderboard_command",
+    "run": "recipe:study_run_command",
+}
+_JUDGES = {
+    "show": "judges:show_command",
+    "words": "judges:words_command",
+    "new": "judges:new_command",
+    "install": "judges:install_command",
+}
+COMMANDS = Commands(
+    "Fine-tune open judge models and run them locally.",
+    {
+        "batch": "batch:batch",
+        "eval": "eval:eval_command",
+        "report": "eval:report_command",
+        "estimate": "eval:estimate_command",
+        "show": "eval:show",
+        "doctor": "doctor:doctor",
+        "modes": "modes:modes_command",
+        "judges": Commands(
+            "List the judges that are known by name, or show or install one of them.",
+            _JUDGES,
+            alone="judges:list_judges",
+            otherwise="show",
+        ),
+        "canary": Commands(
+            "Record a judge's verdicts on a fixed set of pairs, or check that it still is the same judge.",
+            {"record": "canary:record_command", "check": "canary:check_command"},
+        ),
+        "panel": "batch:panel_command",
+        "serve": "serve:serve",
+        "web": "serve:web",
+        "recipe": Commands("Run a list of commands from a file, step by step.", {"run": "recipe:run_command"}),
+        "share": "judges:share_command",
+        "data": Commands("Make training data for judges.", _DATA),
+        "study": Commands("Analyses of judgments: tables, figures and a page.", _STUDIES),
+    },
+)
 
 
 class _Commands(LazyGroup):
-    lazy_commands: ClassVar = COMMANDS
+    table = COMMANDS
 
 
 app = typer.Typer(
     name="judgelm",
     cls=_Commands,
-    help="Fine-tune open judge models and run them locally.",
+    help=COMMANDS.help,
     epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,7 +1,5 @@
 """`judgelm modes`: the ways of judging and their options."""
 
-import inspect
-import re
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, cast
 
@@ -9,36 +7,29 @@ import typer
 from rich import box
 from rich.table import Table
 
-from judgelm.cli import completion
-from judgelm.cli.batch.options import ModeFlags
-from judgelm.cli.console import PlainConsole
-from judgelm.cli.output import JsonOut, is_stdout, write_json
-
-EPILOG = """
-Examples:
-
-  judgelm modes
-
-  judgelm modes ssr
-
-  judgelm modes --json -
-
-Exit codes: 0 done, 1 usage error.
-"""
+from judgelm.cli import options
+from judgelm.cli.commands import described_fields, help_and_epilog
+from judgelm.cli.console import JsonOut, PlainConsole, is_stdout, write_json
+from judgelm.cli.options import ModeFlags
 
 
 def modes_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODE]", help="Show this mode's options; without it, all modes.", autocompletion=completion.modes
-        ),
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[MODE]", autocompletion=options.modes)] = None,
     json_out: JsonOut = None,
 ) -> None:
-    """List the ways of judging, or what one of them does and its options."""
-    from judgelm.modes import MODES
-    from judgelm.modes.factory import mode_type
+    """List the ways of judging, or what one of them does and its options.
+
+    Options:
+        name: Show this mode's options; without it, all modes.
+
+    Examples:
+        judgelm modes
+        judgelm modes ssr
+        judgelm modes --json -
+
+    Exit codes: 0 done, 1 usage error.
+    """
+    from judgelm.modes import MODES, mode_type
 
     shown = MODES if name is None else {name: mode_type(name)}
     write_json(json_out, {known: _row(kind) for known, kind in shown.items()})
@@ -56,11 +47,11 @@ def _print_all(modes: dict[str, Any], out: PlainConsole) -> None:
         row = _row(kind)
         table.add_row(name, row["judges"], row["answers"])
     out.print(table)
-    out.print("judgelm modes MODE shows one mode's options.", highlight=False)
+    out.print("judgelm modes MODE shows one mode's options.")
 
 
 def _print_one(kind: Any, out: PlainConsole) -> None:
-    out.print(_prose(kind), markup=False, highlight=False)
+    out.print(_prose(kind))
     out.print()
     table = Table("option", "default", "", box=box.SIMPLE_HEAD, pad_edge=False)
     table.columns[0].no_wrap = True
@@ -73,15 +64,15 @@ def _print_one(kind: Any, out: PlainConsole) -> None:
 def _row(kind: Any) -> dict[str, Any]:
     """The description of a mode, as `--json` writes it."""
     from judgelm.data.samples import count_range_text
-    from judgelm.modes.factory import CARD_FIELDS
+    from judgelm.modes import CARD_FIELDS
 
     answers = getattr(kind, "answers", None)
-    meanings = _meanings(kind)
+    meanings = described_fields(kind)
     return {
         "judges": _prose(kind).split("\n\n")[0],
         "answers": count_range_text(answers) if isinstance(answers, tuple) else "what the mode's options ask for",
         "options": [
-            _option(field, meanings.get(field.name, ""))
+            _option(field, meanings.get(field.name, (None, ""))[1])
             for field in fields(cast(Any, kind))
             if field.name not in CARD_FIELDS
         ],
@@ -107,19 +98,8 @@ def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
 
 
 def _prose(kind: Any) -> str:
-    """A docstring up to its first section, a line for each paragraph."""
-    prose = re.split(r"\n+(?:Attributes|Raises):\n", inspect.getdoc(kind) or "")[0]
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in prose.split("\n\n"))
-
-
-def _meanings(kind: Any) -> dict[str, str]:
-    """The meaning of each field, from the docstrings of the mode and of the mode it derives from."""
-    meanings: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        section = re.search(r"\nAttributes:\n((?:    .*\n|\n(?=    ))+)", f"{inspect.cleandoc(base.__doc__ or '')}\n")
-        for match in re.finditer(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE):
-            meanings[match[1]] = " ".join(match[2].split())
-    return meanings
+    """A docstring without its sections, a line for each paragraph."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in help_and_epilog(kind)[0].split("\n\n"))
 
 
 def _shown(default: Any) -> str:

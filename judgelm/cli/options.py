@@ -1,31 +1,83 @@
 """The options that commands share; light, so that help comes at once."""
 
-import inspect
-import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
-from typer.core import TyperCommand
 
-from judgelm.cli import completion
-from judgelm.cli.console import EXIT_FAILURES, console, load_config
-from judgelm.cluster.plan import Cluster
+from judgelm.cli.console import EXIT_FAILURES, JsonOut, console, is_stdout, load_config, write_json
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
-from judgelm.former_names import current_name
-from judgelm.jsonl import check_no_input
+from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.yaml_files import parse_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.samples import Reading
+    from judgelm.metrics.resampling import Resampling
+    from judgelm.studies.result import StudyResult
 
-JUDGING, _MODEL, _CLUSTER = "How to judge", "Model and engine", "Several GPUs or machines"
+
+MODE_NAMES = (
+    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr",
+    "conversation", "chat",
+)  # fmt: skip
+"""The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""
+
+
+def modes() -> list[str]:
+    """Ways of judging."""
+    return list(MODE_NAMES)
+
+
+def mode_args(ctx: typer.Context) -> list[str]:
+    """The options of the mode that the line names, each up to its `=`."""
+    from judgelm.modes import CARD_FIELDS, MODES
+
+    kind = MODES.get(ctx.params.get("mode") or "pair")
+    names = [] if kind is None else [field.name for field in fields(cast(Any, kind))]
+    return [f"{name}=" for name in names if name not in CARD_FIELDS]
+
+
+def templates() -> list[str]:
+    """Prompt templates for pairs."""
+    from judgelm.prompts.catalog import TEMPLATES
+
+    return list(TEMPLATES)
+
+
+def benchmarks() -> list[str]:
+    """Published benchmarks that can be imported."""
+    from judgelm.data.sources import registry
+
+    return list(registry.benchmarks())
+
+
+def judge_names() -> list[str]:
+    """Judges that are known by name."""
+    from judgelm.judges.cards import card_names
+
+    return card_names()
+
+
+def card_names() -> list[str]:
+    """Cards of released judges."""
+    from judgelm.judges.released import released_names
+
+    return released_names()
+
+
+def datasets() -> list[str]:
+    """Public data sets that are known by name."""
+    from judgelm.data.sources.public_datasets import dataset_names
+
+    return dataset_names()
+
+
+JUDGING, _MODEL = "How to judge", "Model and engine"
 _MOST_NUMBER = 2**63
-_DTYPES = ("auto", "float32", "bfloat16", "float16")
 _PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5", "--set": "train_data=[rows.jsonl]"}
 
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
@@ -48,80 +100,44 @@ EngineArgs = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """The options of a judge and its engine, for every command that loads one."""
+    """The options of a judge and its engine, for every command that loads one.
+
+    How to judge:
+        template: Prompt template; default: the model card's.
+        card: The released judge that the model is (judgelm judges); default: recognised by hub id or folder.
+        ignore_card: Use another template than the model was trained with.
+
+    Model and engine:
+        adapter: PEFT adapter put on the model.
+        dtype: auto, float32, bfloat16, float16; auto is the checkpoint's, or on a CPU float32 where that is faster.
+        device: auto, cpu, cuda, cuda:0, ...
+        quantization: 4bit or 8bit through bitsandbytes; int8 on x86 CPUs.
+        revision: Hub revision.
+        max_num_batched_tokens: Maximum tokens in one forward pass.
+        max_num_seqs: Maximum sequences in flight.
+        max_model_len: Limit the model's context window.
+        thinking: Ask a reasoning model to think before it replies, or not to; absent tells its chat template nothing.
+            Default: the model card's.
+        thinking_tokens: Maximum tokens of thinking, beside the reply's own; at most half of the model's window.
+        trust_remote_code: Run Python code that comes with the model.
+    """
 
     engine: EngineName = "auto"
-    template: Annotated[
-        str | None,
-        typer.Option(
-            help="Prompt template; default: the model card's.",
-            rich_help_panel=JUDGING,
-            autocompletion=completion.templates,
-        ),
-    ] = None
-    card: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The released judge that the model is (judgelm judges); default: recognised by hub id or folder.",
-            rich_help_panel=JUDGING,
-            autocompletion=completion.card_names,
-        ),
-    ] = None
-    ignore_card: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-card",
-            metavar="",
-            help="Use another template than the model was trained with.",
-            rich_help_panel=JUDGING,
-        ),
-    ] = False
+    template: Annotated[str | None, typer.Option(autocompletion=templates)] = None
+    card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=card_names)] = None
+    ignore_card: bool = False
     engine_arg: EngineArgs = None
-    adapter: Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)] = None
-    dtype: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(_DTYPES)}; auto is the checkpoint's, or on a CPU float32 where that is faster.",
-            rich_help_panel=_MODEL,
-            autocompletion=lambda: list(_DTYPES),
-        ),
-    ] = "auto"
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)] = "auto"
-    quantization: Annotated[
-        str | None, typer.Option(help="4bit or 8bit through bitsandbytes; int8 on x86 CPUs.", rich_help_panel=_MODEL)
-    ] = None
-    revision: Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)] = None
-    max_num_batched_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Maximum tokens in one forward pass.", rich_help_panel=_MODEL)
-    ] = None
-    max_num_seqs: Annotated[int, typer.Option(min=1, help="Maximum sequences in flight.", rich_help_panel=_MODEL)] = 256
-    max_model_len: Annotated[
-        int | None, typer.Option(min=1, help="Limit the model's context window.", rich_help_panel=_MODEL)
-    ] = None
-    thinking: Annotated[
-        Literal["on", "off", "absent"] | None,
-        typer.Option(
-            "--thinking",
-            help="Ask a reasoning model to think before it replies, or not to; absent tells its chat template nothing. "
-            "Default: the model card's.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None
-    thinking_tokens: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Maximum tokens of thinking, beside the reply's own; at most half of the model's window.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = 4096
-    trust_remote_code: Annotated[
-        bool,
-        typer.Option(
-            "--trust-remote-code", metavar="", help="Run Python code that comes with the model.", rich_help_panel=_MODEL
-        ),
-    ] = False
+    adapter: str | None = None
+    dtype: Annotated[str, typer.Option(autocompletion=lambda: ["auto", "float32", "bfloat16", "float16"])] = "auto"
+    device: str = "auto"
+    quantization: str | None = None
+    revision: str | None = None
+    max_num_batched_tokens: Annotated[int | None, typer.Option(min=1)] = None
+    max_num_seqs: Annotated[int, typer.Option(min=1)] = 256
+    max_model_len: Annotated[int | None, typer.Option(min=1)] = None
+    thinking: Literal["on", "off", "absent"] | None = None
+    thinking_tokens: Annotated[int, typer.Option(min=1)] = 4096
+    trust_remote_code: bool = False
 
     def judge_arguments(self) -> dict[str, Any]:
         """Arguments of `judgelm.Judge`, without the engine's name.
@@ -137,49 +153,35 @@ class JudgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryOptions:
-    """The check of the judge before its first judgment, for `judgelm-batch` and `judgelm serve`."""
+    """The check of the judge before its first judgment, for `judgelm-batch` and `judgelm serve`.
 
-    canary: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="First check the judge against this file of judgelm canary record.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None
-    on_drift: Annotated[
-        Literal["refuse", "warn"],
-        typer.Option(help="For --canary: end with exit code 3, or go on with a warning.", rich_help_panel=_MODEL),
-    ] = "refuse"
+    Model and engine:
+        canary: First check the judge against this file of judgelm canary record.
+        on_drift: For --canary: end with exit code 3, or go on with a warning.
+    """
+
+    canary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    on_drift: Literal["refuse", "warn"] = "refuse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`."""
+    """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`.
 
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="Judge on N GPUs of this machine at once.", rich_help_panel=_CLUSTER)
-    ] = None
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or "
-            "local (started with the command).",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of workers; default: one per GPU, or per node without GPUs.", rich_help_panel=_CLUSTER
-        ),
-    ] = None
-    worker_cores: Annotated[
-        int | None, typer.Option(min=1, help="CPU cores (and threads) of each worker.", rich_help_panel=_CLUSTER)
-    ] = None
+    Several GPUs or machines:
+        gpus: Judge on N GPUs of this machine at once.
+        ray: Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or local
+            (started with the command).
+        workers: Number of workers; default: one per GPU, or per node without GPUs.
+        worker_cores: CPU cores (and threads) of each worker.
+    """
 
-    def cluster(self) -> Cluster | None:
+    gpus: Annotated[int | None, typer.Option(min=1)] = None
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None
+    workers: Annotated[int | None, typer.Option(min=1)] = None
+    worker_cores: Annotated[int | None, typer.Option(min=1)] = None
+
+    def cluster(self) -> RayCluster | None:
         """The workers that are asked for; None where this process judges.
 
         Raises:
@@ -189,21 +191,18 @@ class ClusterOptions:
             if self.workers is not None or self.worker_cores is not None:
                 raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
             return None
-        return Cluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
+        return RayCluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOptions:
-    """The option of every command that reads rows."""
+    """The option of every command that reads rows.
 
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="NAME=COLUMN",
-            help="The file's own name of a column, such as question=prompt. Repeatable.",
-        ),
-    ] = None
+    Options:
+        column: The file's own name of a column, such as question=prompt. Repeatable.
+    """
+
+    column: Annotated[list[str] | None, typer.Option(metavar="NAME=COLUMN")] = None
 
     @property
     def reading(self) -> "Reading":
@@ -219,24 +218,19 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelOptions(ColumnOptions):
-    """The options of every command that reads labelled rows."""
+    """The options of every command that reads labelled rows.
 
-    label_code: Annotated[
-        str | None,
-        typer.Option(metavar="CODE", help="Meaning of the label values, such as 0=first,1=tie,2=second."),
-    ] = None
-    max_reject_rate: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of labelled rows that cannot be read."),
-    ] = 0.05
+    Options:
+        label_code: Meaning of the label values, such as 0=first,1=tie,2=second.
+        max_reject_rate: Exit with 2 above this share of labelled rows that cannot be read.
+    """
+
+    label_code: Annotated[str | None, typer.Option(metavar="CODE")] = None
+    max_reject_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
 
     @property
     def reading(self) -> "Reading":
-        """Column names and label code that the options state.
-
-        Raises:
-            ConfigError: an option has another form, or names a column twice.
-        """
+        """Column names and label code that the options state."""
         from judgelm.data.samples import Reading
         from judgelm.data.sources.codes import parse_label_code
 
@@ -251,12 +245,9 @@ class LabelOptions(ColumnOptions):
         """
         if rejected <= self.max_reject_rate * read:
             return
-        console.print(
+        console.message(
             f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) could not be read (limit "
-            f"{self.max_reject_rate:.1%}, --max-reject-rate); the figures rest on the others alone",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
+            f"{self.max_reject_rate:.1%}, --max-reject-rate); the figures rest on the others alone"
         )
         raise typer.Exit(EXIT_FAILURES)
 
@@ -278,100 +269,16 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a dataclass by the dataclass's fields, as options of the command."""
-    own = inspect.signature(command).parameters
-    groups: dict[str, Any] = {
-        name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
-    }
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name in own
-        for parameter in (inspect.signature(groups[name]).parameters.values() if name in groups else (own[name],))
-    ]
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        command(**values)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-_OUTPUTS = ("out", "json_out", "json", "request_log")
-"""Parameters that name a file to write; whatever else names a file is read."""
-
-
-class Command(TyperCommand):
-    """A command that never writes over what it reads, and takes its options under their former names as well.
-
-    Help and completion do not show the former names.
-    """
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command, unless a file to write is one to read or another one to write.
-
-        Raises:
-            ConfigError: it is.
-        """
-        from judgelm.runs.run_files import run_paths  # help does not wait for it
-
-        named = {name: list(_texts(value)) for name, value in ctx.params.items()}
-        outputs = [path for name in _OUTPUTS for path in named.get(name, ())]
-        inputs = [path for name, paths in named.items() if name not in _OUTPUTS for path in paths]
-        read = {path for path in inputs if path == "-" or os.path.isfile(path)}
-        read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
-        for output in outputs:
-            written = [output] if output == "-" else [str(path) for path in run_paths(Path(output))]
-            check_no_input(written, read)
-            read |= set(written) - {"-"}
-        return super().invoke(ctx)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line and the configuration file; numbers that are not finite are refused.
-
-        Raises:
-            typer.BadParameter: a number is NaN, infinite or beyond 64 bits.
-        """
-        known = {str(parameter.name) for parameter in self.params}
-        end = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, [*(_current_flag(word, known) for word in args[:end]), *args[end:]])
-        for name, value in ctx.params.items():
-            if isinstance(value, int | float) and not -_MOST_NUMBER < value < _MOST_NUMBER:
-                flag = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(f"{flag} is {str(value)[:40]}; give a finite number below 2**63")
-        return rest
-
-
-def _texts(value: object) -> Iterator[str]:
-    """The texts in a parameter's value; of `NAME=FILE` both the whole and the file."""
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts(part)
-    elif isinstance(value, str | Path) and str(value):
-        yield str(value)
-        if (file := str(value).partition("=")[2]) and os.path.exists(file):  # False for names that no file can have
-            yield file
-
-
-def _current_flag(word: str, known: set[str]) -> str:
-    flag, equals, value = word.partition("=")
-    if not flag.startswith("--"):
-        return word
-    name = flag[2:].replace("-", "_")
-    current = current_name(name, known)
-    return word if current == name else f"--{current.replace('_', '-')}{equals}{value}"
-
-
-def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:
+def parse_pairs(
+    pairs: Sequence[str], flag: str, *, example: str | None = None, parse: Callable[[str], Any] = parse_yaml
+) -> dict[str, Any]:
     """`["gpu_memory_utilization=0.9", "lora={rank: 8}"]` -> names and values; a value is YAML, as in a config file.
 
     Args:
         pairs: from the command line.
         flag: the option that they were given with, for errors.
+        example: of a pair, for errors.
+        parse: makes the value of its text.
 
     Raises:
         ConfigError: no `=`, no name, no YAML behind it, or a name that comes twice.
@@ -381,12 +288,200 @@ def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {_PAIR_EXAMPLES[flag]}")
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {example or _PAIR_EXAMPLES[flag]}")
         if name in values:
             raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
         try:
-            values[name] = parse_yaml(value)
+            values[name] = parse(value)
         except ConfigError as error:
             # without the value, which may hold a password
             raise ConfigError(f"{flag} {name}=...: the value is no YAML ({error}); quote it") from error
     return values
+
+
+Limit = Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")]
+Retries = Annotated[Literal["engine", "failed"], typer.Option(help="Earlier failures that a rerun judges again.")]
+Overwrite = Annotated[bool, typer.Option(help="Start over, deleting OUT and its manifest.")]
+MaxFailureRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Exit with code 2 above this share of failures.")]
+References = Annotated[str | None, typer.Option(help="File with references by id.", rich_help_panel=JUDGING)]
+BothOrders = Annotated[bool, typer.Option(help="Judge each pair in both orders.", rich_help_panel=JUDGING)]
+Temperature = Annotated[
+    float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=JUDGING)
+]
+Seed = Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=JUDGING)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeFlags:
+    """Flags that are fields of the pair mode, and of the other modes that have a field of that name.
+
+    How to judge:
+        order_rule: Orders into one verdict: by the mean score, by the given order, a conflict is a tie, or by P(first
+            better).
+        tie_threshold: For probability: maximum distance from 0.5 of a tie.
+        accept_one_order: If one order fails, use the verdict of the other.
+        reference: Show references: if available, always, never.
+        max_tokens: Maximum tokens of the score line.
+
+    Probabilities, reasons and retries:
+        distribution: Compute the probability of every score line: P(first better), expected scores.
+        reasons: Explain all judgments, those close to a tie, or those whose orders disagree.
+        close_threshold: For close: maximum distance of P(first better) from 0.5.
+        reason_tokens: Maximum tokens of a reason, within the judge's window.
+        retry_unparseable: Retry unparseable replies: held to the grammar of score lines (not every engine can); in
+            modes with labels for the more probable one.
+    """
+
+    both_orders: BothOrders = False
+    order_rule: OrderRule = "mean"
+    tie_threshold: Annotated[float, typer.Option(min=0.0, max=0.5)] = 0.05
+    accept_one_order: bool = False
+    reference: Literal["auto", "use", "ignore"] = "auto"
+    temperature: Temperature = 0.0
+    seed: Seed = 0
+    max_tokens: Annotated[int, typer.Option(min=1)] = 24
+    distribution: bool = False
+    reasons: Literal["none", "all", "close", "flips"] = "none"
+    close_threshold: Annotated[float, typer.Option(min=0.0, max=0.5)] = 0.1
+    reason_tokens: Annotated[int, typer.Option(min=1)] = 512
+    retry_unparseable: bool = False
+
+
+def is_default(context: typer.Context, name: str) -> bool:
+    """True if neither the command line nor a config file sets a parameter."""
+    return (source := context.get_parameter_source(name)) is None or source.name == "DEFAULT"
+
+
+def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, Any]:
+    """The options of the mode that a command line or a config file sets; defaults are left out.
+
+    Raises:
+        ConfigError: an argument of the mode that is no KEY=VALUE, or that a flag gives as well.
+    """
+    flags = {flag.name: context.params[flag.name] for flag in fields(ModeFlags) if not is_default(context, flag.name)}
+    arguments = parse_pairs(mode_args, "--mode-arg")
+    if twice := sorted(flags.keys() & arguments.keys()):
+        name = twice[0]
+        raise ConfigError(f"--mode-arg {name}=... and --{name.replace('_', '-')} set the same option; keep one of them")
+    return flags | arguments
+
+
+LabelChoice = Literal["auto", "with", "without"]
+
+
+ParserName = Literal["judgelm", "original", "anywhere"]
+
+
+LabelsOption = Annotated[
+    Path,
+    typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
+]
+
+
+LabelReferenceOption = Annotated[
+    LabelChoice,
+    typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
+]
+
+
+ParserOption = Annotated[
+    ParserName,
+    typer.Option(
+        help="Reads pred_text; original: the JudgeLM authors' own parser; anywhere: scores wherever the reply states "
+        "them, counted apart."
+    ),
+]
+
+
+ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
+
+
+ControlOption = Annotated[
+    Literal["length", "length,style"] | None,
+    typer.Option(help="Take the effect of length, or of length and Markdown, out of the judge's verdicts."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions(LabelOptions):
+    """The options of both commands.
+
+    Options:
+        judgments: A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.
+        reversed_: Judgments of the swapped pairs, from a run of their own.
+        protocol: pandalm: failures count as ties, and so does a conflict of two orders.
+        failures: Treatment of failures that headlines (both are shown).
+        order_rule: Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie).
+            probability needs a --distribution run.
+        tie_threshold: Under probability: a tie is at most this far from 0.5; default: the run's.
+        bootstrap: Resamples behind each 95 % interval.
+        seed: Seed of the resampling.
+    """
+
+    judgments: Annotated[Path, typer.Argument()]
+    labels: LabelsOption
+    reversed_: Annotated[Path | None, typer.Option("--reversed")] = None
+    protocol: Literal["judgelm", "pandalm"] = "judgelm"
+    failures: Literal["excluded", "as_tie"] | None = None
+    order_rule: LabelRule | None = None
+    tie_threshold: Annotated[float | None, typer.Option(min=0.0, max=0.5)] = None
+    label_reference: LabelReferenceOption = "auto"
+    parser: ParserOption = "judgelm"
+    scale: ScaleOption = "1-10"
+    control: ControlOption = None
+    bootstrap: Annotated[int, typer.Option(min=100)] = 2000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOutput:
+    """The values of the shared options: where a study is written, and how its intervals are drawn.
+
+    Options:
+        out: Folder to write: page, tables, figures.
+        overwrite: Replace the study that the folder holds.
+        seed: Seed of the resampling and of all other random draws.
+        bootstrap: Resamples behind each interval.
+    """
+
+    out: Annotated[Path, typer.Option(metavar="FOLDER")]
+    overwrite: bool = False
+    seed: int = 0
+    bootstrap: Annotated[int, typer.Option(min=100)] = 2000
+    json: JsonOut = None
+
+    @property
+    def resampling(self) -> "Resampling":
+        """Seed and number of resamples of every interval."""
+        from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
+
+        return Resampling(seed=self.seed, resamples=self.bootstrap)
+
+    def write(self, result: "StudyResult") -> None:
+        """Write a study into its folder and print its findings.
+
+        Findings, warnings, counts and paths go to standard error: standard output holds nothing but `--json -`.
+
+        Raises:
+            RunError: the folder holds a study already, or a file cannot be written.
+        """
+        from judgelm.reports.study import write_study  # matplotlib takes seconds to load
+
+        paths = write_study(result, self.out, overwrite=self.overwrite)
+        for sentence in result.findings:
+            console.message(sentence)
+        for sentence in result.warnings:
+            console.message(sentence, label="note:", style="bold yellow")
+        if result.counts:
+            console.message(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))
+        console.message(result.protocol)
+        console.message(f"{len(paths)} files in {self.out}; the page is {paths[0]}")
+        write_json(self.json, result.to_json())
+        if self.json is not None and not is_stdout(self.json):
+            console.message(f"all numbers in {self.json}")
+
+
+def named_run(text: str) -> tuple[str, Path]:
+    """`NAME=FILE`, where the name may be left out: it is then the file's."""
+    name, equals, path = text.partition("=")
+    return (name, Path(path)) if equals and not Path(text).exists() else (Path(text).stem, Path(text))

@@ -1,77 +1,55 @@
 """`judgelm recipe`: runs the commands of a recipe file, and goes on where it was interrupted."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console, echo
-from judgelm.cli.options import Command
-from judgelm.cli.output import Quiet
-from judgelm.errors import ConfigError
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console, echo
+from judgelm.cli.options import parse_pairs
 
 if TYPE_CHECKING:
-    from judgelm.recipes.recipe import Recipe
-    from judgelm.recipes.runner import PlannedStep
-
-RUN_EPILOG = """
-Examples:
-
-  judgelm recipe run configs/recipes/small.yaml
-
-  judgelm recipe run configs/recipes/judgelm_7b.yaml --dry-run
-
-  judgelm recipe run configs/recipes/small.yaml --set out=runs/second
-
-Exit codes: 0 all steps are finished, 1 usage or input error, 130 interrupted (run it again to go on); a step that fails
-ends the recipe with its own exit code.
-"""
-
-app = typer.Typer(help="Run a list of commands from a file, step by step.", no_args_is_help=True)
+    from judgelm.recipes import PlannedStep, Recipe
 
 
-@app.callback()
-def recipe() -> None:
-    """Run a list of commands from a file, step by step."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeOptions:
+    """A recipe and how it is run.
+
+    Options:
+        file: The recipe; see configs/recipes/.
+        changes: Override a variable of the recipe. Repeatable.
+        dry_run: Print the commands and run nothing.
+        restart: Run this step again, from its start, and all steps behind it.
+    """
+
+    file: Annotated[Path, typer.Argument(metavar="FILE")]
+    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    dry_run: bool = False
+    restart: Annotated[str | None, typer.Option(metavar="STEP")] = None
+    quiet: Quiet = False
 
 
-RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="The recipe; see configs/recipes/.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a variable of the recipe. Repeatable."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Print the commands and run nothing.")]
-Restart = Annotated[
-    str | None,
-    typer.Option(metavar="STEP", help="Run this step again, from its start, and all steps behind it."),
-]
-
-
-@app.command("run", cls=Command, epilog=RUN_EPILOG, no_args_is_help=True)
-def run_command(
-    file: RecipeFile,
-    changes: Changes = None,
-    dry_run: DryRun = False,
-    restart: Restart = None,
-    quiet: Quiet = False,
-) -> None:
+def run_command(recipe: RecipeOptions) -> None:
     """Run the steps of a recipe, skip those that are finished, and stop at the first that fails.
 
     A step is finished until its command or an input changes; then it runs again, with all steps behind it. After Ctrl-C
     or a failure, run the same command to go on. Each step's output is also in a log.
+
+    Examples:
+        judgelm recipe run configs/recipes/small.yaml
+        judgelm recipe run configs/recipes/judgelm_7b.yaml --dry-run
+        judgelm recipe run configs/recipes/small.yaml --set out=runs/second
+
+    Exit codes: 0 all steps are finished, 1 usage or input error, 130 interrupted (run it again to go on); a step that
+    fails ends the recipe with its own exit code.
     """
-    run_recipe(file, changes or [], dry_run=dry_run, restart=restart, quiet=quiet)
+    from judgelm.recipes import StepError, check_inputs, plan_steps, read_recipe, run_steps
 
-
-def run_recipe(file: Path, changes: Sequence[str], *, dry_run: bool, restart: str | None, quiet: bool) -> None:
-    """Run a recipe, and say on standard error which step runs and why."""
-    from judgelm.recipes.recipe import read_recipe
-    from judgelm.recipes.runner import StepError, check_inputs, plan_steps, run_steps
-
-    plan = read_recipe(file, _parse_changes(changes))
-    if dry_run:
-        for planned in plan_steps(plan, restart=restart):
+    plan = read_recipe(recipe.file, parse_pairs(recipe.changes or (), "--set", example="out=runs/second", parse=str))
+    if recipe.dry_run:
+        for planned in plan_steps(plan, restart=recipe.restart):
             _print_planned(planned)
         check_inputs(plan)
         return
@@ -79,11 +57,11 @@ def run_recipe(file: Path, changes: Sequence[str], *, dry_run: bool, restart: st
 
     def announce(planned: "PlannedStep") -> None:
         announced.append(planned.step.name)
-        if not quiet:
+        if not recipe.quiet:
             _announce(plan, planned, len(announced))
 
     try:
-        run_steps(plan, restart=restart, announce=announce, write=_write)
+        run_steps(plan, restart=recipe.restart, announce=announce, write=_write)
     except StepError as error:
         console.message(str(error), label="error:", style="bold red")
         raise typer.Exit(error.exit_code) from error
@@ -91,25 +69,23 @@ def run_recipe(file: Path, changes: Sequence[str], *, dry_run: bool, restart: st
         step = f" in step {announced[-1]}" if announced else ""
         console.message(f"interrupted{step}; run the same command again to go on")
         raise typer.Exit(EXIT_INTERRUPTED) from error
-    if not quiet:
+    if not recipe.quiet:
         console.message(f"all {len(plan.steps)} steps are finished; state and logs are in {plan.folder}")
 
 
-def _parse_changes(changes: Sequence[str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for change in changes:
-        name, equals, value = change.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--set {change}: expected KEY=VALUE, such as out=runs/second")
-        if name in values:
-            raise ConfigError(f"--set {name}=...: {name} is given twice; keep one of them")
-        values[name] = value
-    return values
+def study_run_command(recipe: RecipeOptions) -> None:
+    """Run a whole study from its file: questions, answers, judgments, tables; a rerun continues.
+
+    The files in configs/study are recipes (see judgelm recipe run), one for each paper. The last step writes the study.
+
+    Example: judgelm study run configs/study/self_reference.yaml --set judge=my-judge
+    """
+    run_command(recipe)
 
 
 def _print_planned(planned: "PlannedStep") -> None:
     """The step as a shell script's comment and command; a skipped command stands in a comment too."""
-    from judgelm.recipes.runner import command_text
+    from judgelm.recipes import command_text
 
     done = planned.decision.action == "skip"
     echo(f"# {planned.step.name}: {'skipped' if done else planned.decision.action}, {planned.decision.reason}")
@@ -117,7 +93,7 @@ def _print_planned(planned: "PlannedStep") -> None:
 
 
 def _announce(plan: "Recipe", planned: "PlannedStep", index: int) -> None:
-    from judgelm.recipes.runner import command_text
+    from judgelm.recipes import command_text
 
     head = f"step {index} of {len(plan.steps)}, {planned.step.name}: "
     if planned.decision.action == "skip":

@@ -1,6 +1,8 @@
-"""`judgelm serve`: a judge behind OpenAI's API."""
+"""`judgelm serve`, a judge behind OpenAI's API, and `judgelm web`, a page to judge by hand, browse runs and label."""
 
+import os
 import shlex
+import tempfile
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -8,185 +10,45 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console
 from judgelm.cli.loading import loaded_judge, shown_address
-from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions, expand_options
-from judgelm.cli.output import Quiet
-from judgelm.cluster.plan import Cluster
+from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, MissingExtraError
-from judgelm.extras import install_hint
 from judgelm.judge import engine_of
+from judgelm.package import install_hint
 
 if TYPE_CHECKING:
-    from judgelm.serving.traces import RequestTracer
+    from judgelm.serving.middleware import RequestTracer
 
-_ANSWERS, _SERVER, _RECORDS, _LIMITS = "How to answer", "Address and keys", "Records", "Limits"
+
 _DAY_S = 86_400.0
-EPILOG = """
-Examples:
-
-  judgelm serve   (the small judge: judgelm judges)
-
-  judgelm serve my-judge
-
-  judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0 --api-key-file keys.txt
-
-  judgelm serve my-judge --gpus 8   (a copy of the judge on each of this machine's GPUs)
-
-  judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2   (LoRA adapters of one base)
-
-  judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
-
-  judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
-
-Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first; exit
-codes: 0 all answered, 1 usage error, 3 the judge drifted from its --canary, 130 ended before all was answered.
-"""
-
-ModelArgument = Annotated[
-    str | None,
-    typer.Argument(
-        help="Local folder, GGUF file, hub id or name (judgelm judges) of the judge; with --upstream its name "
-        "there. Default: small-judge.",
-    ),
-]
-Upstream = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL[,URL]", help="Servers of the model with OpenAI's API.", rich_help_panel="Model and engine"
-    ),
-]
-Names = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--name",
-        help="A model name that clients may use; repeatable. Others are refused; by default all are accepted.",
-        rich_help_panel=_ANSWERS,
-    ),
-]
-Adapters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--judge",
-        metavar="NAME=ADAPTER",
-        help="A judge that is a LoRA adapter of this model, by a model name of its own; repeatable.",
-        rich_help_panel=_ANSWERS,
-    ),
-]
-AdaptersFolder = Annotated[
-    Path | None,
-    typer.Option(
-        help="Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).",
-        rich_help_panel=_ANSWERS,
-    ),
-]
-Chat = Annotated[
-    bool,
-    typer.Option(
-        "--chat", metavar="", help="Answer prompts of unknown clients as an ordinary chat.", rich_help_panel=_ANSWERS
-    ),
-]
-BothOrders = Annotated[
-    bool, typer.Option("--both-orders", metavar="", help="Judge each pair in both orders.", rich_help_panel=_ANSWERS)
-]
-Reasons = Annotated[
-    bool,
-    typer.Option(
-        "--reasons",
-        metavar="",
-        help="Give the judge's own reason where a reply has room for one.",
-        rich_help_panel=_ANSWERS,
-    ),
-]
-Host = Annotated[str, typer.Option(help="Address to serve at.", rich_help_panel=_SERVER)]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free port.", rich_help_panel=_SERVER)]
-ApiKeys = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--api-key",
-        help="A key that clients must send; repeatable. Safer in a file or JUDGELM_API_KEYS: other users see commands.",
-        rich_help_panel=_SERVER,
-    ),
-]
-ApiKeyFile = Annotated[Path | None, typer.Option(help="A file of keys, one per line.", rich_help_panel=_SERVER)]
-NoAuth = Annotated[
-    bool, typer.Option("--no-auth", metavar="", help="Allow other machines without a key.", rich_help_panel=_SERVER)
-]
-AccessLog = Annotated[
-    bool, typer.Option("--access-log", metavar="", help="Log each request on stderr.", rich_help_panel=_RECORDS)
-]
-RequestLogFile = Annotated[
-    Path | None,
-    typer.Option(
-        dir_okay=False,
-        help="Append a line of JSON for each request: time, judge, dialect, status, ms, tokens; no texts.",
-        rich_help_panel=_RECORDS,
-    ),
-]
-LogTexts = Annotated[
-    bool,
-    typer.Option(
-        "--log-texts", metavar="", help="Write bodies of requests and replies there too.", rich_help_panel=_RECORDS
-    ),
-]
-TracesEndpoint = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="Send OpenTelemetry traces to this collector, such as http://localhost:4318/v1/traces; no texts.",
-        rich_help_panel=_RECORDS,
-    ),
-]
-MaxQueue = Annotated[
-    int,
-    typer.Option(min=1, help="Maximum queued judgments before the server returns 429.", rich_help_panel=_LIMITS),
-]
-MaxBodyMb = Annotated[
-    float, typer.Option(min=0.001, max=1e5, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)
-]
-BodyTimeout = Annotated[
-    float,
-    typer.Option(
-        min=0.1,
-        max=_DAY_S,
-        help="Seconds for a client to send a request's headers, and again for its body.",
-        rich_help_panel=_LIMITS,
-    ),
-]
-RequestTimeout = Annotated[
-    float, typer.Option(min=0.1, max=_DAY_S, help="Seconds for an answer.", rich_help_panel=_LIMITS)
-]
-Shutdown = Annotated[
-    float,
-    typer.Option(min=0, max=_DAY_S, help="Seconds to finish requests in flight at shutdown.", rich_help_panel=_LIMITS),
-]
 
 
-@expand_options
 def serve(
-    model: ModelArgument = None,
-    upstream: Upstream = None,
-    name: Names = None,
-    judge: Adapters = None,
-    adapters_folder: AdaptersFolder = None,
-    chat: Chat = False,
-    both_orders: BothOrders = False,
-    reasons: Reasons = False,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    api_key: ApiKeys = None,
-    api_key_file: ApiKeyFile = None,
-    no_auth: NoAuth = False,
-    access_log: AccessLog = False,
-    request_log: RequestLogFile = None,
-    log_texts: LogTexts = False,
-    otlp_traces_endpoint: TracesEndpoint = None,
-    max_queue: MaxQueue = 4096,
-    max_body_mb: MaxBodyMb = 8.0,
-    body_timeout_s: BodyTimeout = 30.0,
-    request_timeout_s: RequestTimeout = 600.0,
-    shutdown_s: Shutdown = 60.0,
+    model: Annotated[str | None, typer.Argument()] = None,
+    upstream: Annotated[str | None, typer.Option(metavar="URL[,URL]")] = None,
+    name: list[str] | None = None,
+    judge: Annotated[list[str] | None, typer.Option(metavar="NAME=ADAPTER")] = None,
+    adapters_folder: Path | None = None,
+    chat: bool = False,
+    both_orders: bool = False,
+    reasons: bool = False,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    api_key: list[str] | None = None,
+    api_key_file: Path | None = None,
+    no_auth: bool = False,
+    access_log: bool = False,
+    request_log: Annotated[Path | None, typer.Option(dir_okay=False)] = None,
+    log_texts: bool = False,
+    otlp_traces_endpoint: Annotated[str | None, typer.Option(metavar="URL")] = None,
+    max_queue: Annotated[int, typer.Option(min=1)] = 4096,
+    max_body_mb: Annotated[float, typer.Option(min=0.001, max=1e5)] = 8.0,
+    body_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 30.0,
+    request_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 600.0,
+    shutdown_s: Annotated[float, typer.Option(min=0, max=_DAY_S)] = 60.0,
     *,
     judge_options: JudgeOptions,
     canary_options: CanaryOptions,
@@ -194,20 +56,69 @@ def serve(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words."""
+    """Serve a judge to clients of GPT-4: OpenAI's API, in the format each client expects.
+
+    Options:
+        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; with --upstream its name there.
+            Default: small-judge.
+
+    Model and engine:
+        upstream: Servers of the model with OpenAI's API.
+
+    How to answer:
+        name: A model name that clients may use; repeatable. Others are refused; by default all are accepted.
+        judge: A judge that is a LoRA adapter of this model, by its own model name; repeatable.
+        adapters_folder: Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).
+        chat: Answer prompts of unknown clients as an ordinary chat.
+        both_orders: Judge each pair in both orders.
+        reasons: Give the judge's own reason where a reply has room for one.
+
+    Address and keys:
+        host: Address to serve at.
+        port: 0 chooses a free port.
+        api_key: A key that clients must send; repeatable. Safer in a file or JUDGELM_API_KEYS: other users see
+            commands.
+        api_key_file: A file of keys, one per line.
+        no_auth: Allow other machines without a key.
+
+    Records:
+        access_log: Log each request on stderr.
+        request_log: Append a line of JSON for each request: time, judge, dialect, status, ms, tokens; no texts.
+        log_texts: Write bodies of requests and replies there too.
+        otlp_traces_endpoint: Send OpenTelemetry traces to this collector, such as http://localhost:4318/v1/traces; no
+            texts.
+
+    Limits:
+        max_queue: Maximum queued judgments before the server returns 429.
+        max_body_mb: Largest request, in megabytes.
+        body_timeout_s: Seconds for a client to send a request's headers, and again for its body.
+        request_timeout_s: Seconds for an answer.
+        shutdown_s: Seconds to finish requests in flight at shutdown.
+
+    Examples:
+        judgelm serve   (the small judge: judgelm judges)
+        judgelm serve my-judge
+        judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0
+            --api-key-file keys.txt
+        judgelm serve my-judge --gpus 8   (a copy of the judge on each of this machine's GPUs)
+        judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2   (LoRA adapters of one base)
+        judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
+        judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
+
+    Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first;
+    exit codes: 0 all answered, 1 usage error, 3 the judge drifted from its --canary, 130 ended before all was answered.
+    """
     require("fastapi", extra="serve")
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
     from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.serving.app import create_app
-    from judgelm.serving.chat import check_chat
     from judgelm.serving.engine_worker import EngineWorker
-    from judgelm.serving.handler import HandlerOptions, JudgeHandler
+    from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
     from judgelm.serving.judges import adapter_handlers, read_adapters
-    from judgelm.serving.request_log import RequestLog
+    from judgelm.serving.middleware import RequestLog
     from judgelm.serving.server import Server, uvicorn_config
-    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, check_exposure, public_name, read_keys
-    from judgelm.serving.sockets import bind
+    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, public_name, read_keys
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
@@ -273,7 +184,7 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
 
 
-def _cluster(workers: ClusterOptions, engine: str) -> Cluster | None:
+def _cluster(workers: ClusterOptions, engine: str) -> RayCluster | None:
     """The workers that hold the judge; None where this process does.
 
     Raises:
@@ -291,11 +202,12 @@ def _tracer(endpoint: str) -> "RequestTracer":
     Raises:
         MissingExtraError: OpenTelemetry's library is not installed.
     """
+    from judgelm.serving.middleware import RequestTracer
+
     try:
-        from judgelm.serving.traces import RequestTracer
+        return RequestTracer(endpoint)
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{error.name} is not installed; run: {install_hint('otel')}") from error
-    return RequestTracer(endpoint)
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:
@@ -303,9 +215,70 @@ def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None
     address = shown_address(host, port)
     body = '{"question": "What is 2 + 2?", "answer_1": "4", "answer_2": "5"}'
     key = ' -H "Authorization: Bearer $KEY"' if has_keys else ""
-    lines = (
-        f"serving {', '.join(names)} at {address}/v1 (Ctrl-C ends it)",
-        f"  curl {address}/v1/judge{key} -d {shlex.quote(body)}",
-    )
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.message(f"serving {', '.join(names)} at {address}/v1 (Ctrl-C ends it)")
+    console.message(f"  curl {address}/v1/judge{key} -d {shlex.quote(body)}")
+
+
+_FINISH_S = 3
+
+
+def web(
+    model: Annotated[str | None, typer.Argument()] = None,
+    run: list[Path] | None = None,
+    pairs: Path | None = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 7860,
+    password: Annotated[str | None, typer.Option(envvar="JUDGELM_PASSWORD")] = None,
+    no_auth: bool = False,
+    *,
+    judge_options: JudgeOptions,
+    quiet: Quiet = False,
+    config: Config = None,
+) -> None:
+    """Judge by hand on a page, talk about a judgment, browse run files, compare and label them.
+
+    Options:
+        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; a server's name of it. Default:
+            small-judge.
+
+    Run files:
+        run: A run file to browse; repeatable. Others can be uploaded on the page.
+        pairs: The judged file with the texts; default: the file named by the runs' manifest, beside them.
+
+    Address and password:
+        host: Address to serve at.
+        port: 0 chooses a free port.
+        password: Password of the page. Safer in JUDGELM_PASSWORD: other users see commands.
+        no_auth: Allow other machines without a password.
+
+    Examples:
+        judgelm web   (with the small judge: judgelm judges)
+        judgelm web my-judge
+        judgelm web my-judge --run judgments.jsonl --run other.jsonl --pairs pairs.jsonl
+        JUDGELM_PASSWORD=... judgelm web my-judge --host 0.0.0.0
+        judgelm web "8 6" --engine scripted   (without a model, to browse runs and label)
+
+    Ctrl-C ends it.
+    """
+    engine, _ = engine_of(model, judge_options.engine, adapter=judge_options.adapter)  # refuses a missing judge now
+    arguments = judge_options.judge_arguments()
+    if pairs is not None and not run:
+        raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
+    require("gradio", extra="web")
+    with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
+        os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
+        from judgelm.serving.engine_worker import EngineWorker
+        from judgelm.serving.settings import bind, check_exposure
+        from judgelm.serving.web.page import create_page, serve_page, web_app
+        from judgelm.serving.web.runs import open_runs
+
+        check_exposure(host, password, no_auth=no_auth, way_out="add --password")
+        runs = open_runs(run or [], pairs)
+        with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
+            worker = EngineWorker(judge.engine)
+            try:
+                if not quiet:
+                    console.message(f"the page is at {shown_address(host, bound.getsockname()[1])} (Ctrl-C ends it)")
+                serve_page(web_app(create_page(judge, worker, runs), password=password), bound)
+            finally:
+                worker.close(_FINISH_S)

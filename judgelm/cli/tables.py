@@ -1,19 +1,20 @@
-"""An evaluation as tables in a terminal."""
+"""An evaluation, and a win rate's estimates, as tables in a terminal."""
 
 import math
-from collections.abc import Iterable
 
 from rich.table import Table
 
-from judgelm.cli.claim_tables import print_control
-from judgelm.cli.console import PlainConsole
-from judgelm.cli.evaluation import Scored
+from judgelm.cli.console import PlainConsole, result_table
+from judgelm.cli.evaluation import ScoredRun
 from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.win_rate import StyleControl
 from judgelm.records import failure_name
 from judgelm.reports.wording import headline
-from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.claim import WinRateClaim, claim_sentences
+from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.pair_metrics import ProbabilityScores
+from judgelm.studies.style_control import ControlledAgreement
 
 _ROWS = ("accuracy", "precision", "recall", "f1", "majority", "gain")
 _NAMES = {"majority": "always the most frequent label", "gain": "gain over that"}
@@ -21,57 +22,43 @@ _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 _SHOWN_GROUPS = 12
 
 
-def print_evaluation(scored: Scored) -> None:
+def print_evaluation(scored: ScoredRun) -> None:
     """Print the evaluation as tables on standard output."""
     out = PlainConsole()
     evaluation = scored.evaluation
     for sentence in headline(evaluation):
-        out.print(sentence, highlight=False)
+        out.print(sentence)
     out.print(_metrics_table(evaluation))
     if evaluation.probabilities is not None:
         out.print(_probability_table(evaluation.probabilities))
     if scored.control is not None:
         print_control(out, scored.control)
     if scored.cascade is not None:
-        out.print(cascade_table(scored.cascade.rows()))
+        out.print(result_table("cascade", ("", ""), scored.cascade.rows()))
     for name, rows in evaluation.groups.items():
-        table = Table(title=f"by {name}", title_justify="left")
-        for column in (name, "n", "failed", evaluation.agreement_name, "95 % interval", "most frequent label"):
-            table.add_column(column, justify="left" if column == name else "right")
-        for row in rows[:_SHOWN_GROUPS]:
-            accuracy = _cells(row.accuracy)
-            share = "-" if row.majority_share is None else f"{100 * row.majority_share:.1f} %"
-            table.add_row(row.value, str(row.n), str(row.failed), *accuracy, share)
-        out.print(table)
+        columns = (name, "n", "failed", evaluation.agreement_name, "95 % interval", "most frequent label")
+        out.print(result_table(f"by {name}", columns, map(_group_row, rows[:_SHOWN_GROUPS])))
         if len(rows) > _SHOWN_GROUPS:
-            out.print(f"{len(rows) - _SHOWN_GROUPS} more in --json and in the report", highlight=False)
-    out.print(evaluation.protocol, highlight=False)
+            out.print(f"{len(rows) - _SHOWN_GROUPS} more in --json and in the report")
+    out.print(evaluation.protocol)
     _print_counts(out, scored)
 
 
-def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
-    """A cascade's savings and changes."""
-    table = Table(title="cascade", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+def _group_row(row: GroupRow) -> tuple[str, ...]:
+    share = "-" if row.majority_share is None else f"{100 * row.majority_share:.1f} %"
+    return (row.value, str(row.n), str(row.failed), *_cells(row.accuracy), share)
 
 
-def _print_counts(out: PlainConsole, scored: Scored) -> None:
+def _print_counts(out: PlainConsole, scored: ScoredRun) -> None:
     """Print the check of training questions, and what was left out, by reason."""
     if scored.seen is not None:
-        out.print(str(scored.seen), highlight=False)
+        out.print(str(scored.seen))
     counts, half_failed = scored.evaluation.counts, len(scored.evaluation.half_failed)
     if scored.evaluation.mean_thinking_characters is not None:
-        mean = scored.evaluation.mean_thinking_characters
-        sentence = f"{counts.thinking} of {counts.joined} judgments with thinking, {mean:,.0f} characters a prompt"
-        out.print(sentence, highlight=False)
-    codes = (
-        ", ".join(f"{failure_name(code)} {count}" for code, count in scored.evaluation.failure_codes.items()) or "none"
-    )
-    out.print(f"failures: {codes}", highlight=False)
+        mean = f"{scored.evaluation.mean_thinking_characters:,.0f}"
+        out.print(f"{counts.thinking} of {counts.joined} judgments with thinking, {mean} characters a prompt")
+    codes = ", ".join(f"{failure_name(code)} {count}" for code, count in scored.evaluation.failure_codes.items())
+    out.print(f"failures: {codes or 'none'}")
     for count, meaning in (
         (counts.labels_without_judgment, "labels without a judgment"),
         (counts.judgments_without_label, "judgments without a label"),
@@ -82,38 +69,35 @@ def _print_counts(out: PlainConsole, scored: Scored) -> None:
         (counts.read_anywhere, "judgments parsed only with --parser anywhere (they count as judged)"),
     ):
         if count:
-            out.print(f"{meaning}: {count:,}", highlight=False)
+            out.print(f"{meaning}: {count:,}")
 
 
 def _metrics_table(evaluation: Evaluation) -> Table:
-    table = Table(title="against the labels, in percent, with 95 % intervals", title_justify="left")
-    table.add_column("metric")
-    table.add_column("failures excluded", justify="right")
-    table.add_column("failures as ties", justify="right")
     treatments = (evaluation.excluded, evaluation.as_tie)
     names = _NAMES | {"accuracy": evaluation.agreement_name}
-    table.add_row("n", *(str(treatment.n) if treatment else "0" for treatment in treatments))
+    rows = [("n", *(str(treatment.n) if treatment else "0" for treatment in treatments))]
     for name in _ROWS:
         estimates = [getattr(treatment, name, None) for treatment in treatments]
-        table.add_row(names.get(name, name), *(_cell(estimate) for estimate in estimates))
+        rows.append((names.get(name, name), *map(_cell, estimates)))
     for rule, other in evaluation.other_rules.items():
         agreements = (other.excluded, other.as_tie)
         shown = [_cell(treatment) + ("" if treatment is None else f", n = {treatment.n}") for treatment in agreements]
-        table.add_row(f"agreement, {RULE_NAMES[rule]}", *shown)
+        rows.append((f"agreement, {RULE_NAMES[rule]}", *shown))
     if evaluation.as_tie.position is not None:
         for name in _POSITION:
             estimates = [getattr(treatment.position, name, None) if treatment else None for treatment in treatments]
-            table.add_row(name.replace("_", " "), *(_cell(estimate) for estimate in estimates))
-    return table
+            rows.append((name.replace("_", " "), *map(_cell, estimates)))
+    title = "against the labels, in percent, with 95 % intervals"
+    return result_table(title, ("metric", "failures excluded", "failures as ties"), rows)
 
 
 def _probability_table(scores: ProbabilityScores) -> Table:
-    table = Table(title="P(first better) against the labels, with 95 % intervals", title_justify="left")
-    for column in ("score, lower is better", f"n = {scores.n}", "always 0.5"):
-        table.add_column(column, justify="left" if column.startswith("score") else "right")
+    rows = []
     for name, estimate, baseline in (("Brier score", scores.brier, 0.25), ("log loss", scores.log_loss, math.log(2))):
         shown = "-" if estimate is None else f"{estimate.value:.4f} ({estimate.low:.3f} to {estimate.high:.3f})"
-        table.add_row(name, shown, f"{baseline:.4f}")
+        rows.append((name, shown, f"{baseline:.4f}"))
+    title = "P(first better) against the labels, with 95 % intervals"
+    table = result_table(title, ("score, lower is better", f"n = {scores.n}", "always 0.5"), rows)
     table.caption = f"excluded: {scores.tied_labels} labels that are ties, {scores.without} pairs without a probability"
     return table
 
@@ -129,3 +113,79 @@ def _cells(estimate: Estimate | None) -> tuple[str, str]:
     if estimate.low == estimate.high:
         return f"{100 * estimate.value:.2f}", "no interval"
     return f"{100 * estimate.value:.2f}", f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
+
+
+_COUNTS = {
+    "unnamed": "judgments whose pair is not given or names no models (left out)",
+    "other_models": "judgments of other models (left out)",
+    "failed": "judgments that failed (left out)",
+    "labels_of_failed": "labels of failed judgments (left out)",
+    "labels_without_judgment": "labels without a judgment",
+}
+
+
+def print_claim(claim: WinRateClaim) -> None:
+    """Print the estimates, the judge's errors, the control and the counts on standard output."""
+    out = PlainConsole()
+    for sentence in (*claim_sentences(claim), *claim.warnings):
+        out.print(sentence)
+    rows, reasons = [], []
+    for name, estimate in claim.rows():
+        if isinstance(estimate, str):
+            reasons.append(f"{name}: no estimate: {estimate}")
+            rows.append((name, "-", "-", "-"))
+        else:
+            rows.append((name, f"{100 * estimate.value:.1f}", _bounds(estimate, 100, ".1f"), f"{estimate.n:,}"))
+    columns = ("estimate", "win rate", "95 % interval", "n")
+    out.print(result_table(f"win rate of {claim.name}, in percent", columns, rows))
+    for sentence in (*reasons, *_error_sentences(claim), *_control_sentences(claim.control)):
+        out.print(sentence)
+    out.print(f"judged pairs used: {claim.counts.used:,}; with a label: {claim.counts.labels:,}")
+    for name, meaning in _COUNTS.items():
+        if count := getattr(claim.counts, name):
+            out.print(f"{meaning}: {count:,}")
+
+
+def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
+    """Print the agreement of controlled verdicts, and the coefficients of judge and labels."""
+    columns = ("coefficient, positive: more is preferred", "judge", "labels")
+    terms = ((term.term, _coefficient(term.judge), _coefficient(term.labels)) for term in control.terms)
+    out.print(result_table(f"controlled for {control.control}, with 95 % intervals", columns, terms))
+    out.print(control.sentence())
+    if control.labels_reason:
+        out.print(f"labels: no coefficients: {control.labels_reason}")
+    if isinstance(control.controlled, Estimate) and control.difference is not None:
+        out.print(
+            f"agreement before {_share(control.plain)}, after {_share(control.controlled)}, difference "
+            f"{100 * control.difference.value:+.1f} points ({_bounds(control.difference, 100, '+.1f')})"
+        )
+
+
+def _error_sentences(claim: WinRateClaim) -> list[str]:
+    lines = [
+        f"the judge on the outcome {error.outcome}: sensitivity {_share(error.sensitivity)}, "
+        f"specificity {_share(error.specificity)}"
+        for error in claim.estimates.errors
+    ]
+    if claim.estimates.weight is not None:
+        lines.append(f"weight of the judge in PPI++: {claim.estimates.weight:.2f} (0 ignores it)")
+    return lines
+
+
+def _control_sentences(control: StyleControl | str | None) -> list[str]:
+    if isinstance(control, str):
+        return [f"not controlled: {control}"]
+    terms = {} if control is None else control.terms
+    return [f"coefficient of {term}: {_coefficient(estimate)}" for term, estimate in terms.items()]
+
+
+def _share(estimate: Estimate | None) -> str:
+    return "unknown" if estimate is None else f"{100 * estimate.value:.1f} % ({_bounds(estimate, 100, '.1f')})"
+
+
+def _coefficient(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else f"{estimate.value:+.2f} ({_bounds(estimate, 1, '+.2f')})"
+
+
+def _bounds(estimate: Estimate, times: float, form: str) -> str:
+    return f"{times * estimate.low:{form}} to {times * estimate.high:{form}}"

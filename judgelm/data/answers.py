@@ -38,15 +38,14 @@ from judgelm.data.readers.fields import (
     text_field,
 )
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.source import plain_row
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.answer import Answer, AnswerMode, Decoding, QuestionTask
-from judgelm.parsing.final_answers import canonical, final_answer
-from judgelm.prompts.correctness import question_of
+from judgelm.modes.generation import AnswerMode, Decoding, GeneratedAnswer, QuestionTask
+from judgelm.parsing.short_answers import canonical, final_answer
+from judgelm.prompts.self_reference import question_of
 from judgelm.records import Sample, Winner
 from judgelm.yaml_files import parse_yaml, read_yaml
 
@@ -265,7 +264,7 @@ def _question(row: Row) -> Sample:
     )
 
 
-def answer_row(answer: Answer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
+def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
     """An answer as a line of its model's run file, in the fields of JudgeLM's answer files.
 
     Tasks whose replies end in an answer have it beside the text.

@@ -23,13 +23,12 @@ from typing import Any, NamedTuple
 
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, score_line, swapped_preference, training_scores, uniform_hash
 from judgelm.data.readers.fields import content_id
-from judgelm.data.soft_preference import swapped_preference, training_scores
 from judgelm.data.sources.source import json_scores
 from judgelm.data.swap_names import Ambiguous, OnAmbiguous, swap_names
 from judgelm.errors import ConfigError
-from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import score_lines
 from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import chat_messages
 from judgelm.records import Label, Winner

@@ -1,7 +1,7 @@
 """Accuracy of judging correctness, on questions that the judge solves itself and on others, and self-reference's gate.
 
-A judge answers a question k times (see `judgelm.parsing.majority`); where their agreement is `tau` or above the gate
-is on, and the commonest answer is shown as the reference.
+A judge answers a question k times (see `judgelm.parsing.short_answers`); where their agreement is `tau` or above the
+gate is on, and the commonest answer is shown as the reference.
 
 Everything here is a function of the counts of eight cells: the judge's own answer right or wrong, the agent's answer
 right or wrong, judged right or wrong. Judgments that failed are not given to these functions; the study counts them.

@@ -3,7 +3,8 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -20,17 +21,19 @@ from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
-from judgelm.runs.fingerprint import judging_fingerprint, provenance, short_sha
+from judgelm.runs.answers import SelfAnswers, read_self_answers, with_self_answers
 from judgelm.runs.run_files import (
     FinishedIds,
     Retry,
     RunFiles,
     check_output_is_no_input,
+    judging_fingerprint,
+    provenance,
     recorded_dtype,
     recorded_engine,
+    short_sha,
 )
 from judgelm.runs.runner import judge
-from judgelm.runs.self_answers import SelfAnswers, read_self_answers, with_self_answers
 from judgelm.runs.serialization import judgment_row
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import RunStats
@@ -49,7 +52,7 @@ class BatchJob:
         out: path of the judgments, `-` for standard output (no manifest, no resume).
         limit: judge at most this many of the input's samples, counted from its beginning.
         references: a file of references by id.
-        self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.self_answers`.
+        self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.answers`.
         retry: earlier failures to judge again: those of the engine, or all.
         overwrite: start over.
         reading: the user's column names.
@@ -104,8 +107,9 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
         return stats
     described = engine.describe()
-    rejects = _Rejects()
-    stream = _open_stream(job, mode, stats, hooks, rejects)
+    held: list[dict[str, object]] = []  # until the files are open: the input is read before anything is written
+    record: Callable[[dict[str, object]], None] = held.append
+    stream = _open_stream(job, mode, stats, hooks, lambda row: record(row))
     with RunFiles(
         Path(job.out),
         fingerprint=judging_fingerprint(mode, described, files_read) | dict(job.fingerprint),
@@ -117,22 +121,38 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         files.finished.require_hashes()
         hooks.on_resume(len(files.finished), files.repaired_bytes)
         stats.earlier_failures = files.finished.failures
-        rejects.write_to(files)
+        record = files.reject
+        for row in held:
+            record(row)
         files.manifest["input"] = {"format": stream.source.name, "mapping": dict(stream.source.fields)}
-        with RunSession(files, stats, engine) as session:
-            broken: list[InputError] = []
-            try:
-                samples = _until_broken(_pending(job, stream, engine, files.finished, stats, hooks), broken)
-                for judgment in judge(samples, mode, engine):
-                    files.write(judgment)
-                    stats.add(judgment)
-                    session.tick()
-                    hooks.on_judgment(stats, judgment)
-            finally:
-                stats.coerced, stats.repeated = stream.coerced, stream.repeated
-            if broken:
-                raise broken[0]
+        judgments = _judged(job, stream, mode, engine, files.finished, stats, hooks)
+        with RunSession(files, stats, engine) as session, closing(judgments):
+            for judgment in judgments:
+                files.write(judgment)
+                stats.add(judgment)
+                session.tick()
+                hooks.on_judgment(stats, judgment)
     return stats
+
+
+def _judged(
+    job: BatchJob,
+    stream: SampleStream,
+    mode: BatchMode,
+    engine: Engine,
+    finished: FinishedIds,
+    stats: RunStats,
+    hooks: BatchHooks,
+) -> Generator[Judgment]:
+    """The judgments of what is pending; where the input cannot be read any further, those before, then the error."""
+    broken: list[InputError] = []
+    try:
+        samples = _until_broken(_pending(job, stream, engine, finished, stats, hooks), broken)
+        yield from judge(samples, mode, engine)
+    finally:
+        stats.coerced, stats.repeated = stream.coerced, stream.repeated
+    if broken:
+        raise broken[0]
 
 
 def run_engine(job: BatchJob, engine: str) -> str:
@@ -304,36 +324,9 @@ def _to_stdout(
     sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
-    broken: list[InputError] = []
-    samples = _until_broken(_pending(job, stream, engine, FinishedIds(), stats, hooks), broken)
-    for judgment in judge(samples, mode, engine):
+    for judgment in _judged(job, stream, mode, engine, FinishedIds(), stats, hooks):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         stats.add(judgment)
         stats.judge_s = time.monotonic() - began
         hooks.on_judgment(stats, judgment)
-    stats.coerced, stats.repeated = stream.coerced, stream.repeated
-    if broken:
-        raise broken[0]
-
-
-class _Rejects:
-    """Holds rejects until the run's files are open: the input is read before anything is written."""
-
-    def __init__(self) -> None:
-        self._held: list[dict[str, object]] = []
-        self._files: RunFiles | None = None
-
-    def __call__(self, row: dict[str, object]) -> None:
-        """Add a reject."""
-        if self._files is None:
-            self._held.append(row)
-        else:
-            self._files.reject(row)
-
-    def write_to(self, files: RunFiles) -> None:
-        """Write the held rejects, and later ones at once."""
-        self._files = files
-        for row in self._held:
-            files.reject(row)
-        self._held.clear()

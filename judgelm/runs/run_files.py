@@ -8,11 +8,15 @@ A rerun of the same command resumes: finished ids are skipped, an incomplete las
 engine are retried. Another model, template, mode or input is refused, and both sides are shown.
 """
 
+import hashlib
 import json
 import os
+import platform
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,12 +25,121 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from judgelm.data.text_hashes import difference, digest_of, text_hashes
+from judgelm.data.judged_texts import difference, digest_of, text_hashes
+from judgelm.data.readers.streams import is_stream
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
+from judgelm.modes import BatchMode
+from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample, TextHashes
-from judgelm.runs.fingerprint import check_same_run, short_sha, with_current_names
 from judgelm.runs.serialization import hashes_of_row, judgment_from_row, judgment_row
+
+_SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
+_ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
+
+
+def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: list[str]) -> dict[str, Any]:
+    """The fingerprint of a run that judges: its mode and files, and the engine as `Engine.describe` states it."""
+    return {
+        "model": content_of_model(described["model"]),
+        "engine": {key: described[key] for key in _ENGINE_KEYS if key in described},
+        "input": input_identities(inputs),
+        **mode_identity(mode),
+    }
+
+
+def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Model, engine, mode, versions and machine of judgments; `described` is `Engine.describe`."""
+    return {
+        "judgelm": VERSION,
+        **described,
+        **mode_identity(mode),
+        "machine": {"system": platform.platform(), "python": platform.python_version()},
+    }
+
+
+def mode_identity(mode: BatchMode) -> dict[str, Any]:
+    """Template and mode with its options, as JSON values; of a released judge's prompt the template's sha is enough."""
+    options = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(mode).items()
+        if name != "prompt"
+    }
+    return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
+
+
+def content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of a model without its location, where a hash identifies the files."""
+    locations = {location for location, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
+    return {key: value for key, value in model.items() if key not in locations}
+
+
+def short_sha(value: object) -> str:
+    """12 hex digits over the canonical JSON of a value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def input_identities(paths: list[str]) -> list[dict[str, Any]]:
+    """Name, size in bytes and sha256 of each input file; a stream has only the name of standard input."""
+    identities = []
+    for path in paths:
+        if is_stream(path):
+            identities.append({"file": "-", "bytes": 0, "sha": None})
+            continue
+        size = Path(path).stat().st_size
+        identities.append({"file": Path(path).name, "bytes": size, "sha": _sha_of_beginning(path, size)})
+    return identities
+
+
+def _sha_of_beginning(path: str, size: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while size > 0 and (block := file.read(min(1 << 20, size))):
+            digest.update(block)
+            size -= len(block)
+    return digest.hexdigest()
+
+
+def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
+    """Refuse to mix two runs in one file; an input that has only grown at its end is the same input.
+
+    Raises:
+        RunError: the fingerprints differ; the message shows both sides.
+    """
+    changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
+        return
+    sides = "\n".join(
+        f"  {key}: there {brief(old)}, now {brief(new)}" for key, old, new in differences("", before, now)
+    )
+    raise RunError(
+        f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite to start over"
+    )
+
+
+def differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
+    """The leaves in which two fingerprints differ."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in sorted({*before, *now}):
+            yield from differences(f"{key}.{name}".strip("."), before.get(name), now.get(name))
+    elif before != now:
+        yield key, before, now
+
+
+def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: list[str]) -> bool:
+    if [file["file"] for file in before] != [file["file"] for file in now]:
+        return False
+    return all(
+        old["bytes"] <= new["bytes"]
+        and (old["sha"] == new["sha"] or _sha_of_beginning(path, old["bytes"]) == old["sha"])
+        for old, new, path in zip(before, now, inputs, strict=True)
+    )
+
+
+def brief(value: object) -> str:
+    """The value as JSON, with the first 12 digits of each sha256."""
+    return _SHA256.sub(r"\1", json.dumps(value, ensure_ascii=False, default=str))
+
 
 Retry = Literal["engine", "failed"]
 
@@ -138,14 +251,14 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
             )
         return None
     try:
-        manifest = parse_json(path.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         _Manifest.model_validate(manifest)
     except (OSError, ValueError) as error:
         finding = " ".join(str(error).split())
         raise RunError(
             f"{path}: not a manifest of judgelm ({finding}); restore it, or pass --overwrite to start over"
         ) from error
-    return {**manifest, "fingerprint": with_current_names(manifest["fingerprint"])}
+    return manifest
 
 
 def recorded_engine(out: Path) -> str | None:

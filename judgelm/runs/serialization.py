@@ -1,8 +1,8 @@
 """A judgment as one row of a run file, and back."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from judgelm.records import (
@@ -73,7 +73,7 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
         sample_id=row["id"],
         mode=row["mode"],
         verdict=_verdict(row["verdict"]),
-        shown=tuple(_all_shown(row)),
+        shown=tuple(map(_shown, row["shown"])),
         scores=_scores(row["scores"]),
         consistent=row["consistent"],
         probability=row["probability"],
@@ -147,13 +147,6 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
 
 def _solve_row(solve: SelfAnswer) -> dict[str, Any]:
     return {"text": solve.text, "answer": solve.answer} | _without_none({"thinking": solve.thinking})
-
-
-def _all_shown(row: Mapping[str, Any]) -> Iterator[Shown]:
-    """Every prompt shown; a reason beside them (an earlier version's) belongs to the first."""
-    for index, shown_row in enumerate(row["shown"]):
-        shown = _shown(shown_row)
-        yield shown if index or shown.reason is not None else replace(shown, reason=row.get("reason"))
 
 
 def _shown(row: Mapping[str, Any]) -> Shown:

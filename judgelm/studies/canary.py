@@ -18,7 +18,7 @@ from judgelm.metrics.drift import (
 )
 from judgelm.metrics.resampling import Resampling
 from judgelm.runs.canary import Canary
-from judgelm.runs.fingerprint import differences
+from judgelm.runs.run_files import differences
 from judgelm.studies.pair_labels import label_of
 
 _EQUAL = 1e-6

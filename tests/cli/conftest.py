@@ -12,8 +12,7 @@ def cli(monkeypatch, capsys):
     """Run `judgelm-batch` or `judgelm` with arguments; exit code, standard output, standard error."""
 
     def run(program, *arguments, stdin=None):
-        from judgelm.cli import main
-        from judgelm.cli.batch import command as batch
+        from judgelm.cli import batch, main
 
         entry = {"judgelm-batch": batch.main, "judgelm": main.main}[program]
         monkeypatch.setattr(sys, "argv", [program, *map(str, arguments)])

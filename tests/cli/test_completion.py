@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.cli.completion import MODE_NAMES
+from judgelm.cli.options import MODE_NAMES
 from judgelm.modes import MODES
 
 BIN = Path(sys.executable).parent
@@ -19,7 +19,7 @@ def completed(program, *words):
     """The proposals for the last word, as bash gets them."""
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
     asked = {variable: "complete_bash", "COMP_WORDS": " ".join((program, *words)), "COMP_CWORD": str(len(words))}
-    module = "main" if program == "judgelm" else "batch.command"
+    module = "main" if program == "judgelm" else "batch"
     code = f"import sys; sys.argv[0] = {program!r}; from judgelm.cli.{module} import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
@@ -69,6 +69,7 @@ def test_the_script_of_show_completion_works_in_bash(tmp_path):
 
 def test_install_completion_writes_where_bash_reads_it(tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    subprocess.run([BIN / "judgelm-batch", "--install-completion", "bash"], env=environment, check=True)
+    code = "import sys; sys.argv[0] = 'judgelm-batch'; from judgelm.cli.batch import main; main()"
+    subprocess.run([sys.executable, "-c", code, "--install-completion", "bash"], env=environment, check=True)
     assert "judgelm-batch.sh" in (tmp_path / ".bashrc").read_text()
     assert "_JUDGELM_BATCH_COMPLETE" in (tmp_path / ".bash_completions/judgelm-batch.sh").read_text()

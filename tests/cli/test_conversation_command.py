@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from judgelm.judge import Judge
-from judgelm.modes.chat import FollowUp
+from judgelm.modes.conversation import FollowUp
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments
@@ -114,19 +114,6 @@ def test_a_tiny_judge_reads_long_dialogues_with_their_answers_cut_and_nothing_el
     # assistant 1's turns are answers 0 and 1 of the prompt, assistant 2's are 2 and 3
     assert [[cut.answer for cut in one.truncations] for one in judgment.shown] == [[0, 1], [0, 1, 2, 3]]
     assert judgment.failure is None or judgment.failure.code != "too_long"
-
-
-def test_a_tiny_judge_is_asked_on(cli, tiny_judge, tmp_path):
-    row = {"id": "p", **{key: TURNS[0][key] for key in ("question", "answers")}, "follow_ups": ["what is a fox"]}
-    out = tmp_path / "out.jsonl"
-    command = ("judgelm-batch", written(tmp_path, row), "-o", out, "--model", tiny_judge, "--engine", "transformers")
-    assert cli(*command, "--mode", "chat", "--mode-arg", "reply_tokens=8")[0] == 0
-    judgment = read_judgments(out)["p"]
-    assert judgment.verdict == PairVerdict(winner=2)
-    first, follow_up = judgment.shown
-    assert first.reason is not None
-    assert follow_up.part == "follow-up 1"
-    assert follow_up.text or follow_up.failure is not None
 
 
 def test_a_chat_model_is_asked_on_in_its_own_turns(tmp_path):

@@ -201,8 +201,8 @@ def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(tool, t
     questions(2)
     code, _, err = tool(
         "collect_answers", "collect", "questions.jsonl", "-o", "ans",
-        "--answerer", f"name=base,engine=transformers,model={tiny_model},max_tokens=5",
-        "--answerer", f"name=chat,engine=transformers,model={chat},max_tokens=5,system=Hi",
+        "--generator", f"name=base,engine=transformers,model={tiny_model},max_tokens=5",
+        "--generator", f"name=chat,engine=transformers,model={chat},max_tokens=5,system=Hi",
     )  # fmt: skip
     assert code == 0, err
     for name, text in (("base", "Question: what is 0\nAnswer:"), ("chat", "system: Hi user: what is 0 bot:")):
@@ -213,9 +213,9 @@ def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(tool, t
 
 def test_answerers_of_a_file_and_of_the_command_line_are_one(tool):
     questions(1)
-    Path("c.yaml").write_text("answerers: [{name: a, engine: scripted, model: so, decodings: [{}, {temperature: 1}]}]")
+    Path("c.yaml").write_text("generators: [{name: a, engine: scripted, model: so, decodings: [{}, {temperature: 1}]}]")
     _, out, _ = tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--config", "c.yaml",
-                     "--answerer", "name=a,engine=scripted,model=so,temperature=0.5,seed=4")  # fmt: skip
+                     "--generator", "name=a,engine=scripted,model=so,temperature=0.5,seed=4")  # fmt: skip
     assert "a: 3 of 3" in out
     assert [row["decoding_method"] for row in rows_of("ans/a.jsonl")] == [
         "greedy",
@@ -252,10 +252,6 @@ def test_the_config_of_the_house_is_understood():
 def test_an_answerer_that_cannot_be_is_said_in_words(text, finding):
     with pytest.raises(ConfigError, match=finding):
         parse_generator(text)
-
-
-def test_former_names_of_engine_options_are_still_read():
-    assert parse_generator("name=a,model=x,window_tokens=900").options.max_model_len == 900
 
 
 def test_one_name_is_one_model():

@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from judgelm.cli.data import app
+from judgelm.cli.main import app
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def files(tmp_path):
 
 def run(files, *arguments):
     paths = [str(files / argument) if argument.endswith(".jsonl") else argument for argument in arguments]
-    return CliRunner().invoke(app, ["overlap", *paths], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, ["data", "overlap", *paths], env={"COLUMNS": "200"})
 
 
 def test_the_exit_code_says_whether_anything_overlaps(files):

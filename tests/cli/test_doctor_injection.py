@@ -52,9 +52,3 @@ def test_a_template_is_attacked_only_when_asked(cli):
     code, _, said = cli("judgelm", "doctor", "--template", "judgelm-compact")
     assert code == 1
     assert "--template is for --injection" in said
-
-
-def test_the_former_name_of_the_option_still_attacks(cli):
-    code, printed, _ = cli("judgelm", "doctor", "--spoofs", "--template", "judgelm-compact")
-    assert code == 0
-    assert "attacks on judgelm-compact" in printed

@@ -136,16 +136,6 @@ def test_two_answers_in_both_orders_get_the_pair_modes_scores(cli, rows, tmp_pat
     assert all(winners[one.verdict.order] == paired[3][key].winner for key, one in ranked[3].items())
 
 
-def test_a_real_judge_is_asked_for_three_answers(cli, rows, tmp_path, tiny_judge):
-    # it was never taught three: what it writes is read, or counted as a failure, and never a tie by default
-    path = rows([{"answers": ["red fox", "big", "it can see"]} for _ in range(2)])
-    arguments = ("--mode", "multi", "--mode-arg", "permutations=3", "--model", tiny_judge, "--max-failure-rate", "1")
-    code, _, said, found = batch(cli, tmp_path, path, *arguments, engine="transformers")
-    assert code == 0, said
-    assert all(len(one.shown) == 3 and (one.verdict is None) == (one.failure is not None) for one in found.values())
-    assert {one.failure.code for one in found.values() if one.failure} <= {"off_grammar", "out_of_range", "truncated"}
-
-
 def test_too_many_answers_for_the_window_are_too_long(cli, rows, tmp_path, tiny_judge):
     # 40 answers of 60 words keep at least 16 tokens each, 640 together, in a window of 512
     path = rows([{"answers": [" ".join(["fox"] * 60)] * 40}])
@@ -153,13 +143,3 @@ def test_too_many_answers_for_the_window_are_too_long(cli, rows, tmp_path, tiny_
     code, _, said, found = batch(cli, tmp_path, path, *arguments, engine="transformers")
     assert code == 0, said
     assert found["s0"].failure.code == "too_long"
-
-
-def test_a_real_model_is_asked_for_a_rubric(cli, rows, tmp_path, tiny_model, rubric_config):
-    arguments = ("--config", rubric_config(chat=False), "--max-tokens", "8", "--model", tiny_model)
-    path = rows([{"answer": "a fox"}])
-    code, _, said, found = batch(cli, tmp_path, path, *arguments, "--max-failure-rate", "1", engine="transformers")
-    assert code == 0, said
-    [shown] = found["s0"].shown
-    assert (shown.part, shown.failure.code, found["s0"].verdict) == ("tone", "truncated", None)
-    assert found["s0"].prompt_tokens > 0

@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from judgelm.cli.batch.run import run
 from judgelm.cli.loading import heap_frozen
+from judgelm.cli.run import run
 from judgelm.judge import Judge
 from judgelm.runs.batch import BatchJob
 from tests.support.batch_runs import write_pairs

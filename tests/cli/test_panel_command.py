@@ -45,14 +45,3 @@ def test_a_file_of_no_families_is_refused(cli, runs, tmp_path, text):
     code, _, said = cli("judgelm", "panel", *runs, "-o", tmp_path / "x.jsonl", "--families", tmp_path / "families.yaml")
     assert code == 1
     assert "families.yaml" in said
-
-
-def test_usage_errors_end_with_1_and_a_sentence(cli, runs, tmp_path):
-    for arguments, finding in (
-        ([runs[0], "-o", tmp_path / "x.jsonl"], "it needs two run files or more"),
-        ([*runs, "-o", tmp_path / "x.json"], "give it the ending .jsonl"),
-        ([*runs, "-o", tmp_path / "x.jsonl", "--rule", "median"], "median"),
-    ):
-        code, _, said = cli("judgelm", "panel", *arguments)
-        assert code == 1
-        assert finding in said

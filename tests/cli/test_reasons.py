@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.cli.loading import announced
-from judgelm.cli.options import parse_pairs
-from judgelm.engines.vllm.environment import START_LOG
+from judgelm.engines.vllm import START_LOG
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.runs.run_files import read_judgments
@@ -157,13 +156,6 @@ def test_engine_arguments_of_another_shape_are_refused(cli, pairs, tmp_path):
     assert "engine_arg: expected a mapping" in err
 
 
-def test_values_are_yaml():
-
-    given = ["n=1", "on=true", "share=0.9", "url=http://x/v1?a=b", "map={a: [1, 2]}", "none="]
-    found = parse_pairs(given, "--engine-arg")
-    assert found == {"n": 1, "on": True, "share": 0.9, "url": "http://x/v1?a=b", "map": {"a": [1, 2]}, "none": None}
-
-
 def test_auto_says_which_engine_and_why(cli, pairs, tmp_path, tiny_model):
     from judgelm.engines.catalog import choose_engine
 
@@ -195,7 +187,7 @@ def test_the_manifest_knows_the_engines_counts_and_the_process(scripted, tmp_pat
 def test_a_rerun_ends_what_a_killed_run_left_behind(cli, pairs, tmp_path):
     out = tmp_path / "out.jsonl"
     code = (
-        "import subprocess, sys; from judgelm.runs.process_cleanup import mark_children; mark_children(sys.argv[1]);"
+        "import subprocess, sys; from judgelm.runs.session import mark_children; mark_children(sys.argv[1]);"
         "print(subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL).pid, flush=True);"
         "sys.stdin.read()"
     )

@@ -52,10 +52,9 @@ def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
         assert process.wait(20) == 0
 
 
-@pytest.mark.parametrize("name", ["max_queue", "most_waiting"])  # the second is the name of the version before
-def test_a_full_queue_is_refused_under_the_present_and_the_former_option(tmp_path, name):
+def test_a_full_queue_is_refused(tmp_path):
     config = tmp_path / "serve.yaml"
-    config.write_text(f"{name}: 1\n")
+    config.write_text("max_queue: 1\n")
     command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--config", str(config), "--port", "0"]
     with running(*command) as (_, url, _):
         assert httpx.post(f"{url}/judge", json=PAIR).status_code == 200

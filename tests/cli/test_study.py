@@ -1,14 +1,10 @@
 """`judgelm study` from the outside."""
 
 import json
-import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from judgelm.parsing.distribution import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.runs.serialization import judgment_row
 
@@ -103,22 +99,6 @@ def test_names_that_do_not_tell_judges_apart(cli, files, names, finding):
     assert finding in err
 
 
-@pytest.mark.parametrize("option", ["--tie-threshold", "--tie-band"])
-def test_the_former_name_of_the_tie_threshold_still_holds(cli, files, option):
-    # P(first better) is 0.6: no tie within the default 0.05 of 0.5, a tie within 0.2
-    logprobs = [-math.inf, math.log(0.4), math.log(0.6), -math.inf]
-    distribution = pair_distribution(score_lines((1, 2), 1), logprobs)
-    shown = (Shown(order=(0, 1), text="2 1", scores=(2, 1), distribution=distribution),)
-    judgment = Judgment(sample_id="0", mode="pair", verdict=PairVerdict(winner=1), shown=shown)
-    (files / "p.jsonl").write_text(json.dumps(judgment_row(judgment)) + "\n")
-    arguments = ("-l", files / "labels.jsonl", "-o", files / "out", "--name", "a", "--name", "b", "--json", "-")
-    runs = (files / "p.jsonl", files / "p.jsonl")
-    code, out, err = study(cli, "compare-judges", *runs, *arguments, "--order-rule", "probability", option, "0.2")
-    assert code == 0, err
-    [verdicts] = [table for table in json.loads(out)["tables"] if table["name"] == "verdicts"]
-    assert [row["tie"] for row in verdicts["rows"]] == [0, 1, 0]
-
-
 def test_one_judge_is_not_compared(cli, files):
     code, _, err = study(cli, "compare-judges", files / "a.jsonl", "-l", files / "labels.jsonl", "-o", files / "out")
     assert code == 1
@@ -166,17 +146,3 @@ def test_judgments_without_probability(cli, files):
     assert code == 1
     assert "judge again with --distribution" in err
     assert not (files / "out").exists()
-
-
-def test_help_names_the_studies_with_an_example(cli):
-    assert "compare-judges" in cli("judgelm", "study", "--help")[1]
-    code, out, _ = cli("judgelm", "study", "calibration", "--help")
-    assert code == 0
-    assert "Example: judgelm study calibration" in out
-
-
-def test_the_commands_load_nothing_heavy_for_their_help():
-    heavy = ("torch", "pandas", "sklearn", "scipy", "statsmodels", "matplotlib")
-    code = f"import judgelm.cli.study, sys; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

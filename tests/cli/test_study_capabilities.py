@@ -5,13 +5,14 @@ import json
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.capabilities import capabilities_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.answers import capabilities_command
 from judgelm.jsonl import encode_line
 from judgelm.records import GradeVerdict, Judgment
 from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
-APP.command()(capabilities_command)
+add_command(APP, capabilities_command, "study")
 
 
 def test_a_run_and_mm_vets_file_become_a_study(tmp_path):

@@ -6,11 +6,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.position_bias import position_bias_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.pairs import position_bias_command
 from judgelm.errors import InputError
 
 APP = typer.Typer()
-APP.command()(position_bias_command)
+add_command(APP, position_bias_command, "study")
 
 
 def studied(tmp_path, *arguments):

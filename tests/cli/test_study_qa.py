@@ -6,14 +6,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.qa import qa_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.answers import qa_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.records import Judgment, LabelVerdict
 from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
-APP.command()(qa_command)
+add_command(APP, qa_command, "study")
 LABELS = ["correct", "correct", "incorrect", "correct"]
 
 

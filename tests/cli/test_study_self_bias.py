@@ -1,7 +1,5 @@
 import io
 import json
-import subprocess
-import sys
 
 import pytest
 import typer
@@ -11,21 +9,23 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertTokenizerFast
 from typer.testing import CliRunner
 
+from judgelm.cli.commands import add_command
 from judgelm.cli.console import PlainConsole
-from judgelm.cli.study.self_bias import _token_counter, self_bias_command
+from judgelm.cli.study.answers import _token_counter, self_bias_command
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, Judgment, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row
-from judgelm.studies.self_bias.study import SelfBiasOptions, study_self_bias
+from judgelm.studies.self_bias import study_self_bias
+from judgelm.studies.self_bias_fits import SelfBiasOptions
 
 
 @pytest.fixture
 def run():
     app = typer.Typer()
-    app.command()(self_bias_command)
+    add_command(app, self_bias_command, "study")
 
     def call(*arguments):
         return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
@@ -58,7 +58,7 @@ def test_progress_is_shown_in_a_terminal_alone(run, ratings, tmp_path, monkeypat
     shown = io.StringIO()
     console = PlainConsole()
     console.file, console._force_terminal = shown, terminal
-    monkeypatch.setattr("judgelm.cli.study.self_bias.console", console)
+    monkeypatch.setattr("judgelm.cli.study.answers.console", console)
     assert run(ratings, "-o", tmp_path / "out", *NAMED).exit_code == 0
     assert bool(shown.getvalue()) == terminal
 
@@ -96,12 +96,6 @@ def test_families_must_be_lists(run, ratings, tmp_path):
     families.write_text("pair: left\n")
     with pytest.raises(ConfigError, match=r"expected family: \[model, ...\]"):
         run(ratings, "-o", tmp_path / "out", *NAMED, "--families", families)
-
-
-def test_the_command_loads_no_statistics_before_it_runs():
-    heavy = "{'statsmodels', 'pandas', 'numba', 'scipy', 'sklearn'}"
-    code = f"import sys, judgelm.cli.study.self_bias; print(len({heavy} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
 
 
 def test_run_files_of_rubrics_are_ratings_too(run, tmp_path):

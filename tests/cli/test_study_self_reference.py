@@ -4,14 +4,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.self_reference import _by_judge, self_reference_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.answers import _by_judge, self_reference_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.records import Judgment, LabelVerdict, SelfAnswer
 from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
-APP.command()(self_reference_command)
+add_command(APP, self_reference_command, "study")
 
 
 def invoke(*arguments):

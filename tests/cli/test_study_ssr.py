@@ -4,13 +4,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.ssr import ssr_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.answers import ssr_command
 from judgelm.jsonl import encode_line
 from judgelm.records import Judgment, PairVerdict, SelfAnswer, Shown
 from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
-APP.command()(ssr_command)
+add_command(APP, ssr_command, "study")
 
 
 def write_run(path, winners):

@@ -27,7 +27,7 @@ def test_a_name_becomes_a_verdict(tiny_judge, tmp_path, name):
         hub.commit("model", name, files, licence="other")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
         arguments = ["pairs.jsonl", "-o", "out.jsonl", "--model", name, "--max-failure-rate", "1", "--device", "cpu"]
-        command = "from judgelm.cli.batch.command import main; main()"
+        command = "from judgelm.cli.batch import main; main()"
         done = subprocess.run(
             [sys.executable, "-c", command, *arguments],
             env=environment | hub.environment(tmp_path / "cache") | {"COLUMNS": "200"},

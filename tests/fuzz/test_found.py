@@ -10,20 +10,19 @@ import pytest
 from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.readers.files import read_rows
+from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import read_capabilities
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.data.swap_names import find_quotes, swap_names
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.openai.response import retry_after_s
+from judgelm.engines.openai.endpoint import retry_after_s
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
-from judgelm.parsing.answer_tags import tagged_answer
-from judgelm.parsing.final_answers import final_answer
-from judgelm.parsing.rubric_levels import parse_level
 from judgelm.parsing.scores import parse_pair, parse_scores
+from judgelm.parsing.short_answers import final_answer
+from judgelm.parsing.verdicts import parse_level, tagged_answer
 from judgelm.records import Judgment, PairVerdict, Unparsed
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing

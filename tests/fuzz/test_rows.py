@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.table import TABLE
+from judgelm.data.sources.registry import TABLE
 from judgelm.data.swap_names import SwappedText, swap_names
 from tests.support import fuzzing
 

@@ -2,17 +2,18 @@
 
 import json
 import re
+import threading
 
 import pytest
 from rich.console import Console
 
 from judgelm import Judge
-from judgelm.cli.batch.summary import summary_table
+from judgelm.cli.run import summary_table
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
 from judgelm.modes import Pairwise
-from judgelm.records import Completion
-from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
+from judgelm.records import Completion, Sample
+from judgelm.runs.batch import BatchHooks, BatchJob, prefetch, run_batch
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.stats import RunStats
 
@@ -106,3 +107,37 @@ def test_the_summary_says_when_an_engine_gave_no_probabilities():
     text = " ".join(printed.get().split())
     assert "with P(first better) │ 0 of 2" in text
     assert "without: the engine gave no probabilities │ 2" in text
+
+
+def sample(i):
+    return Sample(id=str(i), question="q", answers=("a", "b"))
+
+
+def test_all_samples_come_in_order_and_the_end_is_seen():
+    found = [one for one in prefetch([sample(i) for i in range(500)], hold=8) if one is not None]
+    assert [one.id for one in found] == [str(i) for i in range(500)]
+
+
+def test_none_is_given_while_the_source_is_silent():
+    go_on = threading.Event()
+
+    def slow():
+        yield sample(0)
+        go_on.wait(10)
+        yield sample(1)
+
+    source = prefetch(slow(), hold=8)
+    first = next(one for one in source if one is not None)
+    assert first.id == "0"
+    assert next(source) is None
+    go_on.set()
+    assert [one.id for one in source if one is not None] == ["1"]
+
+
+def test_an_error_of_the_source_is_raised_where_it_is_read():
+    def broken():
+        yield sample(0)
+        raise InputError("pipe: torn")
+
+    with pytest.raises(InputError, match="pipe: torn"):
+        list(prefetch(broken(), hold=8))

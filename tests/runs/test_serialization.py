@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import (
     GradeDistribution,
     GradeVerdict,
@@ -79,12 +79,6 @@ def test_what_was_not_asked_for_takes_no_room():
     assert there_and_back(PLAIN) == PLAIN
 
 
-def test_rows_from_before_there_were_reasons_are_read():
-    old = judgment_row(PLAIN) | {"reason": None, "repaired": False}
-    assert judgment_from_row(old) == PLAIN
-    assert judgment_from_row(old | {"reason": "why"}).reason == "why"
-
-
 @pytest.mark.parametrize(
     "verdict",
     [
@@ -105,11 +99,6 @@ def test_every_kind_of_verdict_comes_back_from_its_row(verdict):
         decided_by="exact_match",
     )
     assert there_and_back(judgment) == judgment
-
-
-def test_a_plain_judgment_row_does_not_speak_of_what_it_has_not():
-    row = judgment_row(Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=()))
-    assert not {"solves", "own_reference", "decided_by"} & row.keys()
 
 
 @pytest.mark.parametrize("expected", [7.4, math.nan])

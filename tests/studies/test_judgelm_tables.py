@@ -8,7 +8,7 @@ import pytest
 from judgelm.metrics.resampling import Estimate
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed
-from judgelm.runs.cost_estimate import Prices
+from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.judgelm_tables import CostPrices, TableRun, Timing, paper_tables, read_as_authors
 from tests.metrics.test_agreement import EXPECTED

@@ -7,14 +7,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.leaderboard import leaderboard_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.pairs import leaderboard_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, PairDistribution, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row
-from judgelm.studies.leaderboard.matches import matches_of_run
+from judgelm.studies.leaderboard import matches_of_run
 
 APP = typer.Typer()
-APP.command()(leaderboard_command)
+add_command(APP, leaderboard_command, "study")
 FAILURE = Unparsed("off_grammar", "hm")
 
 

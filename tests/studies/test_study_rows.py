@@ -13,7 +13,7 @@ from judgelm.data.sources.rating_tables import run_ratings
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, SelfAnswer, Shown
 from judgelm.runs.serialization import judgment_row
-from judgelm.studies.ssr.items import pair_truth_from_row
+from judgelm.studies.truth_file import PairTruth, truth_from_row
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "study_rows.py"
 
@@ -137,7 +137,7 @@ def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path,
     assert made(capsys, "pairs", known, "--answers", files, "-o", out)[0] == 0
     [sample] = SampleStream([str(out)])
     [truth] = rows(tmp_path / "pairs.truth.jsonl")
-    found = pair_truth_from_row(truth, "truth")
+    found = truth_from_row(PairTruth, truth, "truth")
     assert sample.answers[found.winner - 1] == "Fins. The answer is (B)."
     assert sample.answers[2 - found.winner] == "Well. The answer is (C)."
     assert (sample.reference, list(sample.metadata["options"])) == (None, ["x", "y", "z"])

@@ -7,7 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study.win_rates import win_rates_command
+from judgelm.cli.commands import add_command
+from judgelm.cli.study.pairs import win_rates_command
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.alpaca_eval import read_annotations
 from judgelm.errors import ConfigError, InputError
@@ -15,7 +16,7 @@ from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
-APP.command()(win_rates_command)
+add_command(APP, win_rates_command, "study")
 ROW = {
     "instruction": "i", "output_1": "long answer", "output_2": "short",
     "generator_1": "base", "generator_2": "m", "annotator": "judge",

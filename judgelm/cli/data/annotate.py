@@ -7,57 +7,31 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgelm.cli.batch import options
-from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, echo, watch
-from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions, expand_options
-from judgelm.cli.output import Quiet
+from judgelm.cli import options
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, Quiet, console, echo, watch
+from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
-from judgelm.modes.teacher import TeacherMode
+from judgelm.modes.generation import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
-from judgelm.runs.cost_estimate import (
+from judgelm.runs.session import end_orphans, mark_children
+from judgelm.runs.stats import RunStats
+from judgelm.runs.teacher import (
     GPT4_REVIEW_TOKENS,
-    Estimate,
+    CostEstimate,
     Prices,
+    TeacherPrompts,
     estimate,
     prices_of,
     spent_usd,
     token_counter,
+    write_rows,
 )
-from judgelm.runs.process_cleanup import end_orphans, mark_children
-from judgelm.runs.stats import RunStats
-from judgelm.runs.teacher import TeacherPrompts, write_rows
 
-EPILOG = """
-Examples:
-
-  judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o --estimate
-
-  judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o
-
-Prices and further options: configs/data/annotate.yaml. Exit codes: 0 done, \
-1 usage or input error, 2 more failures than --max-failure-rate or the budget used up, 130 interrupted.
-"""
-
-Pairs = Annotated[str, typer.Argument(metavar="PAIRS", help="A file with two answers a row, of any known format.")]
-Teacher = Annotated[
-    str, typer.Option("--model", "-m", help="Local folder or hub id of the teacher, or its name on a server.")
-]
-Rows = Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="JudgeLM rows, written at the end.")]
-Reference = Annotated[Literal["without", "with", "both"], typer.Option(help="Judge without the reference, with, both.")]
-Disagreeing = Annotated[
-    bool, typer.Option("--drop-disagreeing/--keep-disagreeing", help="With --both-orders: pairs whose winners differ.")
-]
-ReplyTokens = Annotated[int, typer.Option(min=1, help="Most tokens of a reply, scores and reason together.")]
 Price = Annotated[float | None, typer.Option(min=0.0, help="USD per million tokens.")]
-MaxCost = Annotated[float | None, typer.Option(min=0.0, help="USD that all sessions of OUT may cost together.")]
-Tokenizer = Annotated[str | None, typer.Option(help="Folder or hub id of a tokenizer, to measure prompts with.")]
-PerToken = Annotated[float, typer.Option(min=0.1, help="Assumed for the estimate where there is no tokenizer.")]
-Expected = Annotated[int, typer.Option(min=1, help="Tokens of a reply, assumed for the estimate.")]
-EstimateOnly = Annotated[bool, typer.Option("--estimate", help="Print the cost estimate and exit.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,25 +41,24 @@ class TeacherOptions(JudgeOptions):
     engine: EngineName = "openai"
 
 
-@expand_options
 def annotate_command(
-    pairs: Pairs,
-    out: Rows,
-    model: Teacher,
-    reference: Reference = "without",
+    pairs: Annotated[str, typer.Argument(metavar="PAIRS")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    model: Annotated[str, typer.Option("--model", "-m")],
+    reference: Literal["without", "with", "both"] = "without",
     references: options.References = None,
     both_orders: options.BothOrders = False,
-    drop_disagreeing: Disagreeing = False,
-    reason_tokens: ReplyTokens = 1024,
+    drop_disagreeing: Annotated[bool, typer.Option("--drop-disagreeing/--keep-disagreeing")] = False,
+    reason_tokens: Annotated[int, typer.Option(min=1)] = 1024,
     temperature: options.Temperature = 0.0,
     seed: options.Seed = 0,
     price_in: Price = None,
     price_out: Price = None,
-    max_cost: MaxCost = None,
-    tokenizer: Tokenizer = None,
-    chars_per_token: PerToken = 4.0,
-    expected_reply_tokens: Expected = GPT4_REVIEW_TOKENS,
-    estimate_only: EstimateOnly = False,
+    max_cost: Annotated[float | None, typer.Option(min=0.0)] = None,
+    tokenizer: str | None = None,
+    chars_per_token: Annotated[float, typer.Option(min=0.1)] = 4.0,
+    expected_reply_tokens: Annotated[int, typer.Option(min=1)] = GPT4_REVIEW_TOKENS,
+    estimate_only: Annotated[bool, typer.Option("--estimate")] = False,
     limit: options.Limit = None,
     retry: options.Retries = "engine",
     overwrite: options.Overwrite = False,
@@ -103,6 +76,26 @@ def annotate_command(
     the run starts (--estimate stops there) and at its end. The teacher's replies are kept in OUT.judgments.jsonl, with
     their manifest beside it; the same command again continues an interrupted run and pays only for replies that were
     in progress. OUT holds JudgeLM rows; a failed reply is counted and makes no row.
+
+    Options:
+        pairs: A file with two answers a row, of any known format.
+        out: JudgeLM rows, written at the end.
+        model: Local folder or hub id of the teacher, or its name on a server.
+        reference: Judge without the reference, with, both.
+        drop_disagreeing: With --both-orders: pairs whose winners differ.
+        reason_tokens: Most tokens of a reply, scores and reason together.
+        max_cost: USD that all sessions of OUT may cost together.
+        tokenizer: Folder or hub id of a tokenizer, to measure prompts with.
+        chars_per_token: Assumed for the estimate where there is no tokenizer.
+        expected_reply_tokens: Tokens of a reply, assumed for the estimate.
+        estimate_only: Print the cost estimate and exit.
+
+    Examples:
+        judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o --estimate
+        judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o
+
+    Prices and further options: configs/data/annotate.yaml. Exit codes: 0 done, 1 usage or input error, 2 more failures
+    than --max-failure-rate or the budget used up, 130 interrupted.
     """
     _check_options(pairs, out, references, compares=drop_disagreeing, both_orders=both_orders)
     engine = choose_engine()[0] if teacher.engine == "auto" else teacher.engine
@@ -133,7 +126,7 @@ def annotate_command(
     _show_estimate(expected, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
-    if engine != "openai":  # the others bill nothing; the estimate knows the prices all the same
+    if engine != "openai":  # the others bill nothing; the prices were for the estimate
         arguments = {name: value for name, value in arguments.items() if not name.startswith("price_")}
     if max_cost is not None:
         arguments["max_cost_usd"] = _budget(engine, prices, spent, max_cost)
@@ -193,7 +186,7 @@ def _ask(job: BatchJob, mode: TeacherMode, judge: Judge, total: int, *, quiet: b
 
 
 def _show_estimate(
-    expected: Estimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None
+    expected: CostEstimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None
 ) -> None:
     """Print the number of prompts and their cost."""
     lines = [f"to ask: {expected.requests:,} prompts, about {expected.prompt_tokens:,} tokens by {measure}"]
@@ -206,7 +199,7 @@ def _show_estimate(
             lines += [
                 f"--max-cost {max_cost:g} will probably not suffice; the run will stop there and can continue later"
             ]
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    console.print("\n".join(lines), soft_wrap=True)
 
 
 def _show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -> None:

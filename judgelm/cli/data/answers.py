@@ -4,12 +4,12 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
-from judgelm.cli.options import ColumnOptions, Command, expand_options, parse_columns
+from judgelm.cli.options import ColumnOptions, parse_columns
 from judgelm.data.answers import (
     AnswerSet,
     PairSampler,
@@ -26,105 +26,31 @@ from judgelm.data.answers import (
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import check_no_input, whole_file
-from judgelm.modes.answer import QuestionTask
+from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
-from judgelm.runs.answer_generation import collect
-from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.answers import collect
 from judgelm.runs.run_files import check_output_is_no_input
+from judgelm.runs.session import end_orphans, mark_children
 from judgelm.runs.stats import AnswerStats
 
 LOG_EVERY_S = 30.0
-
-_COLLECT_EPILOG = """
-Examples:
-
-  judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
-
-  judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
-
-  judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
-
-Tasks: question asks it alone, with its options; number, choice and preference are Self-Reference's prompts (step by \
-step to a number, a letter, or the better of answer_1 and answer_2), qa is QA-Judge's about the row's context.
-
-A generator may have more settings: name=a,model=M,temperature=0.7,seed=1, or a server: \
-name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage \
-or input error or a model that cannot be loaded, 2 answers failed, 130 interrupted.
-"""
-_ROWS_EPILOG = """
-Examples:
-
-  judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
-
-Tasks number, choice and preference write OUT.truth.jsonl too, for judgelm study self-reference. Exit codes: 0 done, 1 \
-usage or input error.
-"""
-_PAIRS_EPILOG = """
-Examples:
-
-  judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
-
-Exit codes: 0 done, 1 usage or input error.
-"""
-_EPILOG = """
-Examples:
-
-  judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
-
-  judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
-
-  judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
-
-Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
-"""
-
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Collect answers of models to questions, and make pairs or rows to judge of them.",
-    epilog=_EPILOG,
-)
 
 Questions = Annotated[
     str, typer.Argument(metavar="QUESTIONS", help="Rows of question_body or question; id, reference, category if any.")
 ]
 
 
-class _SeveralFiles(Command):
-    """Lets `--answers` take several files, as a shell expands `answers/*.jsonl`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each file."""
-        words: list[str] = []
-        repeats = False
-        for word in args:
-            if word == "--answers":
-                repeats = True
-                continue
-            repeats = repeats and not word.startswith("-")
-            words += ["--answers", word] if repeats else [word]
-        return super().parse_args(ctx, words)
-
-
-@app.command("collect", cls=Command, epilog=_COLLECT_EPILOG, no_args_is_help=True)
-@expand_options
 def collect_command(
     questions: Questions,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="One file for each model.")],
-    config: Annotated[Path | None, typer.Option(help="YAML file with a list of generators.")] = None,
-    generator: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="A further model; may be repeated.")
-    ] = None,
-    answerer: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    task: Annotated[
-        QuestionTask | None, typer.Option(help="Ask and read answers as this task does, in place of each model's own.")
-    ] = None,
-    samples: Annotated[
-        int | None, typer.Option(metavar="K", help="Answers of each model to a question, in place of its decodings.")
-    ] = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of these K answers.")] = 0.7,
-    limit: Annotated[int | None, typer.Option(help="Use only the first N questions.")] = None,
-    retry: Annotated[Literal["engine", "failed"], typer.Option(help="Earlier failures to redo.")] = "engine",
-    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Start over.")] = False,
+    out: Annotated[Path, typer.Option(metavar="FOLDER")],
+    config: Path | None = None,
+    generator: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE,...")] = None,
+    task: QuestionTask | None = None,
+    samples: Annotated[int | None, typer.Option(metavar="K")] = None,
+    temperature: Annotated[float, typer.Option(min=0.0)] = 0.7,
+    limit: int | None = None,
+    retry: Literal["engine", "failed"] = "engine",
+    overwrite: bool = False,
     *,
     columns: ColumnOptions,
 ) -> None:
@@ -132,10 +58,31 @@ def collect_command(
 
     Writes FOLDER/NAME.jsonl for each model, with its manifest beside it. The same command again continues an
     interrupted run and does not load models that have finished. A model that cannot be loaded does not stop the others.
+
+    Options:
+        out: One file for each model.
+        config: YAML file with a list of generators.
+        generator: A further model; may be repeated.
+        task: Ask and read answers as this task does, in place of each model's own.
+        samples: Answers of each model to a question, in place of its decodings.
+        temperature: Temperature of these K answers.
+        limit: Use only the first N questions.
+        retry: Earlier failures to redo.
+        overwrite: Start over.
+
+    Examples:
+        judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
+        judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
+        judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
+
+    Tasks: question asks it alone, with its options; number, choice and preference are Self-Reference's prompts (step by
+    step to a number, a letter, or the better of answer_1 and answer_2), qa is QA-Judge's about the row's context.
+
+    A generator may have more settings: name=a,model=M,temperature=0.7,seed=1, or a server:
+    name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage
+    or input error or a model that cannot be loaded, 2 answers failed, 130 interrupted.
     """
-    generators = merge_generators(
-        [*read_generators(config), *map(parse_generator, [*(generator or ()), *(answerer or ())])]
-    )
+    generators = merge_generators([*read_generators(config), *map(parse_generator, generator or ())])
     if not generators:
         raise ConfigError("no generator; name one with --generator name=...,model=... or in a --config file")
     if task is not None:
@@ -168,24 +115,33 @@ def collect_command(
         raise typer.Exit(worst)
 
 
-@app.command("pairs", cls=_SeveralFiles, epilog=_PAIRS_EPILOG, no_args_is_help=True)
 def pairs_command(
     questions: Questions,
-    answers: Annotated[list[str], typer.Option(metavar="FILE...", help="Files that `collect` wrote.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="JudgeLM rows without scores.")],
-    pairs_per_question: Annotated[int, typer.Option(help="Most pairs of a question.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the draw, together with the question's id.")] = 0,
-    with_reference: Annotated[
-        bool, typer.Option("--with-reference", help='Use references as answers too, of model "reference".')
-    ] = False,
-    same_model: Annotated[bool, typer.Option("--same-model", help="Pair two decodings of one model as well.")] = False,
-    drop_truncated: Annotated[
-        bool, typer.Option("--drop-truncated", help="Leave out answers that reached their token limit.")
-    ] = False,
+    answers: Annotated[list[str], typer.Option(metavar="FILE...")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    pairs_per_question: int = 1,
+    seed: int = 0,
+    with_reference: bool = False,
+    same_model: bool = False,
+    drop_truncated: bool = False,
 ) -> None:
     """Draw pairs of answers of different models, as rows for `judgelm data annotate`.
 
     The draw depends on the seed and the question alone. The file appears when it is complete.
+
+    Options:
+        answers: Files that `collect` wrote.
+        out: JudgeLM rows without scores.
+        pairs_per_question: Most pairs of a question.
+        seed: Seed of the draw, together with the question's id.
+        with_reference: Use references as answers too, of model "reference".
+        same_model: Pair two decodings of one model as well.
+        drop_truncated: Leave out answers that reached their token limit.
+
+    Examples:
+        judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
+
+    Exit codes: 0 done, 1 usage or input error.
     """
     if pairs_per_question < 1:
         raise ConfigError(f"--pairs-per-question {pairs_per_question}: it must be 1 or more")
@@ -201,18 +157,26 @@ def pairs_command(
         echo(f"{count:>8}  {outcome}")
 
 
-@app.command("rows", cls=_SeveralFiles, epilog=_ROWS_EPILOG, no_args_is_help=True)
 def rows_command(
     questions: Questions,
-    answers: Annotated[list[str], typer.Option(metavar="FILE...", help="Files that `collect` wrote.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="Plain rows of one answer each.")],
-    task: Annotated[
-        QuestionTask, typer.Option(help="The answers' task; qa takes what stands in the tags.")
-    ] = "question",
+    answers: Annotated[list[str], typer.Option(metavar="FILE...")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    task: QuestionTask = "question",
 ) -> None:
     """Make rows to judge of answers, one answer each, and the truth about them where questions have references.
 
     The files appear when they are complete; the truth's is OUT.truth.jsonl.
+
+    Options:
+        answers: Files that `collect` wrote.
+        out: Plain rows of one answer each.
+        task: The answers' task; qa takes what stands in the tags.
+
+    Examples:
+        judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
+
+    Tasks number, choice and preference write OUT.truth.jsonl too, for judgelm study self-reference. Exit codes: 0 done,
+    1 usage or input error.
     """
     counts: Counter[str] = Counter()
     rows = list(judged_rows(_questions(questions), read_collected(answers), task, counts=counts))

@@ -44,8 +44,8 @@ from judgelm.data.dataset_files import DatasetFiles
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input
+from judgelm.package import VERSION
 from judgelm.prompts.catalog import get_template
-from judgelm.version import VERSION
 
 _CHAT = get_template("judgelm-chat")
 _SCRATCH = ".build-"

@@ -16,11 +16,10 @@ from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.splits import PairFacts, SubsetStratum, pair_facts, stratum
 from judgelm.data.duplicates import Duplicates, ExcludedQuestions, QuestionGroups
-from judgelm.data.labelled_pair import LabelledPair, score_line
+from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
-from judgelm.data.soft_preference import training_scores
 from judgelm.data.sources.layouts import split_review
 from judgelm.jsonl import Appender
 from judgelm.modes.pairwise import winner_of
@@ -45,7 +44,7 @@ DropReason = Literal[
 WinnerScores = tuple[float, float, float] | None
 """Scores of winner, loser and of both in a tie, for labels that name a winner alone; None drops such labels.
 
-Labels with a preference and without scores stay: trainers make scores of them (`judgelm.data.soft_preference`).
+Labels with a preference and without scores stay: trainers make scores of them (`judgelm.data.labelled_pair`).
 """
 
 

@@ -1,0 +1,230 @@
+"""`judgelm-batch`, pairs in and judgments out, and `judgelm panel`, which joins runs."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from judgelm.cli import options
+from judgelm.cli.commands import add_command
+from judgelm.cli.console import EXIT_FAILURES, Results, console, result_table, run_app, write_json
+from judgelm.cli.options import (
+    CanaryOptions,
+    ClusterOptions,
+    ColumnOptions,
+    Config,
+    JudgeOptions,
+    ModeFlags,
+)
+from judgelm.errors import InputError
+from judgelm.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from judgelm.judge import Judge
+    from judgelm.runs.stats import PanelStats, RunStats
+
+
+def batch(
+    context: typer.Context,
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...")],
+    out: str | None = None,
+    model: Annotated[str | None, typer.Option("--model", "-m")] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help=f"Mode: {', '.join(options.MODE_NAMES)}; see judgelm modes.",
+            autocompletion=options.modes,
+            rich_help_panel="How to judge",
+        ),
+    ] = "pair",
+    mode_arg: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", autocompletion=options.mode_args)] = None,
+    references: options.References = None,
+    self_answers: str | None = None,
+    cascade: Annotated[str | None, typer.Option(metavar="SMALL,LARGE")] = None,
+    cascade_band: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
+    *,
+    columns: ColumnOptions,
+    flags: ModeFlags,
+    judge_options: JudgeOptions,
+    limit: options.Limit = None,
+    retry: options.Retries = "engine",
+    overwrite: options.Overwrite = False,
+    max_failure_rate: options.MaxFailureRate = 0.05,
+    canary_options: CanaryOptions,
+    workers: ClusterOptions,
+    results: Results,
+    config: Config = None,
+) -> None:
+    """Judge answers with a local judge model: pairs, or as --mode says.
+
+    Options:
+        inputs: Files or folders of pairs (JSONL, JSON list, CSV, TSV, Parquet; also compressed), two files of
+            AlpacaEval outputs, or - for standard input.
+        out: Judgments as JSONL; - is standard output (no resume).
+
+    Model and engine:
+        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
+            small-judge.
+        cascade: Two judges instead of --model: the second judges only what the first is unsure about.
+        cascade_band: Unsure means P(first better) from LOW to HIGH; default 0.3,0.7.
+
+    How to judge:
+        mode_arg: An option of this mode; the value is YAML. Repeatable.
+        self_answers: Run file whose judge's own answers are reused (modes with self-reference).
+
+    Examples:
+        judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
+        judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
+        judgelm-batch model.json reference.json -o out.jsonl --model my-judge
+        judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
+        judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
+
+    The first uses the small judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no
+    model. The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input error, 2 finished with
+    failures above --max-failure-rate, 3 the judge drifted from its --canary, 130 interrupted (resumable).
+    """
+    # these load a judge's parts, for which help does not wait
+    from judgelm.cli.canary import check_at_start, check_canary_options
+    from judgelm.cli.loading import announced
+    from judgelm.cli.run import (
+        cascade_of,
+        check_names,
+        check_paths,
+        checked_mode,
+        clear_and_mark,
+        judge_in_cascade,
+        output_of,
+        run,
+    )
+    from judgelm.judge import Judge
+    from judgelm.runs.batch import BatchJob, run_dtype, run_engine
+
+    check_canary_options(canary_options, cascade=cascade)
+    engine = judge_options.engine
+    check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
+    job = BatchJob(
+        inputs=tuple(inputs),
+        out=output_of(inputs, out, results.json_out),
+        limit=limit,
+        references=references,
+        self_answers=self_answers,
+        retry=retry,
+        overwrite=overwrite,
+        reading=columns.reading,
+    )
+    chosen = options.mode_options(context, mode_arg or ())
+    mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
+    arguments = judge_options.judge_arguments()
+    cluster = workers.cluster()
+    check_paths(job)
+    both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
+
+    def load(name: str | None, job: BatchJob) -> "Judge":
+        dtype, resumed = run_dtype(job, judge_options.dtype, engine), run_engine(job, engine)
+        name_of_engine = announced(name, resumed, cluster, adapter=judge_options.adapter, quiet=results.quiet)
+        return Judge(name, engine=name_of_engine, cluster=cluster, **arguments | {"dtype": dtype})
+
+    if both is not None:
+        stats = judge_in_cascade(both, load, chosen, quiet=results.quiet)
+    else:
+        clear_and_mark(job, quiet=results.quiet)
+        with load(model, job) as judge:
+            check_at_start(judge, canary_options, quiet=results.quiet)
+            stats = run(job, judge, judge.mode(mode, **chosen), quiet=results.quiet)
+    write_json(results.json_out, {"failure_rate": stats.failure_rate} | stats.row())
+    if stats.failure_rate > max_failure_rate:
+        share = f"{stats.failure_rate:.1%} of the samples have no verdict"
+        console.message(f"(limit {max_failure_rate:.1%})", label=share, style="yellow")
+        raise typer.Exit(EXIT_FAILURES)
+
+
+app = typer.Typer(pretty_exceptions_enable=False)
+add_command(app, batch, "batch")
+
+
+def main() -> None:
+    """Entry point of `judgelm-batch`."""
+    run_app(app)
+
+
+def panel_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    rule: Literal["vote", "mean"] = "vote",
+    families: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    quorum: Annotated[int | None, typer.Option(min=1)] = None,
+    overwrite: bool = False,
+    *,
+    results: Results,
+) -> None:
+    """Join several judges' runs over the same samples into one, by vote or by mean score.
+
+    A judge is named by its run file, or its model. Failed and missing judgments are no votes.
+
+    Options:
+        runs: Run files of judgelm-batch, one per judge.
+        out: The joined run file.
+        rule: Count verdicts, or compare mean scores.
+        families: YAML or JSON from each family to a list of its judges; a family has one vote.
+        quorum: Minimum of judges (families) with a verdict; default: more than half.
+        overwrite: Start OUT over.
+
+    Examples:
+        judgelm panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl
+        judgelm panel a.jsonl b.jsonl c.jsonl -o panel.jsonl --rule mean
+
+    Exit codes: 0 done, 1 usage or input error.
+    """
+    from judgelm.runs.panel import Panel, aggregate
+
+    if out.suffix != ".jsonl":
+        raise InputError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
+    panel = Panel(
+        runs=tuple(runs),
+        out=out,
+        rule=rule,
+        families={} if families is None else _families(families),
+        quorum=quorum,
+        overwrite=overwrite,
+    )
+    stats, counts = aggregate(panel)
+    write_json(results.json_out, stats.row() | asdict(counts))
+    if results.quiet:
+        return
+    console.print(_judges(counts))
+    console.print(_summary(stats, counts))
+    if not counts.same_input:
+        console.message("the runs read different files; they are joined by id", label="note:", style="bold yellow")
+    console.print(f"judgments in {out}")
+
+
+def _families(path: Path) -> dict[str, list[str]]:
+    families = read_yaml(path)
+    if not isinstance(families, dict):
+        raise InputError(f"{path}: expected a mapping from family to a list of judges")
+    for family, judges in families.items():
+        if not isinstance(judges, list) or not all(isinstance(judge, str) for judge in judges):
+            raise InputError(f"{path}: family {family}: expected a list of names, numbers in quotes")
+    return {str(family): judges for family, judges in families.items()}
+
+
+def _judges(counts: "PanelStats") -> Table:
+    rows = []
+    for name, judge in counts.judges.items():
+        share = f"{judge.same / judge.verdicts:.1%} of {judge.verdicts}" if judge.verdicts else "no verdicts"
+        rows.append((name, judge.family, str(judge.verdicts), str(judge.failed), str(judge.missing), share))
+    columns = ("judge", "family", "verdicts", "failed", "missing", "same verdict as the panel")
+    return result_table("judges of the panel", columns, rows, left=2)
+
+
+def _summary(stats: "RunStats", counts: "PanelStats") -> Table:
+    winners = " / ".join(str(stats.winners[key]) for key in ("1", "tie", "2"))
+    rows = [("joined", str(stats.judged))]
+    rows += [("first / tie / second better", winners)] if stats.winners else []
+    rows += [(label, str(count)) for label, count in stats.labels.most_common()]
+    rows += [("ranked", str(stats.rankings))] if stats.rankings else []
+    rows += [("graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}")] if stats.grades else []
+    rows += [("undecided", str(sum(stats.failures.values()))), ("unanimous", str(counts.unanimous))]
+    return result_table("judgments", ("", ""), rows)

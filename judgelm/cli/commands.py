@@ -1,0 +1,264 @@
+"""Commands made of plain functions, each imported when it is called, so that help and completion come at once.
+
+A command's docstring is its help. Sections describe its options: `Options:`, or the title of a panel. What follows
+`Examples:` ends the help. A parameter that is a dataclass stands for the dataclass's fields, which its docstring
+describes in the same way.
+"""
+
+import ast
+import copy
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import OptionInfo
+
+from judgelm.jsonl import check_no_input
+
+_MOST_NUMBER = 2**63
+_OUTPUTS = ("out", "json_out", "json", "request_log")
+"""Parameters that name a file to write; whatever else names a file is read."""
+_SECTION = re.compile(r"^([A-Z][\w ,]*):\n((?: .*\n|\n(?= ))+)", re.MULTILINE)
+_ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+_NOT_PANELS = ("Options", "Attributes")
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """A command of further commands, none of which is imported for its help.
+
+    Attributes:
+        help: its first sentence.
+        places: name -> `module:function` of a command in `judgelm.cli`, or further commands.
+        examples: text behind the list of commands.
+        alone: `module:function` of the command without the name of one.
+        otherwise: the command that an unknown name is an argument of.
+    """
+
+    help: str
+    places: "Mapping[str, str | Commands]"
+    examples: str | None = None
+    alone: str | None = None
+    otherwise: str | None = None
+
+    def load(self, name: str) -> Any:
+        """The group of that name."""
+        group = type("Group", (LazyGroup,), {"table": self})
+        app = typer.Typer(name=name, cls=group, no_args_is_help=self.alone is None)
+        function, text, epilog = _nothing, self.help, self.examples
+        if self.alone is not None:
+            function = _function(self.alone)
+            text, epilog = help_and_epilog(function)
+        app.callback(invoke_without_command=self.alone is not None, help=text, epilog=epilog)(with_options(function))
+        return typer.main.get_group(app)
+
+
+def _nothing() -> None:
+    """The callback of a group that does nothing without a command."""
+
+
+def _function(place: str) -> Callable[..., None]:
+    module, _, name = place.partition(":")
+    function: Callable[..., None] = getattr(importlib.import_module(f"judgelm.cli.{module}"), name)
+    return function
+
+
+def _first_sentence(place: str) -> str:
+    """What the docstring of a function says first; its module is read, not imported."""
+    module, _, name = place.partition(":")
+    path = Path(__file__).parent / f"{module.replace('.', '/')}.py"
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            text = " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+            return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
+    raise LookupError(place)
+
+
+class LazyGroup(TyperGroup):
+    """A Typer group; a subclass has the table of its commands."""
+
+    table: ClassVar[Commands]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _LoadedCommands(self.table.places)  # type: ignore[assignment]  # nothing is added to them
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands, in the order of the help."""
+        return list(self.table.places)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command as help and completion list it: name and first sentence, nothing imported."""
+        place = self.table.places.get(cmd_name)
+        if place is None:
+            return None
+        text = place.help if isinstance(place, Commands) else _first_sentence(place)
+        return TyperCommand(cmd_name, short_help=text)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command itself, about to be called, or to complete its own arguments."""
+        if self.table.otherwise is not None and args and args[0] not in self.table.places:
+            args = [self.table.otherwise, *args]
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else self.commands[name], rest
+
+
+class _LoadedCommands(Mapping[str, Any]):
+    """The commands by name, each imported where it is looked up."""
+
+    def __init__(self, places: "Mapping[str, str | Commands]") -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> Any:
+        place = self._places[name]
+        if isinstance(place, Commands):
+            return place.load(name)
+        app = typer.Typer(add_completion=False)
+        add_command(app, _function(place), name)
+        return typer.main.get_command(app)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> None:
+    """Make a function a command of an app; without arguments it shows its help, if it needs some."""
+    text, epilog = help_and_epilog(function)
+    epilog = epilog or getattr(sys.modules[function.__module__], "EPILOG", None)
+    command = with_options(function)
+    needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
+    app.command(name, cls=Command, help=text, epilog=epilog, no_args_is_help=needs_some)(command)
+
+
+def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
+    """What a command's docstring says before and after its options."""
+    text, _, end = (inspect.getdoc(function) or "").partition("\nExamples:\n")
+    examples, *more = end.split("\n\n")
+    lines = (re.sub(r"(?<!\\)\n +", " ", line.strip()) for line in re.split(r"\n {4}(?! )", examples))
+    paragraphs = ["Examples:", *(f"  {line}" for line in lines), *(" ".join(each.split()) for each in more)]
+    epilog = "\n\n".join(paragraphs) if end else None
+    sections = _SECTION.search(f"{text}\n")
+    return (text[: sections.start()] if sections else text).rstrip(), epilog
+
+
+def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
+    """Name -> panel and meaning of what docstrings describe; of a class also what its bases describe."""
+    meanings: dict[str, tuple[str | None, str]] = {}
+    for each in described:
+        for base in reversed(getattr(each, "__mro__", (each,))):
+            for title, entries in _SECTION.findall(f"{inspect.cleandoc(base.__doc__ or '')}\n"):
+                panel = None if title in _NOT_PANELS else title
+                meanings |= {name: (panel, " ".join(text.split())) for name, text in _ENTRY.findall(entries)}
+    return meanings
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with the signature that Typer reads: groups of options expanded, all options described."""
+    own = inspect.signature(function).parameters
+    groups: dict[str, Any] = {
+        name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
+    }
+    parameters = []
+    for name, parameter in own.items():
+        described = groups.get(name, function)
+        meanings = described_fields(described)
+        options = inspect.signature(described).parameters.values() if name in groups else (parameter,)
+        parameters += [_option(option, *meanings.get(option.name, (None, None))) for option in options]
+
+    @wraps(function)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        function(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -> inspect.Parameter:
+    """A parameter with its help; a bool that is False is a flag, and `--out` is `-o` as well."""
+    kind, *infos = (
+        get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [parameter.annotation]
+    )
+    if kind is typer.Context:
+        return parameter
+    info: Any = copy.copy(infos[0]) if infos else typer.Option()
+    info.help, info.rich_help_panel = text or info.help, panel or info.rich_help_panel
+    if isinstance(info, OptionInfo) and info.default is ...:  # Typer keeps the first name that is given there
+        flag = f"--{parameter.name.replace('_', '-')}"
+        if kind is bool:
+            info.param_decls, info.metavar = (flag,) if parameter.default is False else (), ""
+        elif parameter.name == "out":
+            info.param_decls = (flag, "-o")
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info])
+
+
+class Command(TyperCommand):
+    """A command that never writes over what it reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless a file to write is one to read or another one to write.
+
+        Raises:
+            ConfigError: it is.
+        """
+        from judgelm.runs.run_files import run_paths  # help does not wait for it
+
+        named = {name: list(_texts(value)) for name, value in ctx.params.items()}
+        outputs = [path for name in _OUTPUTS for path in named.get(name, ())]
+        inputs = [path for name, paths in named.items() if name not in _OUTPUTS for path in paths]
+        read = {path for path in inputs if path == "-" or os.path.isfile(path)}
+        read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
+        for output in outputs:
+            written = [output] if output == "-" else [str(path) for path in run_paths(Path(output))]
+            check_no_input(written, read)
+            read |= set(written) - {"-"}
+        return super().invoke(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line and the configuration file; numbers that are not finite are refused.
+
+        Raises:
+            typer.BadParameter: a number is NaN, infinite or beyond 64 bits.
+        """
+        rest = super().parse_args(ctx, list(self._with_repeated_options(args)))
+        for name, value in ctx.params.items():
+            if isinstance(value, int | float) and not -_MOST_NUMBER < value < _MOST_NUMBER:
+                flag = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(f"{flag} is {str(value)[:40]}; give a finite number below 2**63")
+        return rest
+
+    def _with_repeated_options(self, args: list[str]) -> Iterator[str]:
+        """The arguments with an option of `FILE...` before each of its files, as a shell expands `answers/*.jsonl`."""
+        several = {flag for option in self.params if option.metavar == "FILE..." for flag in option.opts}
+        repeated = ""
+        for word in args:
+            if word in several:
+                repeated = word
+                continue
+            repeated = "" if word.startswith("-") else repeated
+            yield from (repeated, word) if repeated else (word,)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a parameter's value; of `NAME=FILE` both the whole and the file."""
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    elif isinstance(value, str | Path) and str(value):
+        yield str(value)
+        if (file := str(value).partition("=")[2]) and os.path.exists(file):  # False for names that no file can have
+            yield file

@@ -1,0 +1,342 @@
+"""Data sets of the user's own rows: `judgelm data build`, `derive`, `sample` and `overlap`."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from judgelm.cli.console import EXIT_FAILURES, Results, console, echo, result_table, write_json
+from judgelm.cli.options import LabelOptions
+from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.jsonl import parse_json, whole_file
+from judgelm.yaml_files import parse_yaml, read_yaml
+
+if TYPE_CHECKING:
+    from judgelm.data.duplicates import ExcludedQuestions, Overlap, OverlapKind
+    from judgelm.data.labelled_pair import LabelledPair
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.data.samples import Subset
+
+
+def build_command(
+    config: Path,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    *,
+    results: Results,
+) -> None:
+    """Clean, split and augment labelled pairs into training and validation sets, with a report.
+
+    Options:
+        config: YAML file of the build; see configs/data/.
+        changes: Options that override the file's.
+
+    Examples:
+        judgelm data build --config configs/data/build.yaml
+        judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
+
+    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (max_reject_rate).
+    """
+    from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
+
+    options = build_options(_values(config, changes or []), str(config))
+    from judgelm.reports.data_set import build_data_set
+
+    if results.quiet:
+        built = build_data_set(options)
+    else:
+        with console.activity("reading") as show:
+            built = build_data_set(options, progress=lambda stage, pairs: show(f"{stage}: {pairs:,} pairs"))
+        console.print(_summary(built, options.out))
+    write_json(results.json_out, json.loads((Path(options.out) / "build.json").read_text(encoding="utf-8")))
+    rejected, read = sum(built.counts.rejected.values()), sum(built.counts.read.values())
+    if rejected > options.max_reject_rate * read:
+        finding = f"{rejected:,} of {read:,} rows ({rejected / read:.1%}) could not be read"
+        console.print(f"{finding} (limit max_reject_rate={options.max_reject_rate}); see the rejects in {options.out}")
+        raise typer.Exit(EXIT_FAILURES)
+
+
+def _values(config: Path, changes: list[str]) -> dict[str, Any]:
+    """The file's options, overridden by those of the command line.
+
+    Raises:
+        ConfigError: the file cannot be read, or an argument is not `key=value`.
+    """
+    values = read_yaml(config) or {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{config}: expected a mapping of options, got {type(values).__name__}")
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise ConfigError(f"{change}: expected key=value, such as seed=1")
+        try:
+            values[name] = parse_yaml(value)
+        except ConfigError as error:
+            raise ConfigError(f"{change}: the value is not YAML: {error}") from error
+    return values
+
+
+def _summary(built: Any, out: str) -> Table:
+    counts = built.counts
+    rows = [("rows read", f"{sum(counts.read.values()):,}")]
+    for outcome in ("rejected", "dropped", "repaired"):
+        for (source, finding), number in sorted(getattr(counts, outcome).items()):
+            rows.append((f"  {outcome}, {source}: {finding}", f"{number:,}"))
+    rows.append(("clean pairs", f"{counts.before.pairs:,}"))
+    for name, title in (("swapped", ""), ("ambiguous", "ambiguous reason: "), ("references", "reference: ")):
+        for finding, number in sorted(getattr(counts, name).items()):
+            rows.append((f"  {title}{finding}", f"{number:,}"))
+    rows += [(name, f"{number:,}") for name, number in built.files.items()]
+    for row in built.baselines:
+        rules = (("first", row.first), ("longer", row.longer), ("model's win rate", row.model))
+        words = ", ".join(f"{name} {share:.1%}" for name, share in rules if share is not None)
+        rows.append((f"  {row.set} {row.stage} balancing: {words}", f"{row.decided:,}"))
+    rows += [(f"no subset of {size:,}", "too few pairs") for size in built.subsets.too_large]
+    return result_table(f"data set in {out}", ("", ""), rows)
+
+
+def derive_command(
+    judged: Annotated[Path, typer.Argument(metavar="JUDGED")],
+    out: Path,
+    exclude: list[Path] | None = None,
+    same_baseline: Annotated[int, typer.Option(min=0)] = 4,
+    other_question: Annotated[int, typer.Option(min=0)] = 4,
+    longer_share: Annotated[float, typer.Option(min=0.01, max=0.99)] = 0.5,
+    max_characters: Annotated[int | None, typer.Option(min=1)] = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    *,
+    rows_as: LabelOptions,
+    results: Results,
+) -> None:
+    """Derive training pairs from judged pairs: two answers with one baseline, or one to another question.
+
+    Options:
+        judged: Labelled pairs, in any format of samples.
+        out: Derived pairs, as rows for training.
+        exclude: File of test questions, none of which is used; give it once for each file.
+        same_baseline: Pairs of two answers compared with one third, by question, judge and third.
+        other_question: Pairs whose worse answer belongs to another question, by question.
+        longer_share: How often the longer answer of the same baseline is better.
+        max_characters: Of question and both answers.
+        seed: Another seed draws other pairs.
+        overwrite: Replace an earlier file.
+
+    Examples:
+        judgelm data derive judged.jsonl -o derived.jsonl --exclude test.jsonl
+        judgelm data derive judged.jsonl -o derived.jsonl --same-baseline 0
+
+    Exit codes: 0 done, 1 usage or input error.
+    """
+    # numpy and scipy take a second to load
+    from judgelm.data.derived_pairs import Derivation, derived_pairs
+    from judgelm.data.duplicates import ExcludedQuestions
+    from judgelm.data.labelled_pair import judgelm_row
+    from judgelm.data.labelled_set import read_labelled
+    from judgelm.jsonl import whole_file
+
+    options = Derivation(
+        same_baseline=same_baseline,
+        other_question=other_question,
+        longer_share=longer_share,
+        max_characters=max_characters,
+        seed=seed,
+    )
+    if out.exists() and not overwrite:
+        raise ConfigError(f"{out}: exists already; add --overwrite to replace it, or choose another -o")
+    excluded = ExcludedQuestions(map(str, exclude or ()))
+    pairs = read_labelled(str(judged), source=judged.stem, reading=rows_as.reading)
+    counts: Counter[str] = Counter()
+    unused: Counter[str] = Counter()
+    usable = _usable(pairs, excluded, unused)
+    with whole_file(out) as file:
+        for pair in derived_pairs(usable, options):
+            rule = str(pair.sample.metadata["rule"])
+            counts[rule] += 1
+            file.write(judgelm_row(pair) | {"source": f"{judged.stem}: {rule}"})
+        if not counts:
+            passed = "".join(f"; {count:,} judged pairs {reason} are not used" for reason, count in unused.items())
+            finding = f"{judged}: no pair could be derived{passed}"
+            raise InputError(f"{finding}; it takes questions with two judged pairs of one baseline, or two questions")
+    if results.write(dict(counts)):
+        for rule, made in sorted(counts.items()):
+            console.print(f"{made:,} pairs: {rule}")
+        for reason, count in unused.items():
+            console.print(f"{count:,} judged pairs {reason}: not used")
+        console.message(f"written: {out}")
+
+
+def _usable(
+    pairs: "Iterable[LabelledPair]", excluded: "ExcludedQuestions", unused: Counter[str]
+) -> "Iterator[LabelledPair]":
+    """The pairs that others can be derived from; the rest is counted by reason."""
+    from judgelm.data.derived_pairs import unused_because
+
+    for pair in pairs:
+        reason = "of an excluded question" if excluded.find(pair.sample.question) else unused_because(pair)
+        if reason is None:
+            yield pair
+        else:
+            unused[reason] += 1
+
+
+def sample_command(
+    file: Annotated[str, typer.Argument(metavar="FILE")],
+    out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
+    per: Annotated[tuple[str, int] | None, typer.Option(metavar="FIELD N")] = None,
+    size: Annotated[int | None, typer.Option(metavar="N")] = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    *,
+    results: Results,
+) -> None:
+    """Draw a seeded sample of a file's rows: so many for each value of a field, or of the whole file.
+
+    Values with fewer rows are kept whole and named. OUT.sample.json records the draw.
+
+    Options:
+        file: Rows with ids: a file, a folder, or a pattern.
+        out: The rows drawn, unchanged.
+        per: At most N rows for each value of a field, such as category 100.
+        size: At most N rows of the whole file.
+        seed: Another seed draws others; a larger sample holds the smaller.
+        overwrite: Replace another sample.
+
+    Examples:
+        judgelm data sample mmlu-pro.jsonl --per category 100 -o sampled.jsonl
+        judgelm data sample questions.jsonl --size 1000 --seed 1 -o sampled.jsonl
+
+    The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
+    """
+    from judgelm.data.readers.rows import RejectCounts  # numpy takes a moment to load
+    from judgelm.data.readers.streams import input_files
+    from judgelm.data.samples import draw_subset
+    from judgelm.runs.run_files import check_output_is_no_input, input_identities
+
+    if (per is None) == (size is None):
+        raise ConfigError("give --per FIELD N, or --size N for the whole file")
+    files = input_files(file)
+    check_output_is_no_input(out, [file, *files])
+    field, most = (None, size) if per is None else per
+    assert most is not None
+    record = {"per": field, "size": most, "seed": seed, "input": input_identities(files)}
+    path = out.with_name(f"{out.name.removesuffix('.jsonl')}.sample.json")
+    if not overwrite and _is_finished(out, path, record):
+        if not results.quiet:
+            echo(f"{out}: holds this sample already")
+        return
+    rejects = RejectCounts()
+    subset = draw_subset(file, field=field, size=most, seed=seed, on_reject=rejects)
+    with whole_file(out) as target:
+        for row in subset.rows:
+            target.write(row)
+    counts = {value: {"drawn": drawn, "of": total} for value, (drawn, total) in subset.counts.items()}
+    path.write_text(json.dumps({**record, "counts": counts}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    if results.write({"rows": len(subset.rows), "counts": counts}):
+        _show(subset, most, rejects, out)
+
+
+def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
+    """True if the file holds this sample.
+
+    Raises:
+        RunError: it holds another one, or something else.
+    """
+    if not out.exists():
+        return False
+    try:
+        earlier = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        earlier = {}
+    if {name: earlier.get(name) for name in record} == record:
+        return True
+    raise RunError(f"{out}: holds something else than this sample; choose another -o, or pass --overwrite")
+
+
+def _show(subset: "Subset", most: int, rejects: "RejectCounts", out: Path) -> None:
+    for line in rejects.lines():
+        echo(f"left out {line}", err=True)
+    short = {value: drawn for value, (drawn, _) in subset.counts.items() if drawn < most}
+    echo(f"{len(subset.rows):,} rows of {sum(total for _, total in subset.counts.values()):,} in {out}")
+    for value, drawn in short.items():
+        echo(f"short: {value} has {drawn:,} rows, not {most:,}")
+
+
+EXIT_OVERLAP = 2
+_SHOWN = 100
+_KINDS: "tuple[OverlapKind, ...]" = ("exact", "near", "passage")
+
+
+def overlap_command(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN")],
+    tests: Annotated[list[Path], typer.Argument(metavar="TEST...")],
+    threshold: Annotated[float, typer.Option(min=0.7, max=1.0)] = 0.7,
+    words: Annotated[int, typer.Option(min=0)] = 13,
+    examples: Annotated[int, typer.Option(min=0)] = 3,
+    *,
+    results: Results,
+) -> None:
+    """Find questions and answers of test files in a training file: equal, near, or sharing a passage.
+
+    Options:
+        train: The training file, in any format of samples.
+        tests: Test files, in any format of samples.
+        threshold: Similarity from which texts are near copies; 1 finds equal ones.
+        words: Words of a passage that questions share; 0 looks for none.
+        examples: Examples of each kind for each test file.
+
+    Examples:
+        judgelm data overlap train.jsonl pandalm.jsonl llmbar.jsonl
+        judgelm data overlap train.jsonl test.jsonl --json overlap.json
+
+    Exit codes: 0 no overlap, 1 usage or input error, 2 something of a test file is in the training file.
+    """
+    from judgelm.data.duplicates import IndexedTexts  # numpy and scipy take a second to load
+
+    training = IndexedTexts(str(train), threshold=threshold, words=words)
+    overlaps = [training.check(str(test), examples=examples) for test in tests]
+    if results.write([_row(overlap) for overlap in overlaps]):
+        console.print(_table(train, training.rows, overlaps))
+        for overlap in overlaps:
+            _show_examples(overlap)
+    if not all(overlap.clean for overlap in overlaps):
+        raise typer.Exit(EXIT_OVERLAP)
+
+
+def _row(overlap: "Overlap") -> dict[str, Any]:
+    row = asdict(overlap)
+    for name, counts in (
+        ("question_overlaps", overlap.question_overlaps),
+        ("answer_overlaps", overlap.answer_overlaps),
+    ):
+        row[name] = {kind: counts[kind] for kind in _KINDS}
+    return row | {"clean": overlap.clean}
+
+
+def _table(train: Path, rows: int, overlaps: "list[Overlap]") -> Table:
+    columns = ("test file", "rows", "questions", "equal", "near", "passage", "answers", "equal", "near")
+    lines = []
+    for overlap in overlaps:
+        questions, answers = overlap.question_overlaps, overlap.answer_overlaps
+        counts = [overlap.rows, overlap.questions, *(questions[kind] for kind in _KINDS)]
+        counts += [overlap.answers, answers["exact"], answers["near"]]
+        lines.append((overlap.path, *(f"{count:,}" for count in counts)))
+    return result_table(f"in {train} ({rows:,} rows)", columns, lines)
+
+
+def _show_examples(overlap: "Overlap") -> None:
+    if overlap.rejected:
+        console.message(f"{overlap.path}: {overlap.rejected:,} rows cannot be used and were not compared")
+    for example in overlap.examples:
+        text, of = (" ".join(part.split()) for part in (example.text, example.of))
+        similarity = "" if example.similarity is None else f" ({example.similarity:.2f})"
+        kind = {"exact": "equals that of", "near": f"is near that of{similarity}", "passage": "shares the passage"}
+        console.message(f"{overlap.path}: {example.part} {_cut(text)!r} {kind[example.kind]} {_cut(of)}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

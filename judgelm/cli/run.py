@@ -1,0 +1,396 @@
+"""A run of `judgelm-batch`: checks before the model is loaded, progress, messages and the final table."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+from rich.table import Table
+
+from judgelm.cli.console import EXIT_INTERRUPTED, console, is_stdout, result_table, watch
+from judgelm.cli.loading import heap_frozen, show_notes
+from judgelm.cli.options import JudgeOptions
+from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.streams import all_input_files
+from judgelm.data.samples import SampleStream
+from judgelm.engines.base import Engine
+from judgelm.engines.catalog import check_engine
+from judgelm.errors import ConfigError, InputError
+from judgelm.judge import Judge, judge_of
+from judgelm.judges.released import recognise
+from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
+from judgelm.records import Judgment, failure_name
+from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
+from judgelm.runs.cascade import Cascade, join_runs
+from judgelm.runs.session import end_orphans, mark_children
+from judgelm.runs.stats import RunStats
+
+_SHOWN_REJECTS = 5
+
+
+def check_names(engine: str, models: Sequence[str | None], adapter: str | None) -> None:
+    """Refuse an engine that does not exist, and judges that are not installed, the default one among them.
+
+    Raises:
+        ConfigError: no such engine, or one that needs a model.
+        ModelError: a judge's name (None is the default judge) whose parts are not on this machine.
+    """
+    check_engine(engine)
+    for model in models:
+        judge_of(model, engine, adapter=adapter)
+
+
+def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, model: str | None, is_default: bool) -> str:
+    """The mode's name: a released judge's usual one where none is asked for; options that do not fit are refused.
+
+    Raises:
+        ConfigError: no such mode or card, options that do not fit together, or a mode that the judge does not have.
+        ModelError: the words of a released judge's prompt are not available.
+    """
+    named = model is None or judge.ignore_card
+    released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge
+    if released is None or released.template:
+        make_mode(mode, chosen)
+        return mode
+    if is_default and mode not in released.modes:
+        mode = released.modes[0]
+    released.mode(mode, chosen)
+    return mode
+
+
+def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
+    """The path of the judgments; input from standard input alone goes to standard output.
+
+    Raises:
+        ConfigError: no path, not a JSONL file, or `--json` asks for standard output as well.
+    """
+    if out is None and inputs == ["-"]:
+        out = "-"
+    if out == "-" and is_stdout(json_out):
+        raise ConfigError("--json -: the judgments go to standard output; give --json a file, or name one with -o")
+    if out is None:
+        raise ConfigError("-o is missing; name the file for the judgments, such as -o judgments.jsonl")
+    if out != "-" and not out.endswith(".jsonl"):
+        raise ConfigError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
+    return out
+
+
+def check_paths(job: BatchJob) -> None:
+    """Refuse mistyped paths before the model is loaded."""
+    all_input_files(job.inputs)  # raises with a hint at similar names
+    if job.out != "-" and Path(job.out).is_dir():
+        raise InputError(f"{job.out}: is a folder; name a file in it")
+    if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
+        raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
+
+
+def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
+    """End the engine processes of a killed run of the same file, and mark those that this one is about to start."""
+    if job.out == "-":
+        return
+    if (ended := end_orphans(job.out)) and not quiet:
+        processes = "1 process" if len(ended) == 1 else f"{len(ended)} processes"
+        console.print(f"ended {processes} left by a killed run")
+    mark_children(job.out)
+
+
+def run(
+    job: BatchJob,
+    judge: Judge,
+    mode: BatchMode,
+    *,
+    quiet: bool,
+    total: int | None = None,
+    look: Callable[[Judgment], None] = lambda judgment: None,
+) -> RunStats:
+    """Run with progress and a table at the end; Ctrl-C and SIGTERM leave a resumable run.
+
+    `total` is the number of samples to judge, where it is not the number of rows; `look` is called with each judgment.
+    """
+    done = 0
+    notes = judge.notes
+    if not quiet:
+        show_notes(notes)
+
+    def count(stats: RunStats, judgment: Judgment) -> None:
+        nonlocal done
+        done = stats.judged
+        update(stats, judgment)
+        look(judgment)
+
+    with watch(_total(job) if total is None else total, quiet=quiet) as update:
+        hooks = BatchHooks(
+            on_input=lambda stream: None if quiet else show_input(stream, judge, mode),
+            on_resume=(lambda finished, repaired: None) if quiet else show_resume,
+            on_judgment=count,
+            on_reject=_reject_printer(_SHOWN_REJECTS if job.out != "-" else None),
+        )
+        try:
+            with heap_frozen():
+                stats = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
+        except KeyboardInterrupt:
+            again = "" if job.out == "-" else "; run the same command again to continue"
+            console.print(f"\ninterrupted after {done} judgments{again}", style="yellow")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    if not quiet:
+        console.print(summary_table(stats, mode, judge.engine.stats()))
+        show_notes(note for note in judge.notes if note not in notes)
+        if job.out != "-":
+            console.print(f"judgments in {job.out}")
+    return stats
+
+
+def _total(job: BatchJob) -> int | None:
+    rows = count_rows(job.inputs)
+    return rows if job.limit is None or rows is None else min(rows, job.limit)
+
+
+def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
+    """Print the mapping of the input's fields, and how the samples are judged."""
+    mapping = ", ".join(f"{target} = {source}" for target, source in stream.source.fields.items())
+    console.message(f"input: {stream.source.name} ({mapping})")
+    description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
+    console.message(f"judging: {description}")
+    if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
+        console.message(
+            "by its card this judge was trained without reasons; do not trust them", label="reasons:", style="yellow"
+        )
+
+
+def _pairs(judge: Judge, mode: Pairwise) -> str:
+    orders = "both orders" if mode.both_orders else "one order"
+    if mode.both_orders or mode.order_rule == "probability":
+        orders += f", rule {mode.order_rule}"
+    low, high = mode.scale
+    return f"{orders}, {_template(judge, mode)}, scores {low:g} to {high:g}"
+
+
+def _others(judge: Judge, mode: BatchMode) -> str:
+    """The mode's name, its template, and all options that differ from their defaults."""
+    options = [
+        f"{field.name} {value}"
+        for field in fields(cast(Any, mode))
+        if field.name not in CARD_FIELDS
+        and (value := getattr(mode, field.name))
+        != (field.default if field.default_factory is MISSING else field.default_factory())
+    ]
+    return ", ".join([f"mode {mode.name}", _template(judge, mode), *options])
+
+
+def _template(judge: Judge, mode: BatchMode) -> str:
+    """The template's name, and its source unless the mode has only one."""
+    if "template" not in {field.name for field in fields(cast(Any, mode))}:
+        return f"template {mode.template}"
+    source = f"from the {judge.format.source}"
+    if judge.format.source != "card" and judge.engine.describe()["engine"] == "openai":
+        source += ", since a server's model has no card"
+    return f"template {mode.template} ({source})"
+
+
+def show_resume(finished: int, repaired: int) -> None:
+    """Print what earlier sessions left."""
+    if repaired:
+        console.print(f"removed an incomplete last line ({repaired} bytes)")
+    if finished:
+        console.print(f"resuming: {finished} samples are already judged")
+
+
+def _reject_printer(most: int | None) -> Callable[[Reject], None]:
+    """Prints the first rejects; all of them where there is no rejects file."""
+    count = 0
+
+    def print_reject(reject: Reject) -> None:
+        nonlocal count
+        count += 1
+        if most is None or count <= most:
+            console.message(f"rejected {reject.message}")
+        elif count == most + 1:
+            console.print("further rejects are in the rejects file")
+
+    return print_reject
+
+
+_SHOWN_STATS = (
+    "retries", "not_taken_by_server", "out_of_memory", "workers", "lost_workers", "requests_sent_again",
+)  # fmt: skip
+
+
+def summary_table(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) -> Table:
+    """The counts of a session; `engine_stats` are the engine's own."""
+    return result_table("judgments", ("", ""), _summary(stats, mode, engine_stats))
+
+
+def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "judged", str(stats.judged)
+    for name, value in _verdicts(stats):
+        yield f"  {name}", value
+    yield "  failed", _counts({failure_name(code): count for code, count in stats.failures.items()})
+    if stats.both_orders:
+        same = "same ranking in all orders" if stats.rankings else "same winner in both orders"
+        yield same, f"{stats.consistent / stats.both_orders:.1%} of {stats.both_orders}"
+    yield from _requested(stats, mode)
+    yield from _noticed(stats)
+    yield "prompt / reply tokens", f"{stats.prompt_tokens:,} / {stats.completion_tokens:,}"
+    for name in _SHOWN_STATS:
+        if engine_stats.get(name):
+            yield f"engine: {name.replace('_', ' ')}", _stat(engine_stats[name])
+    if engine_stats.get("cost_usd") is not None:
+        yield "cost", f"{engine_stats['cost_usd']:,.4f} USD"
+    if unknown := engine_stats.get("replies_of_unknown_cost"):
+        at_most = f", {engine_stats['cost_usd_at_most']:,.4f} USD at most" if "cost_usd_at_most" in engine_stats else ""
+        yield "replies of unknown cost", f"{unknown}{at_most}"
+    yield "time to load / judge", f"{stats.load_s:.1f} s / {stats.judge_s:.1f} s"
+    if stats.judge_s:
+        yield "samples/s", f"{stats.judged / stats.judge_s:,.1f}"
+
+
+def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
+    """Verdicts by kind; those of pairs where there is no other kind."""
+    for label, count in stats.labels.most_common():
+        yield label, str(count)
+    if stats.rankings:
+        yield "ranked", str(stats.rankings)
+    if stats.grades:
+        yield "graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}"
+    if stats.winners or not (stats.labels or stats.rankings or stats.grades):
+        yield "first / tie / second better", " / ".join(str(stats.winners[name]) for name in ("1", "tie", "2"))
+
+
+def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
+    """Retries, reasons and probabilities where they were requested, counts of 0 included."""
+    if getattr(mode, "retry_unparseable", False):
+        yield "replies parsed only after a constrained retry", str(stats.repaired)
+    if getattr(mode, "reasons", "none") != "none":
+        incomplete = f" ({stats.reasons_incomplete} incomplete)" if stats.reasons_incomplete else ""
+        yield "reasons written / failed", f"{stats.reasons}{incomplete} / {stats.reasons_failed}"
+    if getattr(mode, "distribution", False):
+        if stats.grade_distributions:
+            yield "with the probability of every grade", f"{stats.grade_distributions} prompts"
+        else:
+            yield f"with {_probability(stats)}", f"{stats.probabilities} of {stats.judged}"
+        if stats.mean_unassigned is not None:
+            yield "mean probability on no score line", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
+        if stats.mostly_unassigned:
+            yield "without: score lines have less than half of the probability", str(stats.mostly_unassigned)
+        if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
+            yield "without: the engine gave no probabilities", str(stats.judged)
+    for wording, count in stats.approximations.most_common():
+        yield f"approximation: {wording}", f"{count} of {stats.distributions}"
+
+
+def _probability(stats: RunStats) -> str:
+    """The event whose probability a judgment has: the first of two labels, or the first answer of a pair."""
+    return f"P({'correct' if stats.labels else 'first better'})"
+
+
+def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
+    """Counts that have a line only above 0."""
+    if stats.thinking:
+        mean = stats.thinking_characters / stats.thinking
+        yield "replies with thinking", f"{stats.thinking} of {stats.shown}, {mean:,.0f} characters on average"
+    for name, count in (
+        ("failed in earlier sessions (see --retry)", sum(stats.earlier_failures.values())),
+        ("rejected input lines", stats.rejected),
+        ("judged in an earlier session", stats.skipped),
+        ("further votes on a pair (judged once)", stats.repeated),
+        ("input cells coerced to text", stats.coerced),
+        ("unparseable replies in judgments that have a verdict", stats.parts_failed),
+        ("samples with a truncated answer", stats.cut),
+        ("samples with sanitized confusables", stats.neutralised),
+    ):
+        if count:
+            yield name, str(count)
+
+
+def _stat(value: object) -> str:
+    """A count, counts by kind, or names."""
+    if isinstance(value, Mapping):
+        return _counts(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _counts(kinds: Mapping[str, int]) -> str:
+    """`3 (unparseable 2, engine 1)`, the most frequent first."""
+    named = ", ".join(f"{name} {count}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
+    return f"{sum(kinds.values())} ({named})" if named else "0"
+
+
+def cascade_of(
+    job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str | None, adapter: str | None
+) -> Cascade | None:
+    """The cascade of `--cascade` and `--cascade-band`; None without the first.
+
+    Raises:
+        ConfigError: not two models, no band, or options that go with a single model.
+    """
+    if models is None:
+        if band is not None:
+            raise ConfigError("--cascade-band needs --cascade SMALL,LARGE")
+        return None
+    if mode != "pair":
+        raise ConfigError(f"--cascade selects pairs by P(first better), which mode {mode} lacks; use --mode pair")
+    names = tuple(name.strip() for name in models.split(","))
+    if len(names) != 2 or not all(names):
+        raise ConfigError(f"--cascade {models}: expected two models, the smaller first, as SMALL,LARGE")
+    for value, option in ((model, "--model"), (adapter, "--adapter")):
+        if value:
+            raise ConfigError(
+                f"{option} does not go with --cascade, whose models may be folders of adapters; leave it out"
+            )
+    return Cascade(job=job, models=(names[0], names[1]), band=(0.3, 0.7) if band is None else _band(band))
+
+
+def judge_in_cascade(
+    cascade: Cascade, load: Callable[[str, BatchJob], Judge], pair_options: dict[str, Any], *, quiet: bool
+) -> RunStats:
+    """Run the small judge, the large one on what is left, and join; all judgments of OUT in counts.
+
+    Args:
+        cascade: what to judge.
+        load: loads a judge by its name, for a job.
+        pair_options: fields of the pair mode; the small judge gives probabilities in any case.
+        quiet: print errors only.
+    """
+    cascade.check_out()
+    small, large = cascade.models
+    clear_and_mark(cascade.small_job, quiet=quiet)
+    with load(small, cascade.small_job) as judge:
+        mode = judge.pairwise(**pair_options | {"distribution": True})
+        run(cascade.small_job, judge, mode, look=cascade.refuse_without_probabilities(), quiet=quiet)
+        parameters = _parameters(judge.engine)
+    unsure = cascade.unsure()
+    if not quiet:
+        console.print(f"\n{len(unsure)} pairs go to {large}")
+    large_job = cascade.large_job(unsure)
+    clear_and_mark(large_job, quiet=quiet)
+    with load(large, large_job) as judge:
+        mode = judge.pairwise(**pair_options)
+        run(large_job, judge, mode, total=len(unsure), quiet=quiet)
+        both = (parameters, _parameters(judge.engine))
+    stats, counts = join_runs(cascade, both)
+    if not quiet:
+        from judgelm.reports.wording import cascade_rows  # pandas and scikit-learn take seconds to load
+
+        console.print()
+        console.print(summary_table(stats, mode, {}))
+        console.print(result_table("cascade", ("", ""), cascade_rows(counts)))
+        console.print(f"judgments of both in {cascade.job.out}")
+    return stats
+
+
+def _parameters(engine: Engine) -> int | None:
+    described = engine.describe()
+    if described["engine"] not in {"transformers", "vllm"}:  # the others run no model here
+        return None
+    from judgelm.engines.weights import parameters_of_described  # loads torch
+
+    return parameters_of_described(described)
+
+
+def _band(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--cascade-band {text}: expected LOW,HIGH, such as 0.3,0.7") from error
+    return low, high

@@ -1,0 +1,447 @@
+"""`judgelm study qa`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from judgelm.cli.console import console
+from judgelm.cli.options import ColumnOptions, StudyOutput, named_run
+from judgelm.errors import ConfigError, InputError
+from judgelm.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from judgelm.data.readers.rows import Row
+    from judgelm.data.samples import Reading
+    from judgelm.records import Sample
+    from judgelm.studies.qa_scores import QaRun
+
+
+_LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
+
+
+def qa_command(
+    answers: Annotated[Path, typer.Argument(metavar="FILE")],
+    judgments: Annotated[list[str], typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=RUN")],
+    human: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    siblings: Annotated[list[str] | None, typer.Option("--sibling", metavar="MODEL=JUDGE")] = None,
+    own: Annotated[list[str] | None, typer.Option(metavar="MODEL=JUDGE")] = None,
+    sibling_others: Literal["with-own", "without-own"] = "with-own",
+    types_judge: Annotated[str | None, typer.Option(metavar="JUDGE")] = None,
+    failures: Literal["excluded", "as_incorrect"] = "excluded",
+    rules: Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"] = "hotpotqa",
+    validated: Annotated[bool, typer.Option("--validated/--first", metavar="")] = True,
+    *,
+    rows_as: ColumnOptions,
+    output: StudyOutput,
+) -> None:
+    """Exact match and F1 against judges and people, by data set, prompt and answer type; self-preference.
+
+    Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
+
+    Options:
+        answers: The answers that were judged: plain rows, or a QA set's own file.
+        judgments: A run of mode qa; give one or more.
+        human: People's labels: rows of id and label (correct or incorrect, 1 or 0).
+        siblings: An answering model and a judge of its family.
+        own: An answering model's own judge, where their names differ.
+        sibling_others: Whether a sibling's other judges include the answering model's own.
+        types_judge: Judge of the analysis by answer type; default: the nearest to people.
+        failures: Answers without a label: left out, or incorrect as in the original code.
+        rules: Whose exact match decides without a judge; as in the run.
+        validated: Match any validated answer, or the first alone; as in the run.
+    """
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.studies.qa import QaOptions, qa_study
+    from judgelm.studies.qa_scores import qa_answers  # statsmodels takes seconds to load
+
+    options = QaOptions(
+        failures=failures,
+        siblings=_pairs("--sibling", siblings or []),
+        own=_pairs("--own", own or []),
+        sibling_others=sibling_others == "with-own",
+        types_judge=types_judge,
+        resampling=output.resampling,
+    )
+    runs = [_run(text) for text in judgments]
+    labels = {} if human is None else _human(human)
+    samples = list(_samples(answers, rows_as.reading))
+    by_id, notes = {sample.id: sample for sample in samples}, []
+    for run in runs:
+        texts = match_samples(run.judgments, by_id, name=str(answers))[1]
+        notes += [f"{run.name}: {note}" for note in texts.notes()]
+    result = qa_study(qa_answers(samples, labels, rules=rules, validated=validated), runs, options)
+    output.write(replace(result, warnings=(*result.warnings, *notes)))
+
+
+def _pairs(option: str, values: Iterable[str]) -> dict[str, str]:
+    """Parse `MODEL=JUDGE`, each model once.
+
+    Raises:
+        ConfigError: a value of another form, or a model twice.
+    """
+    judges: dict[str, str] = {}
+    for text in values:
+        model, equals, judge = text.partition("=")
+        if not (equals and model and judge) or model in judges:
+            raise ConfigError(f"{option} {text}: expected MODEL=JUDGE, each model once")
+        judges[model] = judge
+    return judges
+
+
+def _run(text: str) -> "QaRun":
+    """Read the run of `JUDGE[:PROMPT]=RUN`.
+
+    Raises:
+        ConfigError: the text has another form.
+    """
+    from judgelm.runs.run_files import read_judgments
+    from judgelm.studies.qa_scores import QaRun
+
+    name, equals, file = text.partition("=")
+    judge, _, variant = name.partition(":")
+    if not (equals and judge and file):
+        raise ConfigError(f"--judgments {text}: expected JUDGE=RUN or JUDGE:PROMPT=RUN")
+    return QaRun(judge=judge, judgments=read_judgments(file), variant=variant or "initial")
+
+
+def _samples(path: Path, reading: "Reading") -> "Iterable[Sample]":
+    """Rows of QA sets with predictions in them, else rows as batch runs read them."""
+    from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.qa import has_predictions, read_qa
+
+    return read_qa(str(path)) if has_predictions(str(path)) else SampleStream([str(path)], reading=reading)
+
+
+def _human(path: Path) -> dict[str, bool]:
+    """People's labels by sample id.
+
+    Raises:
+        InputError: a row has no id or no label, or an id comes twice.
+    """
+    from judgelm.jsonl import read_jsonl
+
+    labels: dict[str, bool] = {}
+    for line, row in read_jsonl(path):
+        key, label = str(row.get("id", "")), _LABELS.get(str(row.get("label", row.get("human"))).lower())
+        if not key or label is None:
+            raise InputError(f"{path}:{line}: expected id and label (correct or incorrect, 1 or 0), got {row!r:.80}")
+        if key in labels:
+            raise InputError(f"{path}:{line}: id {key!r} appeared before; keep one label for each answer")
+        labels[key] = label
+    return labels
+
+
+def self_reference_command(
+    truth: Annotated[Path, typer.Option("--truth", "-t", metavar="FILE")],
+    cot: Annotated[list[str] | None, typer.Option(metavar="[JUDGE=]RUN")] = None,
+    guided: Annotated[list[str] | None, typer.Option(metavar="[JUDGE=]RUN")] = None,
+    *,
+    output: StudyOutput,
+) -> None:
+    """Answering against judging: F1 where the judge knows the answer and where not, overconfidence, correlations.
+
+    The runs judge single answers as correct or incorrect, with CoT alone or with the judge's own answer as the
+    reference. JUDGE defaults to the file's name; runs of one JUDGE are compared.
+
+    Example: judgelm study self-reference --cot small=cot.jsonl --guided small=guided.jsonl -t truth.jsonl -o FOLDER
+
+    Options:
+        truth: The truth about each judged answer, JSON lines: id, agent, dataset, truth (true or false); answer (the
+            right one) or judge_correct; question.
+        cot: A run without reference; once per judge.
+        guided: A run guided by the judge's own answer; once per judge.
+    """
+    from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
+    from judgelm.studies.self_reference import self_reference_study
+    from judgelm.studies.self_reference_answers import JudgeRuns
+    from judgelm.studies.truth_file import AnswerTruth, read_truths
+
+    with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
+    names = list(dict.fromkeys([*with_cot, *with_own]))
+    if not names:
+        raise ConfigError("study self-reference: no run is given; add --cot RUN, --guided RUN or both")
+    runs = [
+        JudgeRuns(
+            judge=name,
+            cot=read_judgments(with_cot[name]) if name in with_cot else None,
+            guided=read_judgments(with_own[name]) if name in with_own else None,
+        )
+        for name in names
+    ]
+    output.write(self_reference_study(runs, read_truths(truth, AnswerTruth), output.resampling))
+
+
+def _by_judge(option: str, values: list[str] | None) -> dict[str, Path]:
+    """Judge -> run file; the name defaults to the file's.
+
+    Raises:
+        ConfigError: two runs of one judge under one option.
+    """
+    runs: dict[str, Path] = {}
+    for text in values or []:
+        judge, path = named_run(text)
+        if judge in runs:
+            raise ConfigError(f"{option} {text}: judge {judge!r} has a run already; name the judges: NAME=RUN")
+        runs[judge] = path
+    return runs
+
+
+def ssr_command(
+    never: Annotated[Path, typer.Option(metavar="RUN")],
+    always: Annotated[Path, typer.Option(metavar="RUN")],
+    truth: Annotated[Path, typer.Option("--truth", "-t", metavar="FILE")],
+    selective: Annotated[Path | None, typer.Option(metavar="RUN")] = None,
+    tau: float = 0.8,
+    split: Literal["wrong", "half", "tie"] = "wrong",
+    calibration_share: float = 0.5,
+    *,
+    output: StudyOutput,
+) -> None:
+    """Selective self-reference at every tau from two runs on the same self-solves: accuracy, gate, slices, cost.
+
+    Example: judgelm study ssr --never never.jsonl --always always.jsonl -t truth.jsonl --tau 0.8 -o FOLDER
+
+    Options:
+        never: Run of mode ssr that judged without reference.
+        always: Run of mode ssr that always showed the majority answer.
+        truth: The truth about each judged pair, JSON lines: id, winner (1 or 2); answer (the right one) or
+            judge_correct; question, category.
+        selective: A run with its own gate, to be checked against the two others.
+        tau: Least agreement of the self-solves for a reference, 0 to 1.
+        split: How orders that name different answers count; the first table shows all three.
+        calibration_share: Share of each category's questions on which tau is chosen.
+    """
+    from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
+    from judgelm.studies.ssr import SsrOptions, ssr_study
+    from judgelm.studies.truth_file import PairTruth, read_truths
+
+    options = SsrOptions(tau=tau, split=split, calibration_share=calibration_share, resampling=output.resampling)
+    truths = read_truths(truth, PairTruth)
+    gated = None if selective is None else read_judgments(selective)
+    output.write(ssr_study(read_judgments(never), read_judgments(always), truths, options, selective=gated))
+
+
+def self_bias_command(
+    ratings: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
+    run: Annotated[list[str] | None, typer.Option(metavar="JUDGE=RUN")] = None,
+    rows: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    families: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    reference: Annotated[str, typer.Option(metavar="JUDGE")] = "human",
+    item_column: Annotated[str, typer.Option(metavar="COLUMN")] = "item",
+    dimension_column: Annotated[str, typer.Option(metavar="COLUMN")] = "dimension",
+    task_column: Annotated[str, typer.Option(metavar="COLUMN")] = "task",
+    by: Annotated[list[str] | None, typer.Option(metavar="COLUMN")] = None,
+    indicator: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
+    scaling: Literal["maximum", "unit"] = "maximum",
+    spline: bool = False,
+    length: Literal["none", "per_judge", "shared"] = "none",
+    length_over: Literal["prompt", "overall"] = "prompt",
+    length_tokenizer: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
+    dimensions: bool = True,
+    self_term: bool = True,
+    family_term: bool = True,
+    errors: Literal["HC1", "HC0", "cluster"] = "HC1",
+    level: Annotated[float, typer.Option(min=0.5, max=0.999)] = 0.90,
+    checks: bool = True,
+    weak: Annotated[list[str] | None, typer.Option(metavar="MODEL")] = None,
+    other_reference: Literal["paper", "authors", "both"] = "paper",
+    label_share: Annotated[float, typer.Option(min=0.001, max=0.999)] = 0.1,
+    draws: Annotated[int, typer.Option(min=1)] = 100,
+    debiased: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    *,
+    rows_as: ColumnOptions,
+    output: StudyOutput,
+) -> None:
+    """Self- and family-bias of judges against human scores, with robustness checks (Play Favorites).
+
+    Judges are files of ratings, run files, or both; people's ratings name items and models as the rows do.
+
+    Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
+
+    Options:
+        ratings: Ratings in long format, wide files of the Play Favorites data, or a folder of HELM Instruct's runs.
+        run: A judge's run of mode rubric or single; repeat for several.
+        rows: The rows these runs judged: answer, answer_models, item (or question).
+        families: YAML: family -> list of models; default: by the models' names.
+        reference: The judge whose scores are the reference.
+        item_column: Column of the prompt.
+        dimension_column: Column of the dimension.
+        task_column: Column of the task type.
+        by: A further column to fit apart; repeat for several.
+        indicator: 0 and 1: another bias with a control group, one effect per judge.
+        scaling: Divide by the dimension's maximum, or rescale to [0, 1].
+        spline: A cubic spline of the reference for its slope.
+        length: Control for length in the main regression.
+        length_over: Lengths are normalised within a prompt, or over all rows.
+        length_tokenizer: Hub id or folder whose tokenizer counts the lengths of --run's answers, such as
+            bert-base-uncased (the paper's); default: words.
+        dimensions: Effects of the dimensions.
+        self_term: Self-bias in the regression.
+        family_term: Family-bias in the regression.
+        errors: Standard errors; cluster is by item.
+        level: Level of the Wald intervals.
+        checks: Run the robustness checks.
+        weak: A model that a check leaves out; repeat; default: the paper's.
+        other_reference: A family's judges as reference: without its completions, or with, as the authors' code.
+        label_share: Share of labels that inference from few labels is shown.
+        draws: How often these labels are drawn.
+        debiased: Also write all scores without the bias, as JSON lines.
+    """
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
+        RatingColumns,
+        helm_instruct_ratings,
+        is_helm_output,
+        read_ratings,
+        write_ratings,
+    )
+    from judgelm.metrics.self_bias import BiasModel
+    from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, study_self_bias
+
+    extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
+    columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)
+    model = BiasModel(
+        reference="spline" if spline else "line",
+        length=length,
+        dimensions=dimensions,
+        self_bias=self_term,
+        family_bias=family_term,
+        indicator=indicator,
+        errors=errors,
+        level=level,
+    )
+    options = SelfBiasOptions(
+        families=None if families is None else _families(families),
+        reference=reference,
+        scaling=scaling,
+        model=model,
+        length_over=length_over,
+        by=tuple(by or []),
+        weak=None if weak is None else tuple(weak),
+        other_reference=other_reference,
+        checks=checks,
+        label_share=label_share,
+        draws=draws,
+        resampling=output.resampling,
+    )
+    rejects = RejectCounts()
+    folders = [path for path in ratings or [] if is_helm_output(path)]
+    with console.activity("reading ratings") as show:
+        helm = (row for folder in folders for row in helm_instruct_ratings(folder, rejects))
+        samples = {} if rows is None else _samples_of(rows, rows_as.reading)
+        more = chain(_of_runs(run or [], samples, columns.item, length_tokenizer), helm)
+        table = read_ratings([path for path in ratings or [] if path not in folders], columns, more=more)
+        result = study_self_bias(table, options, progress=show)
+    for line in rejects.lines():
+        console.message(f"rating left out: {line}")
+    output.write(result)
+    if debiased is not None:
+        write_ratings(debiased_ratings(table, options), debiased)
+        console.message(f"scores without the bias in {debiased}")
+
+
+def _samples_of(rows: Path, reading: "Reading") -> "dict[str, Sample]":
+    """The rows that runs judged, by id.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    from judgelm.data.samples import SampleStream
+
+    return {sample.id: sample for sample in SampleStream([str(rows)], reading=reading)}
+
+
+def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokenizer: str | None) -> "Iterator[Row]":
+    """The ratings that run files hold.
+
+    Raises:
+        ConfigError: runs without rows, a run without its judge's name, or a tokenizer without runs.
+        ModelError: there is no such tokenizer.
+        InputError: a file cannot be read, or a run is not of these rows.
+    """
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.sources.rating_tables import count_words, run_ratings
+    from judgelm.runs.run_files import read_judgments
+
+    if not runs:
+        if tokenizer is not None:
+            raise ConfigError("--length-tokenizer counts the answers of --run; files of ratings bring their lengths")
+        return
+    if not samples:
+        raise ConfigError("--run: also give the rows that were judged, with --rows: they name the model of each answer")
+    length = count_words if tokenizer is None else _token_counter(tokenizer)
+    for text in runs:
+        judge, equals, path = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--run {text}: expected JUDGE=RUN, the judge spelled as its own answers' model")
+        judgments = read_judgments(Path(path))
+        for note in match_samples(judgments, samples, name="--rows")[1].notes():
+            console.message(f"{path}: {note}")
+        yield from run_ratings(judge, judgments, samples, item=item, length=length)
+
+
+def _token_counter(source: str) -> Callable[[str], int]:
+    """Counts the tokens of a text, without those that a model's tokenizer adds around it.
+
+    Raises:
+        ModelError: there is no such tokenizer.
+    """
+    from judgelm.engines.base import EngineOptions
+    from judgelm.engines.model_files import load_tokenizer
+
+    tokenizer = load_tokenizer(source, None, EngineOptions(model=source))
+    return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _families(path: Path) -> dict[str, list[str]]:
+    """Families from YAML.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no mapping of family to models.
+    """
+    families = read_yaml(path)
+    if not isinstance(families, dict) or not all(isinstance(names, list) for names in families.values()):
+        raise ConfigError(f"{path}: expected family: [model, ...] for each family")
+    return {str(family): [str(name) for name in names] for family, names in families.items()}
+
+
+def capabilities_command(
+    judgments: Annotated[list[Path], typer.Argument(metavar="RUN")],
+    questions: Annotated[Path, typer.Option("--questions", "-q", metavar="FILE")],
+    name: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    *,
+    output: StudyOutput,
+) -> None:
+    """Mean grades by the capabilities that questions ask for, alone and combined, as MM-Vet reports them.
+
+    Example: judgelm study capabilities llava.jsonl emu.jsonl -q mm-vet/mm-vet.json -o capabilities
+
+    Options:
+        judgments: Run files that grade answers, one for each answering model.
+        questions: MM-Vet's mm-vet.json, or rows: id, capabilities.
+        name: Name of the model of each run, in order; default: the file's.
+    """
+    from judgelm.cli.evaluation import (
+        load_manifest,  # scikit-learn takes seconds to load
+        read_judges,
+    )
+    from judgelm.data.sources.graded import read_capabilities
+    from judgelm.studies.capabilities import CapabilityOptions, capability_study
+
+    runs = read_judges(judgments, name or [], parser="judgelm", scale="any")
+    scales = {model: _scale(load_manifest(path)) for model, path in zip(runs, judgments, strict=True)}
+    stated = {model: scale for model, scale in scales.items() if scale is not None}
+    options = CapabilityOptions(scales=stated, resampling=output.resampling)
+    output.write(capability_study(runs, read_capabilities(questions), options))
+
+
+def _scale(manifest: dict[str, object]) -> tuple[float, float] | None:
+    """The judge's scale by the run's manifest."""
+    fingerprint = manifest.get("fingerprint")
+    mode = fingerprint.get("mode") if isinstance(fingerprint, dict) else None
+    scale = mode.get("scale") if isinstance(mode, dict) else None
+    return (float(scale[0]), float(scale[1])) if isinstance(scale, list) and len(scale) == 2 else None

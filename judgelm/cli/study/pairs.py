@@ -1,0 +1,331 @@
+"""Studies of judged pairs: `judgelm study judgelm`, `compare-judges`, `position-bias`, `calibration` and others."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from judgelm.cli.options import (
+    ColumnOptions,
+    LabelOptions,
+    LabelReferenceOption,
+    LabelsOption,
+    ParserOption,
+    ScaleOption,
+    StudyOutput,
+    named_run,
+)
+from judgelm.errors import ConfigError, InputError
+from judgelm.parsing.scores import LabelRule
+
+if TYPE_CHECKING:
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.data.samples import Reading
+    from judgelm.data.sources.alpaca_eval import Comparison
+    from judgelm.studies.leaderboard import JudgeMatches
+    from judgelm.studies.position_bias import PairGroup
+
+
+def compare_judges_command(
+    judgments: Annotated[list[Path], typer.Argument(metavar="RUN")],
+    labels: LabelsOption,
+    name: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    failures: Literal["excluded", "as_tie"] = "excluded",
+    order_rule: LabelRule = "as_judged",
+    tie_threshold: Annotated[float, typer.Option(min=0.0, max=0.5)] = 0.05,
+    label_reference: LabelReferenceOption = "auto",
+    parser: ParserOption = "judgelm",
+    scale: ScaleOption = "1-10",
+    *,
+    rows_as: LabelOptions,
+    output: StudyOutput,
+) -> None:
+    """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, by category.
+
+    Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
+
+    Options:
+        judgments: Two or more: run files, JudgeLM outputs (pred_text), PandaLM results.
+        name: Name of a judge, once for each file, in order.
+        failures: Leave failed judgments out, or count them as ties.
+        order_rule: Two orders into one label, for all judges alike; given is the rule of `judgelm eval`.
+        tie_threshold: Under rule probability: a tie is at most this far from 0.5.
+    """
+    from judgelm.cli.evaluation import load_labels, load_manifest, read_judges  # scikit-learn takes seconds to load
+    from judgelm.studies.compare_judges import CompareOptions, compare_judges
+
+    options = CompareOptions(
+        failures=failures, order_rule=order_rule, tie_threshold=tie_threshold, resampling=output.resampling
+    )
+    judges = read_judges(judgments, name or [], parser=parser, scale=scale)
+    labelled = load_labels(labels, label_reference, load_manifest(judgments[0]), rows_as.reading)
+    output.write(compare_judges(judges, labelled, options))
+    rows_as.check_rejected(labels, labelled.rejected, labelled.read)
+
+
+def position_bias_command(
+    judgments: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN")],
+    *,
+    output: StudyOutput,
+) -> None:
+    """Effect of the order of answers on a judge's verdicts, for each file or pair of files; no labels.
+
+    Example: judgelm study position-bias bard=bard-vs-gpt.jsonl gpt-vs-bard.jsonl -o order
+
+    Options:
+        judgments: Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of one
+            NAME. NAME is the file's without one; a pair has the name of the first file that holds it.
+    """
+    from judgelm.studies.position_bias import position_bias_study  # statsmodels takes seconds to load
+
+    output.write(position_bias_study(_groups([named_run(text) for text in judgments]), output.resampling))
+
+
+def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
+    """Pair runs alone and reviews with those of the files that hold the other order, then pool them by name.
+
+    Raises:
+        InputError: a file cannot be read, is given twice, or has the same answers in the same order twice.
+    """
+    from judgelm.cli.evaluation import check_once, is_run_file
+    from judgelm.data.sources.reviews import group_files, read_reviews
+    from judgelm.runs.run_files import read_judgments
+    from judgelm.studies.position_bias import merge_groups, pairs_of_reviews, pairs_of_run
+
+    check_once(path for _, path in files)
+    runs = [(name, path) for name, path in files if is_run_file(path)]
+    reviews = [file for file in files if file not in runs]
+    groups = [(name, pairs_of_run(read_judgments(path))) for name, path in runs]
+    for indices in group_files(reviews):
+        joined = [reviews[index] for index in indices]
+        groups += pairs_of_reviews([(name, review) for name, path in joined for review in read_reviews(str(path))])
+    merged = merge_groups(groups)
+    return {name: merged[name] for name in dict.fromkeys(name for name, _ in files) if name in merged}
+
+
+def calibration_command(
+    judgments: Annotated[Path, typer.Argument(metavar="RUN")],
+    labels: LabelsOption,
+    bins: Annotated[int, typer.Option(min=2, max=100)] = 10,
+    binning: Literal["uniform", "quantile"] = "uniform",
+    fit_share: Annotated[float, typer.Option(min=0.0, max=0.95)] = 0.5,
+    label_reference: LabelReferenceOption = "auto",
+    *,
+    rows_as: LabelOptions,
+    output: StudyOutput,
+) -> None:
+    """Reliability of the judge's probabilities, and the effect of a temperature or a Platt scaling.
+
+    Example: judgelm study calibration judgments.jsonl --labels labels.jsonl -o calibration
+
+    Options:
+        judgments: A run file with probabilities, of judgelm-batch --distribution.
+        bins: Bins of the reliability curve.
+        binning: Bins of equal width, or of equal numbers of pairs.
+        fit_share: Share of the questions to fit scalings on; 0 fits none.
+    """
+    from judgelm.cli.evaluation import load_labels, load_manifest, read_run  # scikit-learn takes seconds to load
+    from judgelm.studies.calibration import CalibrationOptions, calibration_study
+
+    options = CalibrationOptions(bins=bins, binning=binning, fit_share=fit_share, resampling=output.resampling)
+    labelled = load_labels(labels, label_reference, load_manifest(judgments), rows_as.reading)
+    output.write(calibration_study(read_run(judgments), labelled, options))
+    rows_as.check_rejected(labels, labelled.rejected, labelled.read)
+
+
+def leaderboard_command(
+    files: Annotated[list[str], typer.Argument(metavar="RUN...")],
+    rows: Annotated[list[Path] | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
+    *,
+    rows_as: ColumnOptions,
+    output: StudyOutput,
+) -> None:
+    """Elo ratings of many models by Bradley-Terry: soft verdicts, ties, order effects, intervals, ranks.
+
+    Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
+
+    Options:
+        files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
+        rows: The pairs that runs judged, with the models' names.
+    """
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
+
+    rejects = RejectCounts()
+    notes: list[str] = []
+    judges = _judges(files, rows or [], rejects, notes, rows_as.reading)
+    notes += [f"left out: {line}" for line in rejects.lines()]
+    output.write(leaderboard_study(judges, output.resampling, notes=notes))
+
+
+def _judges(
+    files: list[str], rows: list[Path], rejects: "RejectCounts", notes: list[str], reading: "Reading"
+) -> "list[JudgeMatches]":
+    """The matches of each judge: of a run file, or of an annotator in all files of annotations; adds notes on joins.
+
+    Raises:
+        ConfigError: a file or judge given twice, or a run file without its rows.
+        InputError: a file cannot be read, or names no models, or a run is not of these rows.
+    """
+    from judgelm.cli.evaluation import check_once, is_run_file
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.alpaca_eval import read_annotations
+    from judgelm.runs.run_files import read_judgments
+    from judgelm.studies.leaderboard import matches_of_comparisons, matches_of_run
+
+    named = [named_run(text) for text in files]
+    check_once(path for _, path in named)
+    runs = {path: name for name, path in named if is_run_file(path)}
+    if runs and not rows:
+        raise ConfigError(f"{next(iter(runs))}: a run file; also give the pairs that it judged, with --rows")
+    if len(set(runs.values())) < len(runs):
+        raise ConfigError(f"runs named alike ({', '.join(runs.values())}); give each a name: NAME=FILE")
+    stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs else ()
+    samples = {sample.id: sample for sample in stream}
+    judges = []
+    for path, name in runs.items():
+        judgments = read_judgments(path)
+        matched, texts = match_samples(judgments, samples, name="--rows")
+        judges.append(matches_of_run(name, judgments, matched))
+        notes += [f"{name}: {note}" for note in texts.notes()]
+    annotations = [path for _, path in named if path not in runs]
+    comparisons = (row for path in annotations for row in read_annotations(str(path), on_reject=rejects))
+    return [*judges, *matches_of_comparisons(comparisons)]
+
+
+def win_rates_command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    rows: Annotated[Path | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
+    difficulty: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    *,
+    rows_as: ColumnOptions,
+    output: StudyOutput,
+) -> None:
+    """Win rates against a baseline as AlpacaEval computes them: weighted, discrete, length-controlled.
+
+    Example: judgelm study win-rates results/*/annotations.json -o win-rates
+
+    Options:
+        files: AlpacaEval's annotations.json, or run files of pairs (with --rows).
+        rows: The pairs that runs judged; answer 1 is the baseline's.
+        difficulty: Rows: instruction (or index) and instruction_difficulty, for the length control.
+    """
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.data.sources.alpaca_eval import read_difficulties
+    from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
+
+    rejects = RejectCounts()
+    notes: list[str] = []
+    comparisons = list(_comparisons(files, rows, rejects, notes, rows_as.reading))
+    difficulties = None if difficulty is None else read_difficulties(str(difficulty))
+    notes += [f"left out: {line}" for line in rejects.lines()]
+    output.write(win_rate_study(comparisons, output.resampling, difficulties=difficulties, notes=notes))
+
+
+def _comparisons(
+    files: list[Path], rows: Path | None, rejects: "RejectCounts", notes: list[str], reading: "Reading"
+) -> "Iterator[Comparison]":
+    """Read the comparisons of all files; adds notes on joins.
+
+    Raises:
+        ConfigError: a file given twice, or a run file without its rows.
+        InputError: a file cannot be read, holds no comparison, or a run is not of these rows.
+    """
+    from judgelm.cli.evaluation import check_once, is_run_file
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.samples import SampleStream
+    from judgelm.data.sources.alpaca_eval import comparisons_of_run, read_annotations
+    from judgelm.runs.run_files import read_judgments
+
+    check_once(files)
+    for path in files:
+        if not is_run_file(path):
+            yield from read_annotations(str(path), on_reject=rejects)
+            continue
+        if rows is None:
+            raise ConfigError(f"{path}: a run file; also give the pairs that it judged, with --rows")
+        samples = {sample.id: sample for sample in SampleStream([str(rows)], on_reject=rejects, reading=reading)}
+        judgments = read_judgments(path)
+        _, texts = match_samples(judgments, samples, name=str(rows))
+        if texts.turned:
+            raise InputError(
+                f"{rows}: {texts.turned:,} rows have the answers in another order than {path} judged, so it is not "
+                "clear which is the baseline's; give the rows that were judged"
+            )
+        notes += [f"{path.name}: {note}" for note in texts.notes()]
+        yield from comparisons_of_run(path.stem, judgments, samples)
+
+
+def benchmark_command(
+    judgments: Annotated[Path, typer.Argument(metavar="RUN")],
+    rows: Annotated[Path, typer.Option("--rows", "-r", metavar="FILE")],
+    name: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    *,
+    rows_as: LabelOptions,
+    output: StudyOutput,
+) -> None:
+    """A run by its benchmark's own metric, beside published scores: RewardBench, RMB, RM-Bench, JudgeBench and more.
+
+    Also RewardBench 2, LLMBar, Auto-J, FairEval, Prometheus, JUDGE-BENCH, EVOUNA and WMT side by side.
+
+    Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
+
+    Options:
+        judgments: A run file over rows of `judgelm data import`.
+        rows: These rows; their .protocol.json names the benchmark.
+        name: The benchmark, where its .protocol.json is not beside the rows.
+    """
+    from judgelm.cli.evaluation import read_run  # scikit-learn takes seconds to load
+    from judgelm.data.labelled_set import read_labels
+    from judgelm.studies.benchmark.study import benchmark_study
+
+    benchmark = name or _benchmark_of(rows)
+    labelled = read_labels(str(rows), reading=rows_as.reading)
+    output.write(benchmark_study(benchmark, read_run(judgments), labelled, output.resampling))
+    rows_as.check_rejected(rows, labelled.rejected, labelled.read)
+
+
+def _benchmark_of(rows: Path) -> str:
+    """The benchmark that the import has written beside the rows.
+
+    Raises:
+        InputError: there is no such file, or it names none.
+    """
+    path = rows.with_name(f"{rows.name.removesuffix('.jsonl')}.protocol.json")
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["benchmark"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: does not name the benchmark ({error}); pass --name") from error
+
+
+def judgelm_command(
+    tables: Annotated[Path, typer.Argument(metavar="FILE")],
+    runs: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    labels: Annotated[Path | None, typer.Option(metavar="LABELS")] = None,
+    gpu_hour: Annotated[float | None, typer.Option(min=0.0, metavar="USD")] = None,
+    api_prompt_1k: Annotated[float | None, typer.Option(min=0.0, metavar="USD")] = None,
+    api_reply_1k: Annotated[float | None, typer.Option(min=0.0, metavar="USD")] = None,
+    *,
+    output: StudyOutput,
+) -> None:
+    """JudgeLM's Tables 1 to 6 for your own judges: agreement, order effects, scaling, ablations, time and cost.
+
+    Example: judgelm study judgelm configs/study/judgelm_tables.yaml -o tables
+
+    Options:
+        tables: YAML that puts runs into the rows of the paper's tables.
+        runs: Folder of the runs in FILE; default: FILE's own folder.
+        labels: Labels, in place of those in FILE.
+        gpu_hour: Table 3: price of one GPU for one hour.
+        api_prompt_1k: Table 3: an API's price of 1,000 prompt tokens.
+        api_reply_1k: Table 3: an API's price of 1,000 reply tokens.
+    """
+    from judgelm.cli.study.tables import read_table_runs  # scikit-learn takes seconds to load
+    from judgelm.studies.judgelm_tables import paper_tables
+
+    given = {"gpu_hour": gpu_hour, "api_prompt_1k": api_prompt_1k, "api_reply_1k": api_reply_1k}
+    prices = {name: price for name, price in given.items() if price is not None}
+    output.write(paper_tables(*read_table_runs(tables, output.resampling, folder=runs, labels=labels, prices=prices)))

@@ -1,0 +1,207 @@
+"""The file of `judgelm study judgelm`, which puts runs into the rows of the paper's tables."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from judgelm.cli.evaluation import ScoredRun, read_run, score
+from judgelm.cli.options import ScoringOptions
+from judgelm.errors import ConfigError
+from judgelm.metrics.resampling import Resampling
+from judgelm.parsing.scores import LabelRule
+from judgelm.records import Judgment
+from judgelm.runs.teacher import prices_of
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.judgelm_tables import LAYOUTS, CostPrices, TableRun, Timing, read_as_authors
+from judgelm.yaml_files import read_yaml
+
+
+class _Row(BaseModel):
+    """One row; further keys are the texts before its numbers.
+
+    Attributes:
+        reversed: judgments of the same pairs with their answers swapped, from a run of their own.
+        scale: scores accepted in replies of other programs' files.
+        gpus: that the run held, for its cost in Table 3.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    judgments: Path
+    reversed: Path | None = None
+    labels: Path | None = None
+    scale: str = Field(default="1-10", pattern=r"^(any|-?[0-9.]+-[0-9.]+)$")
+    gpus: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    table: Literal[1, 2, 3, 4, 5, 6]
+    runs: list[_Row]
+
+
+class _Prices(BaseModel):
+    """Prices in USD, of a GPU for one hour and of an API for 1,000 tokens; None is not given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gpu_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    api_prompt_1k: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    api_reply_1k: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    labels: Path | None = None
+    prices: _Prices = _Prices()
+    tables: list[_Table]
+
+
+def read_table_runs(
+    path: Path, resampling: Resampling, *, folder: Path | None, labels: Path | None, prices: Mapping[str, float]
+) -> tuple[dict[int, list[TableRun]], CostPrices]:
+    """Read the file, and score every run that it names.
+
+    Args:
+        path: YAML: `labels`, `prices`, and `tables`, each with its number and its `runs`.
+        resampling: seed and number of resamples.
+        folder: where paths in the file start; None is the file's own folder.
+        labels: of all runs, in place of those in the file.
+        prices: each one that is given is used in place of that in the file.
+
+    Returns:
+        The runs by the number of their table, and the prices of Table 3.
+
+    Raises:
+        ConfigError: the file is not of that form, or a row lacks what its table shows.
+        InputError: a run or its labels cannot be read.
+    """
+    file, base = _read(path), folder or path.parent
+    cost_prices = _cost_prices(path, file, prices)
+    runs_of_table: dict[int, list[TableRun]] = {}
+    for table in file.tables:
+        if table.table in runs_of_table:
+            raise ConfigError(f"{path}: table {table.table} appears twice; put its runs together")
+        runs = []
+        for row in table.runs:
+            labels_of_row = row.labels or file.labels
+            paths = {
+                "judgments": base / row.judgments,
+                "reversed": row.reversed and base / row.reversed,
+                "labels": labels or (labels_of_row and base / labels_of_row),
+            }
+            runs.append(_run(path, table.table, row.model_copy(update=paths), resampling))
+        runs_of_table[table.table] = runs
+    if not any(runs_of_table.values()):
+        raise ConfigError(f"{path}: names no run; give each table its runs")
+    return {number: runs for number, runs in runs_of_table.items() if runs}, cost_prices
+
+
+def _read(path: Path) -> _File:
+    try:
+        return _File.model_validate(read_yaml(path))
+    except ValidationError as error:
+        finding = error.errors()[0]
+        location = ".".join(map(str, finding["loc"])) or "the file"
+        raise ConfigError(f"{path}: {location}: {finding['msg']}, got {finding['input']!r}") from error
+
+
+def _cost_prices(path: Path, file: _File, prices: Mapping[str, float]) -> CostPrices:
+    """The prices of the options, else those of the file.
+
+    Raises:
+        ConfigError: one price of the API alone, or a price without anything to price.
+    """
+    given = file.prices.model_dump(exclude_none=True) | dict(prices)
+    api = {key: given.get(name) for key, name in (("price_in", "api_prompt_1k"), ("price_out", "api_reply_1k"))}
+    if len({price is None for price in api.values()}) > 1:
+        raise ConfigError(f"{path}: prices: api_prompt_1k and api_reply_1k go together; 0 is allowed")
+    third = [row for table in file.tables if table.table == 3 for row in table.runs]
+    if given and not third:
+        raise ConfigError(f"{path}: prices are those of Table 3, which has no runs here")
+    if "gpu_hour" in given and (unknown := [row for row in third if row.gpus is None]):
+        raise ConfigError(
+            f"{path}: table 3, {unknown[0].judgments}: with a price of a GPU each row needs gpus, the number it held"
+        )
+    per_million = {key: price * 1000 for key, price in api.items() if price is not None}
+    return CostPrices(gpu_hour=given.get("gpu_hour"), api=prices_of(per_million))
+
+
+def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> TableRun:
+    """Score a run whose paths are resolved."""
+    place = f"{path}: table {table_number}, {row.judgments}"
+    heads = {key: _text(value) for key, value in (row.model_extra or {}).items()}
+    wanted = LAYOUTS[table_number].heads
+    if heads.keys() != wanted.keys():
+        raise ConfigError(
+            f"{place}: a row has {', '.join(wanted)}, judgments and, if not the file's, labels; "
+            f"found {', '.join(heads) or 'nothing else'}"
+        )
+    if row.labels is None:
+        raise ConfigError(f"{place}: no labels, neither there nor for the whole file")
+    if row.reversed is not None and table_number == 3:
+        raise ConfigError(f"{place}: table 3 times one run; put the reversed run into a row of its own")
+    if row.reversed is not None and row.reversed.resolve() == row.judgments.resolve():
+        raise ConfigError(f"{place}: judgments and reversed name one file; reversed is the run over the swapped pairs")
+    began = time.monotonic()
+    # of Table 2 PandaLM's rule, where a conflict of two orders is a tie; None leaves it to the run's orders
+    rule: LabelRule | None = "given" if table_number != 2 else "tie" if row.reversed else None
+    options = ScoringOptions(
+        judgments=row.judgments,
+        reversed_=row.reversed,
+        labels=row.labels,
+        protocol="pandalm" if table_number == 2 else "judgelm",
+        order_rule=rule,
+        scale=row.scale,
+        bootstrap=resampling.resamples,
+        seed=resampling.seed,
+    )
+    scored = score(options)
+    reverse = read_run(row.reversed, scale=row.scale) if row.reversed else {}
+    judged = scored.judgments.keys() & scored.labelled.labels.keys()
+    return TableRun(
+        heads=heads,
+        evaluation=scored.evaluation,
+        authors=scored.evaluation if table_number == 2 else _as_authors(scored, reverse, resampling),
+        timing=_timing(scored, time.monotonic() - began, row.gpus),
+        unpaired=len(judged - reverse.keys()) if row.reversed else 0,
+    )
+
+
+def _as_authors(scored: ScoredRun, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
+    """The evaluation of the same replies as the authors' parser reads them."""
+    clusters = {sample.id: sample.question for sample in scored.labelled.samples.values()}
+    return evaluate(
+        read_as_authors(scored.judgments),
+        scored.labelled.labels,
+        reverse=read_as_authors(reverse),
+        clusters=clusters or None,
+        options=EvaluationOptions(failures="as_tie", order_rule="given", resampling=resampling),
+    )
+
+
+def _text(value: object) -> str:
+    """The text as written: YAML reads a bare `no` as false."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _timing(scored: ScoredRun, metrics_s: float, gpus: float | None) -> Timing:
+    manifest, judgments = scored.manifest, scored.judgments.values()
+    sessions = [session for session in manifest.get("sessions", []) if "load_s" in session and "judge_s" in session]
+    workers = [str(session["engine"]["workers"]) for session in sessions if "workers" in session["engine"]]
+    return Timing(
+        pairs=len(judgments),
+        load_s=sum(session["load_s"] for session in sessions) if sessions else None,
+        judge_s=sum(session["judge_s"] for session in sessions) if sessions else None,
+        metrics_s=metrics_s,
+        reasons=manifest.get("fingerprint", {}).get("mode", {}).get("reasons", "none") != "none",
+        workers=workers[-1] if workers else "one engine",
+        gpus=gpus,
+        prompt_tokens=sum(judgment.prompt_tokens for judgment in judgments),
+        reply_tokens=sum(judgment.completion_tokens for judgment in judgments),
+    )

@@ -1,0 +1,96 @@
+"""A judge's own answers, taken from an earlier run file."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from judgelm.data.answers import for_task, parse_generator, with_samples
+from judgelm.data.judged_texts import text_hashes
+from judgelm.errors import ConfigError, InputError
+from judgelm.records import Sample
+from judgelm.runs.answers import collect, read_self_answers, with_self_answers
+
+OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
+
+
+def written(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_samples_get_their_own_answers_by_id(tmp_path):
+    solves = read_self_answers(written(tmp_path / "run.jsonl", {"id": "1", "solves": OWN}, {"id": "2"}))
+    samples = [Sample(id=name, question="q", answers=("a", "b"), metadata={"kind": "sum"}) for name in ("1", "2")]
+    first, second = (with_self_answers(sample, solves) for sample in samples)
+    assert first.metadata == {"kind": "sum", "solves": OWN}
+    assert second == samples[1]
+
+
+def test_answers_to_another_question_are_refused(tmp_path):
+    sample = Sample(id="1", question="q", answers=("a", "b"))
+    row = {"id": "1", "solves": OWN, "hashes": {"question": text_hashes(sample).question, "answers": []}}
+    solves = read_self_answers(written(tmp_path / "run.jsonl", row))
+    assert with_self_answers(sample, solves).metadata["solves"] == OWN
+    with pytest.raises(InputError, match='id "1": the judge\'s own answers under this id are to another question'):
+        with_self_answers(replace(sample, question="p"), solves)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "1", "verdict": None}], "no judgment has own answers"),
+        ([{"id": "1", "solves": ["4"]}], "run.jsonl:1: expected a judgment with id and solves"),
+        ([{"question": "q"}], "run.jsonl:1: expected a judgment with id and solves"),
+    ],
+)
+def test_what_is_no_run_file_with_own_answers_is_refused(tmp_path, rows, message):
+    with pytest.raises(InputError, match=message):
+        read_self_answers(written(tmp_path / "run.jsonl", *rows))
+
+
+QUESTIONS = [
+    Sample(id=str(index), question=f"q{index}", answers=(), metadata={"options": ["x", "y"]}) for index in range(2)
+]
+GENERATOR = parse_generator("name=judge,engine=scripted,model=The answer is (B).")
+
+
+def test_collected_samples_are_a_judges_own_answers(tmp_path):
+    generator = with_samples(for_task(GENERATOR, "choice"), 12, 0.7)
+    collect(QUESTIONS, generator, tmp_path / "judge.jsonl")
+    own = read_self_answers(str(tmp_path / "judge.jsonl"))
+    assert own.solves == {key: [{"text": "The answer is (B).", "answer": "B"}] * 12 for key in ("0", "1")}
+    row = Sample(id="0/agent", question="q0", answers=("a",), metadata={"source_id": "0"})
+    assert with_self_answers(row, own).metadata["solves"] == own.solves["0"]
+    assert with_self_answers(QUESTIONS[1], own).metadata["solves"] == own.solves["1"]
+
+
+def test_answers_come_in_the_order_of_their_seeds_and_failures_are_left_out(tmp_path):
+    rows = [
+        {"id": f"0#temperature=0.7,seed={seed}#ab", "question_id": "0", "decoding_method": "d", "text": text,
+         "failure": None if text else {"code": "engine"}}
+        for seed, text in ((10, "ten"), (2, "two"), (3, None))
+    ]  # fmt: skip
+    path = tmp_path / "a.jsonl"
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert [solve["text"] for solve in read_self_answers(str(path)).solves["0"]] == ["two", "ten"]
+
+
+def test_a_file_of_failures_alone_holds_none(tmp_path):
+    row = {"id": "1", "question_id": "0", "decoding_method": "d", "text": None, "failure": {"code": "engine"}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no judgment has own answers"):
+        read_self_answers(str(tmp_path / "a.jsonl"))
+
+
+def test_another_task_is_another_run(tmp_path):
+    collect(QUESTIONS, GENERATOR, tmp_path / "a.jsonl")
+    with pytest.raises(Exception, match="holds judgments of another run"):
+        collect(QUESTIONS, for_task(GENERATOR, "choice"), tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize(("count", "temperature"), [(0, 0.7), (2, 0.0)])
+def test_samples_that_cannot_be_are_refused(count, temperature):
+    with pytest.raises(ConfigError, match=f"--samples {count}"):
+        with_samples(GENERATOR, count, temperature)

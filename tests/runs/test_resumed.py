@@ -1,0 +1,207 @@
+"""A resumed run compares the texts of each finished id with its input: standard input, pipes, images, cascades."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+import torch
+
+from judgelm import Judge
+from judgelm.data.judged_texts import text_hashes
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import InputError, RunError
+from judgelm.modes import MODES, Pairwise
+from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
+from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
+from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments, standing_judgments
+from judgelm.runs.runner import judge
+from judgelm.runs.serialization import judgment_row
+from judgelm.runs.stats import RunStats
+from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
+from judgelm.training.tiny_model import make_base
+from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
+from tests.support.judged_items import write_run
+
+ENGINE = {"*": "8 6\n"}
+
+
+def pair(key="1", **fields):
+    return {"id": key, "question": "q", "answer_1": "good", "answer_2": "bad"} | fields
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """Judge rows as one pipe after another would bring them: the input has one name and no known content."""
+
+    def judge(*rows, mode=None, **options):
+        source = tmp_path / "in.jsonl"
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        job = BatchJob(inputs=(str(source),), out=str(tmp_path / "out.jsonl"), **options)
+        forget_input(tmp_path / "out.run.json", source)
+        return run_batch(job, mode or Pairwise(), ScriptedEngine(ENGINE), hooks=BatchHooks())
+
+    return judge
+
+
+def forget_input(manifest, source):
+    """Let the manifest of an earlier session name the input as it is now: only the hashes tell them apart."""
+    if manifest.exists():
+        content = json.loads(manifest.read_text())
+        content["fingerprint"]["input"] = input_identities([str(source)])
+        manifest.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"question": "p"}, "the question"),
+        ({"answer_1": "bad", "answer_2": "good"}, "the order of the answers"),
+        ({"answer_2": "worse"}, "answer 2"),
+        ({"answer_3": "more"}, "the number of answers"),
+        ({"reference": "r"}, "the reference, an image or other context"),
+        ({"options": ["x", "y"]}, "the reference, an image or other context"),
+    ],
+)
+def test_other_texts_under_a_finished_id_are_another_input(batch, tmp_path, change, part):
+    mode = MODES["multi"]() if "answer_3" in change else None
+    batch(pair("0"), pair(), mode=mode)
+    before = (tmp_path / "out.jsonl").read_bytes()
+    with pytest.raises(RunError, match=f'another input: {part} of id "1" is not what was judged; choose another -o'):
+        batch(pair("0"), pair(**change), mode=mode)
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+    assert batch(pair("0"), pair(), pair("2"), mode=mode).skipped == 2
+    assert batch(pair(**change), mode=mode, overwrite=True).judged == 1
+
+
+def test_fields_that_no_judge_is_shown_may_change(batch):
+    batch(pair(category="math", note="a"))
+    assert batch(pair(category="prose", winner=1)).skipped == 1
+
+
+def test_a_changed_image_is_another_input(batch, tmp_path):
+    (tmp_path / "chart.png").write_bytes(b"1")
+    batch(pair(image="chart.png"))
+    (tmp_path / "chart.png").write_bytes(b"22")
+    with pytest.raises(RunError, match='an image of id "1"'):
+        batch(pair(image="chart.png"))
+
+
+def without_hashes(path):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({k: v for k, v in row.items() if k != "hashes"}) + "\n" for row in rows))
+
+
+def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
+    batch(pair(), pair("2"))
+    out = tmp_path / "out.jsonl"
+    without_hashes(out)
+    finding = "2 of 2 judgments are of a version that did not record the texts .*--overwrite"
+    with pytest.raises(RunError, match=finding):
+        batch(pair(), pair("2"))
+    job = BatchJob(inputs=(str(tmp_path / "in.jsonl"),), out=str(out))
+    with pytest.raises(RunError, match="did not record the texts"):
+        pending_samples(job, RunStats())
+    assert len(read_judgments(out)) == 2  # they can still be evaluated
+
+
+def test_failures_that_are_judged_again_need_no_hashes(tmp_path):
+    failure = Unparsed("engine", "", "down")
+    failed = Judgment(sample_id="1", mode="pair", verdict=None, shown=(), failure=failure)
+    (tmp_path / "out.jsonl").write_text(json.dumps(judgment_row(failed)) + "\n")
+    finished = FinishedIds(tmp_path / "out.jsonl")
+    finished.require_hashes()
+    assert not finished.holds(Sample(id="1", question="q", answers=("a", "b")))
+
+
+def test_sixteen_bytes_are_kept_for_each_id_and_the_last_row_counts(tmp_path):
+    samples = [Sample(id=str(index % 700), question=f"q{index}", answers=("a", "b")) for index in range(1000)]
+    judgments = [
+        Judgment(sample_id=each.id, mode="pair", verdict=PairVerdict(winner=1), shown=(), hashes=text_hashes(each))
+        for each in samples
+    ]
+    judgments[999] = replace(judgments[999], verdict=None, failure=Unparsed("off_grammar", ""))
+    out = tmp_path / "out.jsonl"
+    out.write_text("".join(json.dumps(judgment_row(each)) + "\n" for each in judgments))
+    finished = FinishedIds(out)
+    assert (len(finished), finished.failures) == (700, {"off_grammar": 1})
+    assert finished._ids.nbytes + finished._digests.nbytes == 16 * 700
+    assert all(finished.holds(each) for each in samples[300:])
+    assert "7000" not in finished
+    assert len(FinishedIds(out, "failed")) == 699
+    with pytest.raises(RunError, match='the question of id "0"'):
+        finished.holds(samples[0])
+
+
+def test_a_file_of_two_runs_is_no_run(tmp_path, batch):
+    batch(pair())
+    (tmp_path / "first.jsonl").write_bytes((tmp_path / "out.jsonl").read_bytes())
+    batch(pair(question="p"), overwrite=True)
+    with (tmp_path / "first.jsonl").open("ab") as both:
+        both.write((tmp_path / "out.jsonl").read_bytes())
+    with pytest.raises(InputError, match='two judgments of id "1" are of other texts'):
+        read_judgments(tmp_path / "first.jsonl")
+    assert len(list(standing_judgments(tmp_path / "out.jsonl"))) == 1
+
+
+def test_rows_of_a_teacher_are_made_of_the_texts_it_judged(tmp_path):
+    prompts = TeacherPrompts(both_orders=True)
+    sample = Sample(id="1", question="q", answers=("good", "bad"))
+    judgments = list(judge(prompts(sample), Pairwise(), ScriptedEngine({"q|good|bad": "8 6", "q|bad|good": "6 8"})))
+    with ReplyIndex(write_run(tmp_path / "out.jsonl", judgments)) as replies:
+        writer = RowWriter(prompts, replies)
+        assert writer.row(sample)["score"] == [8, 6]
+        with pytest.raises(InputError, match='id "1": the order of the answers is not what the teacher judged'):
+            writer.row(replace(sample, answers=("bad", "good")))
+
+
+SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bfloat16")
+    make_base(["a b a b"], folder, **SHAPE, dtype=torch.bfloat16)
+    return folder
+
+
+@pytest.fixture
+def begun(model, tmp_path):
+    """A run file of two judgments out of six, made where bfloat16 is emulated; the command that goes on with it."""
+    pairs, out = write_pairs(tmp_path / "pairs.jsonl", 6), tmp_path / "out.jsonl"
+    command = [BATCH, pairs, "-o", out, "--model", model, "--max-failure-rate", "1"]
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run([*command, "--limit", "2"], env=environment, capture_output=True, text=True, check=True)
+    assert "\ndtype: float32 (" in done.stderr
+    return command, out
+
+
+def test_a_run_goes_on_in_its_own_format_on_another_cpu(begun):
+    command, out = begun
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "resuming: 2 samples" in done.stderr
+    found = manifest(out)
+    assert found["fingerprint"]["engine"]["dtype"] == "float32"
+    assert [session["engine"]["notes"][:1] for session in found["sessions"]][1:] == [[]]  # nothing was chosen again
+    assert found["sessions"][0]["engine"]["notes"][0].startswith("dtype: float32 (")
+    assert len(judged_rows(out)) == 6
+
+
+def test_a_judge_that_was_loaded_in_another_format_is_loaded_again(begun, model):
+    command, out = begun
+    with Judge(str(model), engine="transformers") as judge:
+        assert any(note.startswith("dtype: ") for note in judge.notes)
+        judge.judge_file(str(command[1]), out=str(out))
+        assert judge.engine.describe()["dtype"] == "float32"
+    assert len(judged_rows(out)) == 6
+
+
+def test_what_was_asked_for_starts_over_and_servers_have_no_format_of_ours(begun):
+    command, out = begun
+    job = BatchJob(inputs=(str(command[1]),), out=str(out))
+    assert run_dtype(job, "auto", "transformers") == "float32"
+    assert run_dtype(job, "bfloat16", "transformers") == "bfloat16"  # and the run is refused as another one
+    assert run_dtype(job, "auto", "openai") == "auto"
+    assert run_dtype(BatchJob(inputs=(), out=str(out), overwrite=True), "auto", "transformers") == "auto"
+    assert run_dtype(BatchJob(inputs=(), out=f"{out}.new.jsonl"), "auto", "transformers") == "auto"
