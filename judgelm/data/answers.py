@@ -30,7 +30,6 @@ from pydantic import TypeAdapter, ValidationError
 from judgelm.data.readers.fields import (
     content_id,
     extra_fields,
-    field_error,
     optional_text,
     reference_field,
     required_id,
@@ -38,7 +37,7 @@ from judgelm.data.readers.fields import (
     text_field,
 )
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, unique
 from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.source import plain_row
 from judgelm.engines.base import EngineOptions
