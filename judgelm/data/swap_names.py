@@ -337,8 +337,8 @@ class _NameReader:
             return "name"
         after = _SUBJECT_AFTER.match(self.text, end)
         subject = after and self._before(_LABELLED_BEFORE if after["label"] else _SUBJECT_BEFORE, match)
-        preferred = self._before(_PREFERRED_BEFORE, match) or self._compared(match)
-        preferred = preferred and _NOTHING_AFTER.match(self.text, end)
+        chosen = self._before(_PREFERRED_BEFORE, match) or self._compared(match)
+        preferred = chosen and _NOTHING_AFTER.match(self.text, end)
         return "bare_name" if subject or preferred else "plain"
 
     def _compared(self, match: re.Match[str]) -> bool:

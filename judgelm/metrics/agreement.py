@@ -94,7 +94,7 @@ def _check_shapes(what: str, first: Ints | Flags, second: Ints | Flags) -> None:
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"{what}: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
     if first.size == 0:
-        raise ValueError(f"{what}: no pair in both; a share of nothing is undefined")
+        raise ValueError(f"{what}: no pair given; a share of nothing is undefined")
 
 
 def _check_labels(truth: Ints, predicted: Ints) -> None:

@@ -15,7 +15,7 @@ Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chi
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
@@ -335,7 +335,7 @@ def _improbable_shift(data: _Data, margins: Floats, index: int, outside: Flags, 
 
 
 def _ranked(
-    models: Sequence[str], elo: Floats, drawn: Floats, bounds: Floats, wins: Flags, counts: Ints
+    models: Sequence[str], elo: Floats, drawn: Floats, bounds: Floats, wins: Flags, counts: Mapping[str, int]
 ) -> tuple[Rating, ...]:
     """The models by Elo, but those that never lost before all others and those that never won behind them."""
     beaten, winning = np.asarray(wins.any(axis=0)), np.asarray(wins.any(axis=1))

@@ -94,7 +94,7 @@ def estimate_of(value: float, samples: Floats, n: int, most_undefined: float = 1
         most_undefined: share of undefined resamples above which the bounds are NaN: the rest would describe other data.
     """
     defined = samples[~np.isnan(samples)]
-    enough = defined.size and 1 - defined.size / samples.size <= most_undefined
+    enough = defined.size and np.isnan(samples).mean() <= most_undefined
     low, high = interval(defined) if enough else (float("nan"), float("nan"))
     return Estimate(value=float(value), low=low, high=high, n=n)
 
