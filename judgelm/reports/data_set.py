@@ -9,7 +9,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,26 +46,6 @@ from judgelm.runs.run_files import input_identities
 
 EXAMPLE_CAP = 3000
 _DESCRIPTIONS = ("README.md", "build.json", "report.html")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExampleRow:
-    """One row of an example as it is shown; `answers` are (letter of the answer before the swap, model, text)."""
-
-    id: str
-    answers: tuple[tuple[str, str, str], ...]
-    judgments: tuple[tuple[str, list[DiffPiece]], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapExample:
-    """A swapped pair: the unchanged parts, and the row before and after."""
-
-    question: str
-    reference: str | None
-    epoch: int
-    before: ExampleRow
-    after: ExampleRow
 
 
 def render_data_report(built: BuildResult, options: BuildOptions, *, title: str) -> str:
@@ -132,13 +111,8 @@ def _references(counts: BuildCounts, before: Stage, after: Stage) -> list[tuple[
     ]
     for stage in (before, after):
         referenced = stage.counts.with_reference
-        rows.append(
-            (
-                f"rows judged with a reference, {stage.name}",
-                referenced,
-                share(referenced, stage.counts.pairs, stage.units),
-            )
-        )
+        part = share(referenced, stage.counts.pairs, stage.units)
+        rows.append((f"rows judged with a reference, {stage.name}", referenced, part))
     return rows
 
 
@@ -151,28 +125,30 @@ def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> SwapExample:
+def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """A swapped pair for the template: the unchanged parts, and the row before and after."""
     judgments = []
     for name, field in (("Judgment", "text"), ("Judgment with the reference", "text_w_reference")):
         if before[field] or after[field]:
             texts = (clipped(row[field] or "", EXAMPLE_CAP) for row in (before, after))
             judgments.append((name, diff_words(*texts)))
     reference = before["reference"]
-    return SwapExample(
-        question=clipped(before["question_body"], EXAMPLE_CAP),
-        reference=None if reference is None else clipped(reference["text"], EXAMPLE_CAP),
-        epoch=after["epoch"],
-        before=_row(before, "AB", [(name, pieces) for name, (pieces, _) in judgments]),
-        after=_row(after, "BA", [(name, pieces) for name, (_, pieces) in judgments]),
-    )
+    return {
+        "question": clipped(before["question_body"], EXAMPLE_CAP),
+        "reference": None if reference is None else clipped(reference["text"], EXAMPLE_CAP),
+        "epoch": after["epoch"],
+        "before": _example_row(before, "AB", [(name, pieces) for name, (pieces, _) in judgments]),
+        "after": _example_row(after, "BA", [(name, pieces) for name, (_, pieces) in judgments]),
+    }
 
 
-def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[DiffPiece]]]) -> ExampleRow:
-    answers = tuple(
+def _example_row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[DiffPiece]]]) -> dict[str, Any]:
+    """The row's answers are (letter of the answer before the swap, model, text)."""
+    answers = [
         (letter, row[f"answer{position}_model_id"] or "", clipped(row[f"answer{position}_body"], EXAMPLE_CAP))
         for position, letter in enumerate(letters, 1)
-    )
-    return ExampleRow(id=row["question_id"], answers=answers, judgments=tuple(judgments))
+    ]
+    return {"id": row["question_id"], "answers": answers, "judgments": judgments}
 
 
 def build_data_set(
@@ -246,15 +222,13 @@ AMBIGUOUS: dict[str, str] = {
 
 def data_set_facts(options: BuildOptions) -> list[tuple[str, str]]:
     """The build in a few labels."""
+    drawn = "draw, p = {:g}"
     return [
         ("inputs", str(len(options.inputs))),
         ("seed", str(options.seed)),
         ("epochs", str(options.epochs)),
-        ("swap", f"draw, p = {options.swap_prob:g}" if options.swap == "draw" else options.swap),
-        (
-            "references",
-            f"draw, p = {options.reference_drop_prob:g}" if options.reference == "draw" else options.reference,
-        ),
+        ("swap", drawn.format(options.swap_prob) if options.swap == "draw" else options.swap),
+        ("references", drawn.format(options.reference_drop_prob) if options.reference == "draw" else options.reference),
         ("format", options.format),
     ]
 

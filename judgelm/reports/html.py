@@ -15,7 +15,16 @@ from markupsafe import Markup
 
 from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
-from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, list_verdicts, score_text
+from judgelm.reports.pairs import (
+    KINDS,
+    LIST_CAP,
+    clipped,
+    failure_examples,
+    list_pairs,
+    list_verdicts,
+    reply_words,
+    score_text,
+)
 from judgelm.reports.wording import CascadeReport
 from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
@@ -120,6 +129,8 @@ def _environment() -> Environment:
         "bounds": wording.bounds,
         "number": wording.number_text,
         "scores": score_text,
+        "clipped": clipped,
+        "reply_words": reply_words,
     }
     environment.globals |= {
         "kinds": KINDS,

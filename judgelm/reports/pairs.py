@@ -17,42 +17,22 @@ KINDS = ("disagreement", "order flip", "failure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownReply:
-    """One raw reply: which answers stood first and second, what the judge wrote, and what went wrong.
-
-    `distribution` and `repaired` are sentences, empty where there is nothing to say; `reason` is None where there is
-    none or the text holds it already, and `reason_failure` says why, or what it lacks.
-    """
-
-    order: str
-    text: str
-    scores: str
-    failure: str
-    repaired: str
-    distribution: str
-    reason: str | None
-    reason_failure: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPair:
-    """One entry; texts are raw and untrusted, the template escapes them. None where no sample was given.
+    """One entry; texts are raw and untrusted, the template escapes them.
 
-    Scores are those behind the label, in sample order; they and the probability that the first is better are None where
-    there are none. `label` is empty where the pair has none.
+    Attributes:
+        judged: the judge's verdict in words.
+        scores: those behind the label, in sample order; None where there are none.
+        label: None where the pair has none.
+        sample: None where it was not given.
     """
 
-    id: str
     kinds: tuple[str, ...]
     judged: str
     scores: tuple[float, ...] | None
-    probability: float | None
-    label: str
-    label_scores: tuple[float, ...] | None
-    question: str | None
-    answers: tuple[str, ...]
-    reference: str | None
-    replies: tuple[ShownReply, ...]
+    judgment: Judgment
+    label: Label | None
+    sample: Sample | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +46,17 @@ class PairList:
     @property
     def has_probabilities(self) -> bool:
         """True if an entry has one."""
-        return any(pair.probability is not None for pair in self.pairs)
+        return any(pair.judgment.probability is not None for pair in self.pairs)
 
     @property
     def has_labels(self) -> bool:
         """True if an entry has a label."""
-        return any(pair.label for pair in self.pairs)
+        return any(pair.label is not None for pair in self.pairs)
 
     @property
     def has_label_scores(self) -> bool:
         """True if an entry's label has scores."""
-        return any(pair.label_scores is not None for pair in self.pairs)
+        return any(pair.label is not None and pair.label.scores is not None for pair in self.pairs)
 
 
 def list_pairs(
@@ -97,22 +77,18 @@ def list_pairs(
         for key in ids[:cap]:
             kinds.setdefault(key, []).append(kind)
     differing = {pair.sample_id: WINNER_NAMES[pair.judged] for pair in evaluation.disagreements}
-    answers = differing | dict.fromkeys(evaluation.failed, "failed")
-    entries = (
-        (judgments[key], tuple(names), answers.get(key, WINNER_NAMES[pair_winner(labels[key])]))
-        for key, names in kinds.items()
-    )
+    words = differing | dict.fromkeys(evaluation.failed, "failed")
     return PairList(
         pairs=tuple(
-            _listed(
-                judgment,
-                names,
-                judged,
-                samples.get(judgment.sample_id),
-                labels[judgment.sample_id],
-                evaluation.order_rule,
+            ListedPair(
+                kinds=tuple(names),
+                judged=words.get(key, WINNER_NAMES[pair_winner(labels[key])]),
+                scores=scores_behind(judgments[key], evaluation.order_rule),
+                judgment=judgments[key],
+                label=labels[key],
+                sample=samples.get(key),
             )
-            for judgment, names, judged in entries
+            for key, names in kinds.items()
         ),
         totals={kind: len(ids) for kind, ids in members.items()},
         left_out={kind: max(0, len(ids) - cap) for kind, ids in members.items()},
@@ -133,7 +109,16 @@ def list_verdicts(
         )
         kinds = tuple(kind for kind, applies in zip(KINDS, flags, strict=True) if applies)
         judged = "failed" if judgment.winner is None else WINNER_NAMES[judgment.winner]
-        listed.append(_listed(judgment, kinds, judged, samples.get(name), label, "as_judged"))
+        listed.append(
+            ListedPair(
+                kinds=kinds,
+                judged=judged,
+                scores=judgment.scores,
+                judgment=judgment,
+                label=label,
+                sample=samples.get(name),
+            )
+        )
     totals = {kind: sum(kind in pair.kinds for pair in listed) for kind in KINDS}
     return PairList(pairs=tuple(listed), totals=totals, left_out=dict.fromkeys(KINDS, 0))
 
@@ -149,30 +134,6 @@ def clipped(text: str, cap: int = TEXT_CAP) -> str:
     return text if left <= 0 else f"{text[:cap]}\n[… {left:,} more characters are not shown]"
 
 
-def _listed(
-    judgment: Judgment,
-    kinds: tuple[str, ...],
-    judged: str,
-    sample: Sample | None,
-    label: Label | None,
-    rule: LabelRule,
-) -> ListedPair:
-    """One entry."""
-    return ListedPair(
-        id=judgment.sample_id,
-        kinds=kinds,
-        judged=judged,
-        scores=scores_behind(judgment, rule),
-        probability=judgment.probability,
-        label="" if label is None else WINNER_NAMES[pair_winner(label)],
-        label_scores=None if label is None else label.scores,
-        question=None if sample is None else clipped(sample.question),
-        answers=() if sample is None else tuple(clipped(answer) for answer in sample.answers),
-        reference=None if sample is None or sample.reference is None else clipped(sample.reference),
-        replies=tuple(_reply(shown) for shown in judgment.shown),
-    )
-
-
 def failure_examples(
     evaluation: Evaluation, judgments: Mapping[str, Judgment], each: int = 3
 ) -> dict[str, list[tuple[str, str]]]:
@@ -186,20 +147,24 @@ def failure_examples(
     return examples
 
 
-def _reply(shown: Shown) -> ShownReply:
-    return ShownReply(
-        order=", then ".join(f"answer {index + 1}" for index in shown.order)
-        + (f" ({shown.part})" if shown.part else ""),
-        text=clipped(shown.text),
-        scores=score_text(shown.scores),
-        failure=_failure_text(shown.failure),
-        repaired=""
-        if shown.repaired is None
-        else f"parsed after a constrained retry; before, {_failure_text(shown.repaired)}",
-        distribution="" if shown.distribution is None else _distribution_text(shown.distribution),
-        reason=None if shown.reason is None or shown.reason in shown.text else clipped(shown.reason),
-        reason_failure=_failure_text(shown.reason_failure),
-    )
+def reply_words(shown: Shown) -> dict[str, str | None]:
+    """One raw reply: which answers stood first and second, what the judge wrote, and what went wrong.
+
+    `distribution` and `repaired` are sentences, empty where there is nothing to say; `reason` is None where there is
+    none or the text holds it already, and `reason_failure` says why, or what it lacks.
+    """
+    order = ", then ".join(f"answer {index + 1}" for index in shown.order)
+    repaired = f"parsed after a constrained retry; before, {_failure_text(shown.repaired)}"
+    return {
+        "order": f"{order} ({shown.part})" if shown.part else order,
+        "text": clipped(shown.text),
+        "scores": score_text(shown.scores),
+        "failure": _failure_text(shown.failure),
+        "repaired": repaired if shown.repaired else "",
+        "distribution": _distribution_text(shown.distribution) if shown.distribution else "",
+        "reason": None if shown.reason is None or shown.reason in shown.text else clipped(shown.reason),
+        "reason_failure": _failure_text(shown.reason_failure),
+    }
 
 
 def _failure_text(failure: Unparsed | None) -> str:

@@ -25,7 +25,7 @@ from judgelm.metrics.benchmark_scores import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
-from judgelm.studies.result import Bars, HeatMap, StudyResult, Table, Value, bars, columns, format_number, table
+from judgelm.studies.result import Bars, HeatMap, StudyResult, Table, Value, bars, columns, format_number, point, table
 
 _ALL = "all questions"
 _NOTE = (
@@ -180,7 +180,7 @@ def _findings(models: Sequence[_Model]) -> list[str]:
     for model in models:
         low, high = model.scale
         lines.append(f"{model.name}: mean grade {_mean_text(model.overall.mean)} on a scale of {low:g} to {high:g}.")
-        known = [(_point(group.mean), group) for group in model.alone if group.mean is not None]
+        known = [(mean, group) for group in model.alone if (mean := point(group.mean)) is not None]
         if len(known) > 1:
             best, worst = (choose(known, key=lambda pair: pair[0])[1] for choose in (max, min))
             lines.append(
@@ -256,7 +256,7 @@ def _heat_map(models: Sequence[_Model], combinations: Sequence[tuple[str, ...]])
         rows=tuple(" + ".join(combination) for combination in combinations),
         columns=tuple(model.name for model in models),
         values=tuple(
-            tuple(_bare(rescaled(model.together[row].mean, model.scale)) for model in models)
+            tuple(point(rescaled(model.together[row].mean, model.scale)) for model in models)
             for row in range(len(combinations))
         ),
     )
@@ -271,15 +271,6 @@ def rescaled(mean: Value, scale: tuple[float, float]) -> Value:
         return (mean - low) / (high - low)
     value, below, above = ((bound - low) / (high - low) for bound in (mean.value, mean.low, mean.high))
     return replace(mean, value=value, low=below, high=above)
-
-
-def _point(mean: Value) -> float:
-    assert mean is not None, "only groups with a mean are compared"
-    return mean.value if isinstance(mean, Estimate) else mean
-
-
-def _bare(value: Value) -> float | None:
-    return None if value is None else _point(value)
 
 
 def _mean_text(mean: Value) -> str:

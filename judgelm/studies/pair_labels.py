@@ -11,7 +11,7 @@ from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import LabelRule, antisymmetrised, is_assigned, winner_by
-from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
+from judgelm.records import Judgment, Label, LabelVerdict, PairVerdict, Shown, Winner
 
 RULE_NAMES: Mapping[LabelRule, str] = {
     "as_judged": "as judged",
@@ -37,6 +37,23 @@ def label_of(winner: Winner) -> int:
 def winner_of(label: int) -> Winner:
     """The inverse of `label_of`."""
     return _WINNERS[label]
+
+
+def called_correct(judgment: Judgment) -> bool | None:
+    """True for a verdict of correct on one answer, False for incorrect; None where the judgment failed.
+
+    Raises:
+        InputError: it is of another mode.
+    """
+    if judgment.verdict is None:
+        return None
+    label = judgment.verdict.label if isinstance(judgment.verdict, LabelVerdict) else None
+    if label not in ("correct", "incorrect"):
+        raise InputError(
+            f"judgment {judgment.sample_id}: mode {judgment.mode} says neither correct nor incorrect; give a run of "
+            "mode qa or correctness"
+        )
+    return label == "correct"
 
 
 def pair_winner(label: Label) -> Winner:

@@ -18,10 +18,10 @@ from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.qa_scores import (
     AuthorsRule,
     Counting,
-    FailureHandling,
     Labelling,
     ModelPreference,
     QaAnswer,
+    QaFailureHandling,
     QaRun,
     gaps_to_em,
     judge_table,
@@ -66,7 +66,7 @@ class QaOptions:
         resampling: seed and number of resamples of every interval.
     """
 
-    failures: FailureHandling = "excluded"
+    failures: QaFailureHandling = "excluded"
     siblings: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
     sibling_others: bool = True

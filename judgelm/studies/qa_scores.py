@@ -27,17 +27,17 @@ from judgelm.metrics.qa import (
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.parsing.verdicts import read_label_original
-from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed, failure_name
+from judgelm.records import Judgment, Sample, Unparsed, failure_name
+from judgelm.studies.pair_labels import NOT_GIVEN, called_correct
 from judgelm.studies.result import Bars, Row, Table, bars, columns, table
 
-FailureHandling = Literal["excluded", "as_incorrect"]
+QaFailureHandling = Literal["excluded", "as_incorrect"]
 
 AuthorsRule = Literal["first", "last_on_line"]
 """Where the authors' code finds a judge's label: in the first tags or the whole reply; of their Mistral judge in the
 last tags on one line."""
 
 _SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
-NOT_GIVEN = "not given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class QaRun:
     def label(self, answer: QaAnswer) -> bool | None:
         """The judge's label, or that of the rule that decided without it; None without label."""
         judgment = self.judgments.get(answer.id)
-        return None if judgment is None else label_of(judgment)
+        return None if judgment is None else called_correct(judgment)
 
     def by_exact_match(self, answer: QaAnswer) -> bool:
         """True where the run took the answer for an exact match, without a call of the judge."""
@@ -129,19 +129,6 @@ class QaRun:
                 unread = any(shown.failure is not None for shown in judgment.shown)
                 counts["read as incorrect" if unread else judgment.decided_by or "judge"] += 1
         return counts
-
-
-def label_of(judgment: Judgment) -> bool | None:
-    """True for a judgment of correct, False for incorrect; None where it failed.
-
-    Raises:
-        InputError: it is of another mode.
-    """
-    if judgment.verdict is None:
-        return None
-    if isinstance(judgment.verdict, LabelVerdict) and judgment.verdict.label in ("correct", "incorrect"):
-        return judgment.verdict.label == "correct"
-    raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} says neither correct nor incorrect; use qa")
 
 
 def qa_answers(
@@ -198,7 +185,7 @@ class Counting:
         failures: `excluded` leaves them out, `as_incorrect` takes them for incorrect, as the original code does.
     """
 
-    failures: FailureHandling = "excluded"
+    failures: QaFailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)
 
     def label(self, judged: bool | None) -> bool | None:

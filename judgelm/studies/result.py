@@ -232,6 +232,11 @@ class StudyResult:
 _OPENING = 160
 
 
+def point(value: Value) -> float | None:
+    """The number itself, without its interval."""
+    return value.value if isinstance(value, Estimate) else value
+
+
 def format_share(estimate: Estimate | None) -> str:
     """`71.1 % (95 % interval 68.2 to 73.9, n = 300)`."""
     return "undefined" if estimate is None else f"{100 * estimate.value:.1f} % ({_interval(estimate, 100, '.1f')})"

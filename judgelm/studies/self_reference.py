@@ -37,6 +37,7 @@ from judgelm.studies.result import (
     StudyResult,
     Table,
     columns,
+    point,
     table,
 )
 from judgelm.studies.self_reference_answers import (
@@ -462,8 +463,8 @@ def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int)
         )
 
     return [
-        draw("four-way-accuracy", "accuracy", [tuple(_value(cell.accuracy) for cell in row) for row in cells]),
-        draw("four-way-f1", "own-class F1", [tuple(_value(cell.own_class_f1) for cell in row) for row in cells]),
+        draw("four-way-accuracy", "accuracy", [tuple(point(cell.accuracy) for cell in row) for row in cells]),
+        draw("four-way-f1", "own-class F1", [tuple(point(cell.own_class_f1) for cell in row) for row in cells]),
     ]
 
 
@@ -480,7 +481,7 @@ def _change_map(answers: JudgedAnswers, dataset: str, index: int) -> HeatMap | N
         value_label="change of accuracy",
         rows=tuple(changes),
         columns=WAYS,
-        values=tuple(tuple(_value(cell) for cell in change.accuracies) for change in changes.values()),
+        values=tuple(tuple(point(cell) for cell in change.accuracies) for change in changes.values()),
         centred=True,
     )
 
@@ -497,7 +498,3 @@ def _partial_forest(results: Correlations) -> Forest:
             if result.g_j_given_a.estimate is not None
         ),
     )
-
-
-def _value(estimate: Estimate | None) -> float | None:
-    return None if estimate is None else estimate.value

@@ -22,7 +22,8 @@ from judgelm.metrics.correctness import (
     split_quality,
 )
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import Judgment, LabelVerdict
+from judgelm.records import Judgment
+from judgelm.studies.pair_labels import called_correct
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.truth_file import AnswerTruth, same_answer
 
@@ -76,7 +77,7 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
             question=truths[key].question or key,
             truth=truths[key].truth,
             own=own_correct(runs, truths[key])[0],
-            judged=_judged_correct(judgment),
+            judged=called_correct(judgment),
         )
         for key, judgment in judgments.items()
         if key in truths
@@ -103,18 +104,6 @@ def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Sourc
             own = judgment.self_answers[0].answer
             return (False, "no answer extracted") if own is None else (same_answer(own, truth.answer), "solves")
     return None, "unknown"
-
-
-def _judged_correct(judgment: Judgment) -> bool | None:
-    if judgment.verdict is None:
-        return None
-    label = judgment.verdict.label if isinstance(judgment.verdict, LabelVerdict) else None
-    if label not in ("correct", "incorrect"):
-        raise InputError(
-            f"judgment {judgment.sample_id}: mode {judgment.mode!r} concludes in {judgment.verdict}, and this study "
-            "needs correct or incorrect; give a run of the correctness mode"
-        )
-    return label == "correct"
 
 
 METHOD_NAMES: Mapping[Method, str] = {"cot": "CoT", "guided": "self-reference"}

@@ -17,6 +17,7 @@ from judgelm.metrics.correctness import GateScores, accuracies, calibration_curv
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.parsing.short_answers import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
+from judgelm.studies.pair_labels import NOT_GIVEN
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.truth_file import PairTruth, same_answer
 
@@ -186,7 +187,7 @@ def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
     assert guided is not None
     return SsrItem(
         id=truth.id,
-        category=truth.category or "not given",
+        category=truth.category or NOT_GIVEN,
         question=truth.question or truth.id,
         majority=solved,
         majority_right=_majority_right(solved, truth),

@@ -213,7 +213,7 @@ def test_own_answers_from_solves():
 
 def test_verdicts_of_other_modes_are_refused():
     pair = Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=())
-    with pytest.raises(InputError, match="needs correct or incorrect"):
+    with pytest.raises(InputError, match="neither correct nor incorrect"):
         judged_answers(JudgeRuns(judge="big", cot={"1": pair}), "cot", {"1": answer_truth()})
 
 

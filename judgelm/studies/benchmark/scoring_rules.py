@@ -25,7 +25,7 @@ from judgelm.metrics.agreement import cohens_kappa, human_agreement, two_orders
 from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
-from judgelm.studies.pair_labels import label_of, order_labels, orders_of, pair_label, pair_winner
+from judgelm.studies.pair_labels import NOT_GIVEN, label_of, order_labels, orders_of, pair_label, pair_winner
 from judgelm.studies.result import Figure, Row, Table, columns, format_number, format_share, table
 
 
@@ -55,7 +55,7 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
         JoinedJudgment(
             judgment=judgment,
             label=labelled.labels[key],
-            subset=subsets.get(key, "not given"),
+            subset=subsets.get(key, NOT_GIVEN),
             sample=labelled.samples.get(key),
         )
         for key, judgment in judgments.items()
