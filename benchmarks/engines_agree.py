@@ -15,7 +15,7 @@ from pathlib import Path
 
 from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.parsing.distribution import is_assigned
+from judgelm.parsing.scores import is_assigned
 from judgelm.records import Shown
 from judgelm.runs.run_files import read_judgments
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.synthetic.pairs import generate
 from judgelm.data.samples import SampleStream
-from judgelm.data.synthetic.pairs import generate
 from judgelm.judge import Judge
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.records import Judgment

@@ -39,8 +39,8 @@ from transformers.utils import is_flash_attn_2_available
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from trl.trainer.utils import add_fused_lm_head
 
+from benchmarks.synthetic.pairs import generate
 from judgelm.data.samples import SampleStream
-from judgelm.data.synthetic.pairs import generate
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed

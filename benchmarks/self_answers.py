@@ -23,8 +23,8 @@ import torch
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model, prompt_of
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.transformers.batch import NewPrompt
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.packed_row import NewPrompt
 from judgelm.records import Prompt, Request, Sampling, Span
 
 K = 5

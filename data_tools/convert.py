@@ -23,8 +23,7 @@ from pathlib import Path
 
 from judgelm.cli.console import echo
 from judgelm.data.labelled_pair import pair_fields, score_line
-from judgelm.data.readers.rejects import reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import Reject, Row, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.reviews import join_reviews
 from judgelm.data.sources.source import json_scores

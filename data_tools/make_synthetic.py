@@ -8,11 +8,14 @@ others) and `base/` (a tokenizer trained on the rows' text and a small Llama wit
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not installed
+
+from benchmarks.synthetic.pairs import generate
 from judgelm.cli.console import echo
-from judgelm.data.synthetic.pairs import generate
 from judgelm.training.tiny_model import make_base
 
 TOKENIZER_ROWS = 5000

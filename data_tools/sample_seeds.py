@@ -14,16 +14,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not installed
+
+from benchmarks.seeds import SeedKind, SeedSample, SeedSource, sample_seeds
 from judgelm.cli.console import echo
-from judgelm.data.seeds.files import SeedKind
-from judgelm.data.seeds.sampling import SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import check_no_input, whole_file
 from judgelm.yaml_files import read_yaml
 
 
 class SourceConfig(BaseModel):
-    """One source; see `judgelm.data.seeds.sampling.SeedSource`."""
+    """One source; see `benchmarks.seeds.SeedSource`."""
 
     model_config = ConfigDict(extra="forbid")
     paths: list[str]
@@ -32,7 +33,7 @@ class SourceConfig(BaseModel):
 
 
 class SeedsConfig(BaseModel):
-    """The config file; see `judgelm.data.seeds.sampling.sample_seeds`."""
+    """The config file; see `benchmarks.seeds.sample_seeds`."""
 
     model_config = ConfigDict(extra="forbid")
     sources: dict[str, SourceConfig]

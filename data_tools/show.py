@@ -11,15 +11,11 @@ with loss are coloured. Without colours (a pipe, or NO_COLOR set) brackets mark 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from judgelm.cli.console import PlainConsole, echo
-from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.word_diff import DiffPiece
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.model_files import load_tokenizer
-from judgelm.errors import JudgelmError, ModelError
-from judgelm.prompts.judge_card import find_card
-from judgelm.training.preview import (
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not installed
+
+from benchmarks.row_preview import (
     LeftOut,
     RowPreview,
     pair_by_id,
@@ -30,6 +26,13 @@ from judgelm.training.preview import (
     row_by_number,
     visible,
 )
+from judgelm.cli.console import PlainConsole, echo
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.data.word_diff import DiffPiece
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_files import load_tokenizer
+from judgelm.errors import JudgelmError, ModelError
+from judgelm.prompts.judge_card import find_card
 from judgelm.training.rows.records import RowOptions
 
 

@@ -9,10 +9,10 @@
 `attention` spoils answers, which an attentive judge scores low: append them to the other rows, judge all with `--mode
 rubric`, and `judgelm study self-bias` tells them apart. `questions` draws about a thousand questions of a QA set, with
 every answer type. `own-references` writes the most frequent own answer of the judge to each question of a run with
-self-answers, where enough of them agree, for `judgelm-batch --references` in any mode. `generator-prompts` (formerly
-`asked`) lets a generator argue for the right option of a multiple-choice question and for a random wrong one;
-`judgelm data answers collect prompts.jsonl` collects its answers. `pairs` draws a right and a wrong response from these
-or other answers, for mode `ssr`, and writes OUT.truth.jsonl for `judgelm study ssr`.
+self-answers, where enough of them agree, for `judgelm-batch --references` in any mode. `generator-prompts` lets a
+generator argue for the right option of a multiple-choice question and for a random wrong one; `judgelm data answers
+collect prompts.jsonl` collects its answers. `pairs` draws a right and a wrong response from these or other answers, for
+mode `ssr`, and writes OUT.truth.jsonl for `judgelm study ssr`.
 """
 
 import argparse
@@ -20,21 +20,23 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from judgelm.cli.console import echo
-from judgelm.data.answers.contrastive_pairs import (
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not installed
+
+from benchmarks.contrastive_pairs import (
     contrastive_pair,
     generator_prompts,
     read_answers,
     read_solved_questions,
     source_question_id,
 )
+from judgelm.cli.console import echo
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.qa import TARGET, qa_row, read_qa, sample_by_type, type_counts
 from judgelm.data.sources.rating_tables import attention_checks
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import check_no_input, whole_file
-from judgelm.parsing.majority import majority
+from judgelm.parsing.short_answers import majority
 from judgelm.runs.answers import read_self_answers
 
 
@@ -43,7 +45,7 @@ def main() -> int:
     options = parse_options()
     try:
         check_no_input([options.out], [options.file, *getattr(options, "answers", ())])
-        rows = COMMANDS[{"asked": "generator-prompts"}.get(options.command, options.command)](options)
+        rows = COMMANDS[options.command](options)
         write(options.out, rows, overwrite=options.overwrite)
     except JudgelmError as error:
         echo(f"error: {error}", err=True)
@@ -63,9 +65,7 @@ def parse_options() -> argparse.Namespace:
     own = ways.add_parser("own-references", help="a judge's own answers as references")
     own.add_argument("--tau", type=float, default=0.8, help="least agreement of its answers, 0 to 1 (default 0.8)")
     own.add_argument("--whole", action="store_true", help="the answer's whole text, its reasoning included")
-    generating = ways.add_parser(
-        "generator-prompts", aliases=["asked"], help="prompts for a right and for a wrong option"
-    )
+    generating = ways.add_parser("generator-prompts", help="prompts for a right and for a wrong option")
     pairing = ways.add_parser("pairs", help="a right and a wrong response to each question")
     pairing.add_argument("--answers", required=True, nargs="+", metavar="FILE", help="of judgelm data answers collect")
     pairing.add_argument("--task", choices=("choice", "number"), default="choice", help="what responses end in")

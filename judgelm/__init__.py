@@ -3,16 +3,13 @@
 import logging
 from typing import TYPE_CHECKING, Any
 
-from judgelm.former_names import find_former_modules
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
 
 __version__ = VERSION
 __all__ = ["Judge", "__version__"]
-
-find_former_modules()
 
 # peft imports it, and on some CPUs it asks for a package that would load code from the hub
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)

@@ -2,7 +2,7 @@
 
     JudgelmError
     ├── InputError     a file or a row the user gave: place, finding, way out
-    │   └── FileError  the file as a whole cannot be used, whatever its other rows say
+    ├── LabelCodeError the values of a file's label field have no stated meaning, so none of its rows is used
     ├── ConfigError    an option, a mode, a template or an engine that is unknown or does not fit
     │   └── MissingExtraError   a feature needs a package that is not installed
     ├── ModelError     a model folder or hub id that cannot be used
@@ -28,8 +28,11 @@ class InputError(JudgelmError):
     """A file or row that cannot be read: `place: finding; way out`."""
 
 
-class FileError(InputError):
-    """A finding in a row that makes the whole file unusable; a reader must not count it as one rejected row."""
+class LabelCodeError(JudgelmError):
+    """A label field holds values that its code does not explain, so no row of the file is read by guess.
+
+    It concerns the whole file; a reader must not count it as one rejected row.
+    """
 
 
 class ConfigError(JudgelmError):

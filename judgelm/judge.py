@@ -14,18 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.cluster.plan import Cluster, idle_gpus, load_workers
-from judgelm.engines.adapter_view import AdapterView
-from judgelm.engines.base import Engine, EngineOptions, HoldsAdapters
+from judgelm.cluster import load_workers
+from judgelm.cluster.plan import RayCluster, idle_gpus
+from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.former_names import current_names
-from judgelm.judges.installed import InstalledJudge, named_judge
-from judgelm.judges.judge_format import judge_format
-from judgelm.judges.recognition import Recognition, recognise
-from judgelm.judges.released import ReleasedJudge
-from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import make_mode, mode_type
+from judgelm.judges.cards import InstalledJudge, named_judge
+from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
+from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
 from judgelm.records import Judgment, Sample
@@ -66,10 +62,9 @@ class Judge:
         template: str | None = None,
         card: str | None = None,
         ignore_card: bool = False,
-        cluster: Cluster | None = None,
+        cluster: RayCluster | None = None,
         **options: Any,
     ) -> None:
-        options = current_names(options, EngineOptions.__dataclass_fields__)
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)
@@ -156,8 +151,8 @@ class Judge:
             ConfigError: an unknown mode or field, or options that do not fit each other, the judge or the engine.
             ModelError: the words of a released judge's prompt cannot be had.
         """
-        if self.released is not None and not self.released.template and name != "baseline":
-            return make_mode("baseline", *self.released.mode_options(name, options))
+        if self.released is not None and not self.released.template:
+            return self.released.mode(name, options)
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         if name == "reasoned" and self.format.source == "default":
             del own["template"]  # the mode's own default, since the judge states none
@@ -246,8 +241,7 @@ class Judge:
         distribution, `reasons="all"` for a reason, `order_rule="probability"`, ...
         """
         sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
-        [judgment] = judge([sample], self.mode("pair", both_orders=both_orders, **options), self.engine)
-        return judgment
+        return self._judge(sample, "pair", both_orders=both_orders, **options)
 
     def grade(
         self,
@@ -266,8 +260,7 @@ class Judge:
         """
         metadata = {} if anchor is None else {"anchor": anchor}
         sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
-        [judgment] = judge([sample], self.mode(mode, **options), self.engine)
-        return judgment
+        return self._judge(sample, mode, **options)
 
     def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
         """Rank two answers or more; `options` are fields of the multi mode: `permutations=3`, ...
@@ -278,7 +271,10 @@ class Judge:
         if isinstance(answers, str) or len(answers) < 2:
             raise ConfigError("rank compares two answers or more; give them as a list of texts, or use grade for one")
         sample = Sample(id="1", question=question, answers=tuple(answers), reference=reference)
-        [judgment] = judge([sample], self.mode("multi", **options), self.engine)
+        return self._judge(sample, "multi", **options)
+
+    def _judge(self, sample: Sample, mode: str, **options: Any) -> Judgment:
+        [judgment] = judge([sample], self.mode(mode, **options), self.engine)
         return judgment
 
     def judge_file(

@@ -17,10 +17,9 @@ from typing import Any
 from judgelm import Judge
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo, terminated_as_interrupt
 from judgelm.cli.options import parse_pairs
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.former_names import current_names
 from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.yaml_files import read_yaml
@@ -37,7 +36,7 @@ def main() -> int:
     options = parse_options()
     judge_options, mode_options = read_config(options.config)
     jobs = jobs_of(options.inputs, Path(options.out))
-    cluster = Cluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
+    cluster = RayCluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
     engine, dtype = judge_options.get("engine", "auto"), judge_options.pop("dtype", "auto")
     resumed = (
         resolved for job in jobs if (resolved := run_dtype(job, dtype, engine)) != "auto"
@@ -80,7 +79,7 @@ def read_config(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     if path is None:
         return {}, {}
-    values = current_names(read_yaml(path) or {}, JUDGE | MODE)
+    values = dict(read_yaml(path) or {})
     pairs = values.pop("engine_arg", {})
     engine_args = pairs if isinstance(pairs, dict) else parse_pairs(pairs, "--engine-arg")
     if unknown := values.keys() - JUDGE - MODE:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 hypothesis.settings.register_profile("busy", deadline=None)  # time is not what properties are about; hangs time out
 hypothesis.settings.load_profile("busy")
@@ -32,6 +33,25 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """Make a folder once a run: the first worker makes it, the others wait and read it."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    def make(name, maker) -> Path:
+        folder, finished = root / "made_once" / name, root / "made_once" / f"{name}.finished"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f"{folder.name}.lock")):
+            if not finished.exists():
+                maker(folder)
+                finished.touch()
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def device() -> str:
     """Where tests marked `gpu` run: CUDA, or what JUDGELM_GPU_TESTS says, to rehearse them on the CPU."""
     import torch
@@ -43,38 +63,40 @@ def device() -> str:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory) -> Path:
+def tiny_model(made_once) -> Path:
     """A Llama of two layers with random weights and a byte-level tokenizer; it writes nonsense, always the same."""
     from judgelm.training.tiny_model import make_base
 
-    folder = tmp_path_factory.mktemp("tiny") / "model"
-    make_base([WORDS] * 20, folder, hidden_size=64, layers=2, heads=2, vocab_size=400, max_positions=512, seed=0)
-    return folder
+    shape = {"hidden_size": 64, "layers": 2, "heads": 2, "vocab_size": 400, "max_positions": 512}
+    return made_once("tiny/model", lambda folder: make_base([WORDS] * 20, folder, seed=0, **shape))
 
 
 @pytest.fixture(scope="session")
-def vicuna(tmp_path_factory) -> Path:
+def vicuna(made_once) -> Path:
     """A folder of the shape of `lmsys/vicuna-7b-v1.3`: pickled shards and `tokenizer.model` alone; random weights."""
     from tests.support.vicuna_folders import make_vicuna
 
-    return make_vicuna(tmp_path_factory.mktemp("lmsys") / "vicuna")
+    return made_once("lmsys/vicuna", make_vicuna)
 
 
 @pytest.fixture(scope="session")
-def tiny_judge(tiny_model, tmp_path_factory) -> Path:
+def tiny_judge(tiny_model, made_once) -> Path:
     """`tiny_model`, taught to write score lines (the number of words of each answer) and a reason."""
     from tests.support.tiny_judges import train_judge
 
-    return train_judge(tiny_model, tmp_path_factory.mktemp("tiny_judge") / "judge")
+    return made_once("tiny/judge", lambda folder: train_judge(tiny_model, folder))
 
 
 @pytest.fixture(scope="session")
-def tiny_adapters(tiny_judge, tmp_path_factory) -> tuple[Path, Path]:
+def tiny_adapters(tiny_judge, made_once) -> tuple[Path, Path]:
     """Two LoRA adapters for `tiny_judge`, with random weights that change what it writes."""
     from tests.support.tiny_judges import make_adapter
 
-    folder = tmp_path_factory.mktemp("adapters")
-    return make_adapter(tiny_judge, folder / "one", seed=1), make_adapter(tiny_judge, folder / "two", seed=2)
+    one, two = (
+        made_once(f"adapters/{name}", lambda folder, seed=seed: make_adapter(tiny_judge, folder, seed=seed))
+        for name, seed in (("one", 1), ("two", 2))
+    )
+    return one, two
 
 
 @pytest.fixture(scope="session")

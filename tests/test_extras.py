@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.extras import install_hint
+from judgelm.package import install_hint
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (

@@ -13,7 +13,6 @@ import pytest
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.former_names import current_names
 from judgelm.judge import _find_card
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
@@ -67,16 +66,6 @@ def test_rank_takes_two_answers_or_more():
 def test_engine_arguments_go_to_the_engine():
     with pytest.raises(ConfigError, match="the scripted engine has no engine arguments of its own, but got retries"):
         Judge("8 6", engine="scripted", engine_args={"retries": 3})
-
-
-def test_former_names_of_options_are_still_read():
-    former = {"batch_tokens": 10, "max_sequences": 3, "window_tokens": 60, "dtype": "float32"}
-    assert current_names(former, EngineOptions.__dataclass_fields__) == {
-        "max_num_batched_tokens": 10, "max_num_seqs": 3, "max_model_len": 60, "dtype": "float32"
-    }  # fmt: skip
-    Judge("8 6", engine="scripted", **former).close()
-    with pytest.raises(ConfigError, match="window_tokens is the former name of max_model_len; give only max_model_len"):
-        Judge("8 6", engine="scripted", window_tokens=60, max_model_len=60)
 
 
 def test_the_cards_step_is_what_the_judge_is_asked_for(tiny_model, tmp_path):

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from trl import ModelConfig
 
 from judgelm.cli.console import echo, printable
-from judgelm.engines.pickled_weights import check_pickled
+from judgelm.engines.weights import check_pickled
 from judgelm.errors import JudgelmError
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.arguments import check_arguments, parse_arguments

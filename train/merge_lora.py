@@ -22,12 +22,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from judgelm.cli.console import echo, printable
 from judgelm.data.training_questions import read_hashes, write_hashes
-from judgelm.engines.adapter_files import weights_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import gguf_checkpoint, gguf_record
 from judgelm.engines.model_files import LOAD_ERRORS, cached_base, check_vocabulary, load_tokenizer
-from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.engines.transformers.adapters import load_adapter
+from judgelm.engines.transformers.loaded_model import attach_adapter
+from judgelm.engines.weights import safe_unpickling, weights_file
 from judgelm.errors import JudgelmError, ModelError, RunError, first_line
 from judgelm.prompts.judge_card import find_card, is_gguf, write_card
 from judgelm.training.base_model import drop_sampling
@@ -114,7 +113,7 @@ def load_base(base: str, options: argparse.Namespace) -> Any:
 
 def merge(model: Any, adapter: Path) -> Any:
     """Add the adapter's weights to the base's; refused where a sum is not finite."""
-    adapted = load_adapter(model, str(adapter), merge=False)
+    adapted = attach_adapter(model, str(adapter))
     try:
         return adapted.merge_and_unload(safe_merge=True)
     except ValueError as error:

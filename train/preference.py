@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from trl import ModelConfig
 
 from judgelm.cli.console import echo, printable
-from judgelm.engines.pickled_weights import check_pickled
+from judgelm.engines.weights import check_pickled
 from judgelm.errors import JudgelmError
 from judgelm.training.arguments import check_arguments, parse_arguments
 from judgelm.training.base_model import check_adapter, load_base_model, load_tokenizer, with_adapter

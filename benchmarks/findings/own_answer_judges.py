@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks.findings.steps import enough
 from judgelm.metrics.resampling import Resampling, share
-from judgelm.parsing.final_answers import final_answer
+from judgelm.parsing.short_answers import final_answer
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
 from judgelm.studies.result import StudyResult
-from judgelm.studies.self_reference.study import self_reference_study
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
-from judgelm.studies.ssr.items import PairTruth
-from judgelm.studies.ssr.study import SsrOptions, ssr_study
+from judgelm.studies.self_reference import self_reference_study
+from judgelm.studies.self_reference_answers import JudgeRuns
+from judgelm.studies.ssr import SsrOptions, ssr_study
+from judgelm.studies.truth_file import AnswerTruth, PairTruth
 
 GSM8K_MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
@@ -88,7 +88,7 @@ def _self_reference(questions: list[Answered], judge: str, name: str) -> dict[st
             key, own = f"{question.id}/{agent}", question.right[judge]
             label = "correct" if judged_correct(question, judge, agent) else "incorrect"
             truths[key] = AnswerTruth(
-                id=key, agent=agent, dataset=name, truth=question.right[agent], question=question.id, own={"": own}
+                id=key, agent=agent, dataset=name, truth=question.right[agent], question=question.id, judge_correct=own
             )
             guided[key] = Judgment(sample_id=key, mode="correctness", verdict=LabelVerdict(label=label), shown=())
     result = self_reference_study([JudgeRuns(judge=judge, guided=guided)], truths, Resampling())

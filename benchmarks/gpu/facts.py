@@ -9,8 +9,8 @@ import torch
 from benchmarks.dummy_model import SHAPES
 from benchmarks.gpu.peak_flops import copy_bandwidth, layer_flops
 from benchmarks.gpu.step import Save, Setting
-from judgelm.doctor.devices import look_at_devices
-from judgelm.doctor.probe import matmul_flops
+from judgelm.doctor.machine import look_at_devices
+from judgelm.doctor.speed import matmul_flops
 
 _PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "datasets", "tokenizers", "numpy", "triton")
 _ATTENTION = ("flash_attn", "flash_attn_interface", "kernels", "xformers")

@@ -27,12 +27,12 @@ from benchmarks.throughput.baselines import (
     Workload,
 )
 from benchmarks.throughput.engine import EngineSystem
-from judgelm.doctor.probe import matmul_flops
+from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.model_files import eos_ids
-from judgelm.engines.parameters import prefill_parameters
+from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.loading import LoadedModel
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
+from judgelm.engines.transformers.loaded_model import LoadedModel
+from judgelm.engines.weights import prefill_parameters
 from judgelm.records import Sample
 
 ROUNDS = 3

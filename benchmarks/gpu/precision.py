@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.gpu.step import Save, Setting
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise

@@ -25,8 +25,8 @@ from trl import ModelConfig, TrlParser
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
 from benchmarks.gpu.peak_flops import layer_flops, synchronize
 from benchmarks.gpu.step import Save, Setting
-from judgelm.doctor.probe import matmul_flops
-from judgelm.engines.parameters import prefill_parameters
+from judgelm.doctor.speed import matmul_flops
+from judgelm.engines.weights import prefill_parameters
 from judgelm.errors import RunError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.precision import JudgeSFTConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.replication.plan import PREFERENCE, Run
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 
 PRETRAINING_SEED, TEST_SEED = 900, 901
 """Their rows share no seed with any fine-tuning's; no question of the test occurs in either of the others."""

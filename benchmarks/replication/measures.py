@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.replication.crossed import crossed_difference, crossed_estimate
 from benchmarks.replication.plan import Shown
 from benchmarks.replication.runs import Outcome
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.metrics.agreement import confusion_cells, scores_of_confusion
-from judgelm.metrics.crossed import crossed_difference, crossed_estimate
-from judgelm.metrics.position import position_cells
+from judgelm.metrics.agreement import confusion_cells, position_cells, scores_of_confusion
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.pair_labels import label_of, pair_winner
 

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 from benchmarks.dummy_model import TEMPLATE, prompt_of
 from judgelm.engines.base import EngineOptions, require
 from judgelm.engines.model_files import load_tokenizer
-from judgelm.engines.vllm.environment import quiet_imports
+from judgelm.engines.vllm import quiet_imports
 from judgelm.records import Sample
 
 Workload = Literal["score", "distribution", "both", "reasons"]
@@ -186,7 +186,7 @@ class PlainVllm:
         require("vllm", extra="vllm")
         with quiet_imports():
             from vllm import LLM, SamplingParams
-        from judgelm.engines.vllm.engine_args import engine_args, quiet_start
+        from judgelm.engines.vllm.backends import engine_args, quiet_start
 
         self._template = template
         tokenizer = load_tokenizer(options.model, None, options)

@@ -14,8 +14,7 @@ from torch import nn
 from benchmarks.gpu.peak_flops import seconds_of
 from judgelm.engines.base import INT8
 from judgelm.engines.dtype import this_cpu_flags
-from judgelm.engines.transformers.int8_layers import Int8Linear
-from judgelm.engines.transformers.packed_layers import PackedLinear, is_packable
+from judgelm.engines.transformers.layers import Int8Linear, PackedLinear, is_packable
 
 _ROWS = 1024
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}

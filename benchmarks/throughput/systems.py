@@ -28,7 +28,7 @@ from benchmarks.throughput.layer_products import needed_tokens
 from benchmarks.throughput.llama import LlamaCpp
 from judgelm.engines.base import INT8, EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.transformers.int8_layers import runs_int8
+from judgelm.engines.transformers.layers import runs_int8
 from judgelm.records import Sample
 
 ORIGINAL, ORIGINAL_FAST, ORIGINAL_REASONS = "original loop", "original loop, fast", "original loop, reasons"

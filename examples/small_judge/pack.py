@@ -16,8 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from judgelm.data.training_questions import QUESTIONS_NAME, read_hashes, write_hashes
 from judgelm.errors import ModelError
-from judgelm.judges.cards import judge_card
-from judgelm.judges.installed import check_adapter
+from judgelm.judges.cards import check_adapter, judge_card
 from judgelm.prompts.judge_card import GgufBase, find_card, write_card
 
 NAME = "small-judge"

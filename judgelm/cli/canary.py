@@ -10,7 +10,7 @@ import typer
 from judgelm.cli.console import EXIT_DRIFT, JsonOut, Quiet, console, echo, is_stdout, watch, write_json
 from judgelm.cli.options import CanaryOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.errors import ConfigError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge

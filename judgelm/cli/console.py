@@ -34,7 +34,7 @@ from judgelm.jsonl import json_ready
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.records import Judgment
     from judgelm.runs.stats import RunStats
 
@@ -105,7 +105,7 @@ def echo(text: str, *, err: bool = False) -> None:
 @contextmanager
 def printed_rejects(label: str) -> "Iterator[RejectCounts]":
     """Counts rejects, and prints them by reason at the end, each line behind the label."""
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
 
     rejects = RejectCounts()
     yield rejects

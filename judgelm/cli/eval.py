@@ -111,10 +111,11 @@ def estimate_command(
     """
     from judgelm.cli.evaluation import load_labels, load_manifest
     from judgelm.cli.tables import print_claim  # statsmodels takes seconds to load
-    from judgelm.data.judged_texts import match_labels, match_samples
+    from judgelm.data.judged_texts import match_samples
+    from judgelm.data.labelled_set import match_labels
     from judgelm.data.samples import SampleStream
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.claim.study import ClaimOptions, claim_win_rate
+    from judgelm.studies.claim import ClaimOptions, claim_win_rate
 
     run = read_judgments(judgments)
     loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading)
@@ -156,8 +157,8 @@ def show(
 
     Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
     """
-    from judgelm.data.judged_texts import TextComparison, match_labels
-    from judgelm.data.labelled_set import LabelledSet, read_labelled_set
+    from judgelm.data.judged_texts import TextComparison
+    from judgelm.data.labelled_set import LabelledSet, match_labels, read_labelled_set
     from judgelm.runs.run_files import read_judgments, read_manifest
 
     run = read_judgments(judgments)
@@ -172,7 +173,7 @@ def show(
     if results.write(rows):
         _print_verdicts(rows, summary, limit)
     if out is not None:
-        from judgelm.reports.verdicts import render_verdicts  # loads scikit-learn and matplotlib
+        from judgelm.reports.html import render_verdicts  # loads scikit-learn and matplotlib
 
         title, manifest = f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
         page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)

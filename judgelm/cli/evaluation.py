@@ -9,8 +9,8 @@ from typing import Any
 
 from judgelm.cli.console import console, printed_rejects
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
-from judgelm.data.judged_texts import check_reversed, hashes_in_row, match_labels
-from judgelm.data.labelled_set import LabelledSet, read_labels
+from judgelm.data.judged_texts import check_reversed
+from judgelm.data.labelled_set import LabelledSet, hashes_in_row, match_labels, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.streams import is_stream
@@ -20,17 +20,15 @@ from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_que
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.distribution import LabelRule
-from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
+from judgelm.parsing.scores import LabelRule, parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
-from judgelm.reports.cascade import CascadeReport, read_counts
+from judgelm.reports.wording import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
-from judgelm.studies.cascade import cascade_agreement
-from judgelm.studies.claim.study import ClaimOptions, WinRateClaim, claim_win_rate
-from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 

@@ -11,10 +11,8 @@ from judgelm.cli.options import card_names as released_card_names
 from judgelm.cli.options import judge_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
-from judgelm.judges.adapter_package import find_source, install_adapter
-from judgelm.judges.base_weights import install_base
-from judgelm.judges.cards import JudgeCard, card_names, judge_card
-from judgelm.judges.installed import find_adapter, installed_judge
+from judgelm.judges.cards import JudgeCard, card_names, find_adapter, installed_judge, judge_card
+from judgelm.judges.install import find_source, install_adapter, install_base
 
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
@@ -117,18 +115,17 @@ def words_command(
     Words that have a licence are downloaded when they are first needed, too. Exit codes: 0 all are here, 1 usage error,
     or a file is not available.
     """
-    from judgelm.judges.released import released_judge
-    from judgelm.judges.words import bring_words, read_words
+    from judgelm.judges.released import bring_words, read_words, released_judge
 
     judge = released_judge(name)
     if source is not None:
         bring_words(judge.files, source)
     for file in judge.files:
         read_words(file)
-    tasks = [judge.task(task) for task in judge.tasks]  # checks that they make the prompt of the card
-    count = f"{len(tasks)} prompts" if len(tasks) > 1 else "its prompt"
+    prompts = [judge.prompt(task) for task in judge.tasks]  # checks that they make the prompt of the card
+    count = f"{len(prompts)} prompts" if len(prompts) > 1 else "its prompt"
     files = "a file of its authors" if len(judge.files) == 1 else f"{len(judge.files)} files of its authors"
-    made = f"{count} made of {files}" if tasks else "its words are part of judgelm"
+    made = f"{count} made of {files}" if judge.files else "its words are part of judgelm"
     console.print(f"{name}: {made}")
 
 

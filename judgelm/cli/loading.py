@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from judgelm.cli.console import console
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.judge import Judge, engine_of
 from judgelm.judges.cards import default_card
 
 _START_LOG = logging.getLogger("judgelm.vllm_start")
-"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm.environment`."""
+"""The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm`."""
 
 
 def announced(
-    model: str | None, engine: str, cluster: Cluster | None, *, adapter: str | None = None, quiet: bool
+    model: str | None, engine: str, cluster: RayCluster | None, *, adapter: str | None = None, quiet: bool
 ) -> str:
     """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves.
 
@@ -42,7 +42,7 @@ class _ConsoleHandler(logging.Handler):
 
 @contextmanager
 def loaded_judge(
-    model: str | None, engine: str, *, quiet: bool, cluster: Cluster | None = None, **options: Any
+    model: str | None, engine: str, *, quiet: bool, cluster: RayCluster | None = None, **options: Any
 ) -> Iterator[Judge]:
     """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
     name = announced(model, engine, cluster, adapter=options.get("adapter"), quiet=quiet)

@@ -7,7 +7,7 @@ import typer
 
 from judgelm.cli.commands import Commands, LazyGroup
 from judgelm.cli.console import run_app
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _EPILOG = """
 Examples:
@@ -84,7 +84,7 @@ COMMANDS = Commands(
         "report": "eval:report_command",
         "estimate": "eval:estimate_command",
         "show": "eval:show",
-        "doctor": "doctor.command:doctor",
+        "doctor": "doctor:doctor",
         "modes": "modes:modes_command",
         "judges": Commands(
             "List the judges that are known by name, or show or install one of them.",

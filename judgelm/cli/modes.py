@@ -29,8 +29,7 @@ def modes_command(
 
     Exit codes: 0 done, 1 usage error.
     """
-    from judgelm.modes import MODES
-    from judgelm.modes.factory import mode_type
+    from judgelm.modes import MODES, mode_type
 
     shown = MODES if name is None else {name: mode_type(name)}
     write_json(json_out, {known: _row(kind) for known, kind in shown.items()})
@@ -65,7 +64,7 @@ def _print_one(kind: Any, out: PlainConsole) -> None:
 def _row(kind: Any) -> dict[str, Any]:
     """The description of a mode, as `--json` writes it."""
     from judgelm.data.samples import count_range_text
-    from judgelm.modes.factory import CARD_FIELDS
+    from judgelm.modes import CARD_FIELDS
 
     answers = getattr(kind, "answers", None)
     meanings = described_fields(kind)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from judgelm.cli.console import EXIT_FAILURES, JsonOut, console, is_stdout, load_config, write_json
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
-from judgelm.parsing.distribution import LabelRule, OrderRule
+from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.yaml_files import parse_yaml
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MODE_NAMES = (
-    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr", "baseline",
+    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr",
     "conversation", "chat",
 )  # fmt: skip
 """The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""
@@ -34,8 +34,7 @@ def modes() -> list[str]:
 
 def mode_args(ctx: typer.Context) -> list[str]:
     """The options of the mode that the line names, each up to its `=`."""
-    from judgelm.modes import MODES
-    from judgelm.modes.factory import CARD_FIELDS
+    from judgelm.modes import CARD_FIELDS, MODES
 
     kind = MODES.get(ctx.params.get("mode") or "pair")
     names = [] if kind is None else [field.name for field in fields(cast(Any, kind))]
@@ -51,9 +50,9 @@ def templates() -> list[str]:
 
 def benchmarks() -> list[str]:
     """Published benchmarks that can be imported."""
-    from judgelm.data.sources.registry import BENCHMARKS
+    from judgelm.data.sources import registry
 
-    return list(BENCHMARKS)
+    return list(registry.benchmarks())
 
 
 def judge_names() -> list[str]:
@@ -72,7 +71,7 @@ def card_names() -> list[str]:
 
 def datasets() -> list[str]:
     """Public data sets that are known by name."""
-    from judgelm.data.sources.hub.cards import dataset_names
+    from judgelm.data.sources.public_datasets import dataset_names
 
     return dataset_names()
 
@@ -182,7 +181,7 @@ class ClusterOptions:
     workers: Annotated[int | None, typer.Option(min=1)] = None
     worker_cores: Annotated[int | None, typer.Option(min=1)] = None
 
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> RayCluster | None:
         """The workers that are asked for; None where this process judges.
 
         Raises:
@@ -192,7 +191,7 @@ class ClusterOptions:
             if self.workers is not None or self.worker_cores is not None:
                 raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
             return None
-        return Cluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
+        return RayCluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,7 +465,7 @@ class StudyOutput:
         Raises:
             RunError: the folder holds a study already, or a file cannot be written.
         """
-        from judgelm.reports.study.folder import write_study  # matplotlib takes seconds to load
+        from judgelm.reports.study import write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)
         for sentence in result.findings:

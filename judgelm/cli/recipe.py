@@ -10,8 +10,7 @@ from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console, echo
 from judgelm.cli.options import parse_pairs
 
 if TYPE_CHECKING:
-    from judgelm.recipes.recipe import Recipe
-    from judgelm.recipes.runner import PlannedStep
+    from judgelm.recipes import PlannedStep, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +45,7 @@ def run_command(recipe: RecipeOptions) -> None:
     Exit codes: 0 all steps are finished, 1 usage or input error, 130 interrupted (run it again to go on); a step that
     fails ends the recipe with its own exit code.
     """
-    from judgelm.recipes.recipe import read_recipe
-    from judgelm.recipes.runner import StepError, check_inputs, plan_steps, run_steps
+    from judgelm.recipes import StepError, check_inputs, plan_steps, read_recipe, run_steps
 
     plan = read_recipe(recipe.file, parse_pairs(recipe.changes or (), "--set", example="out=runs/second", parse=str))
     if recipe.dry_run:
@@ -87,7 +85,7 @@ def study_run_command(recipe: RecipeOptions) -> None:
 
 def _print_planned(planned: "PlannedStep") -> None:
     """The step as a shell script's comment and command; a skipped command stands in a comment too."""
-    from judgelm.recipes.runner import command_text
+    from judgelm.recipes import command_text
 
     done = planned.decision.action == "skip"
     echo(f"# {planned.step.name}: {'skipped' if done else planned.decision.action}, {planned.decision.reason}")
@@ -95,7 +93,7 @@ def _print_planned(planned: "PlannedStep") -> None:
 
 
 def _announce(plan: "Recipe", planned: "PlannedStep", index: int) -> None:
-    from judgelm.recipes.runner import command_text
+    from judgelm.recipes import command_text
 
     head = f"step {index} of {len(plan.steps)}, {planned.step.name}: "
     if planned.decision.action == "skip":

@@ -1,7 +1,7 @@
 """A run of `judgelm-batch`: checks before the model is loaded, progress, messages and the final table."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,9 +18,8 @@ from judgelm.engines.base import Engine
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge, judge_of
-from judgelm.judges.recognition import recognise
-from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import CARD_FIELDS, make_mode
+from judgelm.judges.released import recognise
+from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
@@ -51,12 +50,12 @@ def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, mode
     """
     named = model is None or judge.ignore_card
     released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge
-    if released is None or released.template or mode == "baseline":
+    if released is None or released.template:
         make_mode(mode, chosen)
         return mode
     if is_default and mode not in released.modes:
         mode = released.modes[0]
-    make_mode("baseline", *released.mode_options(mode, chosen))
+    released.mode(mode, chosen)
     return mode
 
 
@@ -169,11 +168,12 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
 
 def _others(judge: Judge, mode: BatchMode) -> str:
     """The mode's name, its template, and all options that differ from their defaults."""
-    defaults = type(mode)()
     options = [
         f"{field.name} {value}"
         for field in fields(cast(Any, mode))
-        if field.name not in CARD_FIELDS and (value := getattr(mode, field.name)) != getattr(defaults, field.name)
+        if field.name not in CARD_FIELDS
+        and (value := getattr(mode, field.name))
+        != (field.default if field.default_factory is MISSING else field.default_factory())
     ]
     return ", ".join([f"mode {mode.name}", _template(judge, mode), *options])
 
@@ -271,8 +271,8 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
             yield f"with {_probability(stats)}", f"{stats.probabilities} of {stats.judged}"
         if stats.mean_unassigned is not None:
             yield "mean probability on no score line", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
-        if stats.low_coverage:
-            yield "without: score lines have less than half of the probability", str(stats.low_coverage)
+        if stats.mostly_unassigned:
+            yield "without: score lines have less than half of the probability", str(stats.mostly_unassigned)
         if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
             yield "without: the engine gave no probabilities", str(stats.judged)
     for wording, count in stats.approximations.most_common():
@@ -370,7 +370,7 @@ def judge_in_cascade(
         both = (parameters, _parameters(judge.engine))
     stats, counts = join_runs(cascade, both)
     if not quiet:
-        from judgelm.reports.cascade import cascade_rows  # pandas and scikit-learn take seconds to load
+        from judgelm.reports.wording import cascade_rows  # pandas and scikit-learn take seconds to load
 
         console.print()
         console.print(summary_table(stats, mode, {}))
@@ -383,7 +383,7 @@ def _parameters(engine: Engine) -> int | None:
     described = engine.describe()
     if described["engine"] not in {"transformers", "vllm"}:  # the others run no model here
         return None
-    from judgelm.engines.parameters import parameters_of_described  # loads torch
+    from judgelm.engines.weights import parameters_of_described  # loads torch
 
     return parameters_of_described(described)
 

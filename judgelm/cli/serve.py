@@ -13,11 +13,11 @@ import typer
 from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console
 from judgelm.cli.loading import loaded_judge, shown_address
 from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, MissingExtraError
-from judgelm.extras import install_hint
 from judgelm.judge import engine_of
+from judgelm.package import install_hint
 
 if TYPE_CHECKING:
     from judgelm.serving.traces import RequestTracer
@@ -186,7 +186,7 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
 
 
-def _cluster(workers: ClusterOptions, engine: str) -> Cluster | None:
+def _cluster(workers: ClusterOptions, engine: str) -> RayCluster | None:
     """The workers that hold the judge; None where this process does.
 
     Raises:

@@ -10,7 +10,7 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.metrics.style_control import StyleControl
 from judgelm.records import failure_name
 from judgelm.reports.wording import headline
-from judgelm.studies.claim.study import WinRateClaim, claim_sentences
+from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.pair_metrics import ProbabilityScores

@@ -1,1 +1,51 @@
-"""Many workers in place of one engine: each holds an engine of its own, and one driver feeds them all."""
+"""Ray workers in place of one engine: each worker holds an engine, and one driver sends requests to all of them."""
+
+import os
+from dataclasses import replace
+
+from judgelm.cluster.plan import GPU_FACTORS, RayCluster, counted, gpus_each, visible_gpus
+from judgelm.engines.base import Engine, EngineOptions, require
+from judgelm.errors import ConfigError
+
+
+def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engine:
+    """Load the engine of that name on workers, which act as one engine.
+
+    Raises:
+        MissingExtraError: ray is not installed.
+        ConfigError: options that do not fit a cluster or each other.
+        ModelError: a worker cannot load the model.
+        EngineError: no worker starts, or two workers have loaded different models.
+    """
+    if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
+        raise ConfigError(
+            "max_cost_usd limits one client, and every worker is one; leave the cluster out: one client already has as "
+            "many requests in flight as the server takes"
+        )
+    if options.device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device {options.device}: each worker gets its own GPUs; use auto, cpu or cuda")
+    require("ray", extra="ray")
+    if cluster.gpus is not None:
+        _check_gpus(cluster.gpus, gpus_each(name, options))
+    from judgelm.cluster.engine import RayEngine
+
+    options = replace(options, model=_absolute(options.model), adapter=options.adapter and _absolute(options.adapter))
+    return RayEngine.load(name, options, cluster)
+
+
+def _check_gpus(wanted: int, per_worker: int) -> None:
+    available = visible_gpus()
+    if not available:
+        raise ConfigError("--gpus: torch sees no CUDA device on this machine; on CPUs use --ray local --workers N")
+    if wanted > available:
+        raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
+    if not per_worker or wanted % per_worker:
+        raise ConfigError(
+            f"--gpus {wanted}: a worker takes {counted(per_worker, 'GPU')} ({' x '.join(GPU_FACTORS)}), which does "
+            "not divide them; use a multiple of it, and an engine that uses GPUs"
+        )
+
+
+def _absolute(model: str) -> str:
+    """The absolute path of an existing path; anything else (a hub id) unchanged."""
+    return os.path.abspath(model) if os.path.exists(model) else model

@@ -1,19 +1,18 @@
 """Placement, number and resources of workers; options are checked before Ray starts."""
 
 import math
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from judgelm.engines.base import MODEL_ENGINES, Engine, EngineOptions, require
+from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.errors import ConfigError
 
-_GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 """vLLM's arguments whose product is the number of its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class RayCluster:
     """Placement and number of workers.
 
     Attributes:
@@ -62,7 +61,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkerPlan:
     """Number of workers, and the resources of each."""
 
     workers: int
@@ -82,7 +81,7 @@ def gpus_each(name: str, options: EngineOptions) -> int:
     """
     if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
-    return math.prod(_size(options, factor) for factor in _GPU_FACTORS)
+    return math.prod(_size(options, factor) for factor in GPU_FACTORS)
 
 
 def _size(options: EngineOptions, factor: str) -> int:
@@ -104,7 +103,7 @@ def unused_gpus_note(visible: int, used: int) -> str:
     all_used = visible // used * used
     return (
         f"GPUs: uses {used} of the {visible} that torch sees; --gpus {all_used} of judgelm-batch and judgelm serve (in "
-        f"Python cluster=Cluster(gpus={all_used})) judges with {all_used // used} copies of the model"
+        f"Python cluster=RayCluster(gpus={all_used})) judges with {all_used // used} copies of the model"
     )
 
 
@@ -117,11 +116,11 @@ def idle_gpus(name: str, options: EngineOptions) -> list[str]:
     """
     if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
         return []
-    note = unused_gpus_note(_visible_gpus(), gpus_each(name, options))
+    note = unused_gpus_note(visible_gpus(), gpus_each(name, options))
     return [note] if note else []
 
 
-def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
+def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
     """Plan the workers for a cluster as it is now.
 
     Args:
@@ -139,12 +138,12 @@ def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
         if not room:
             most = max(node.gpus for node in nodes)
             raise ConfigError(
-                f"a worker needs {gpus} GPUs of one node ({' x '.join(_GPU_FACTORS)}), and the largest has {most}; "
+                f"a worker needs {gpus} GPUs of one node ({' x '.join(GPU_FACTORS)}), and the largest has {most}; "
                 "make the group smaller"
             )
-        return Plan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
+        return WorkerPlan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
     workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
-    return Plan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))
+    return WorkerPlan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))
 
 
 def _most_cores(nodes: Sequence[Node], workers: int) -> int:
@@ -158,50 +157,8 @@ def counted(count: int, name: str) -> str:
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
-def load_workers(name: str, options: EngineOptions, cluster: Cluster) -> Engine:
-    """Load the engine of that name on workers, which act as one engine.
-
-    Raises:
-        MissingExtraError: ray is not installed.
-        ConfigError: options that do not fit a cluster or each other.
-        ModelError: a worker cannot load the model.
-        EngineError: no worker starts, or two workers have loaded different models.
-    """
-    if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
-        raise ConfigError(
-            "max_cost_usd limits one client, and every worker is one; leave the cluster out: one client already has as "
-            "many requests in flight as the server takes"
-        )
-    if options.device not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device {options.device}: each worker gets its own GPUs; use auto, cpu or cuda")
-    require("ray", extra="ray")
-    if cluster.gpus is not None:
-        _check_gpus(cluster.gpus, gpus_each(name, options))
-    from judgelm.cluster.engine import RayEngine
-
-    options = replace(options, model=_absolute(options.model), adapter=options.adapter and _absolute(options.adapter))
-    return RayEngine.load(name, options, cluster)
-
-
-def _visible_gpus() -> int:
+def visible_gpus() -> int:
+    """Number of CUDA devices that torch sees on this machine."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-def _check_gpus(wanted: int, per_worker: int) -> None:
-    available = _visible_gpus()
-    if not available:
-        raise ConfigError("--gpus: torch sees no CUDA device on this machine; on CPUs use --ray local --workers N")
-    if wanted > available:
-        raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
-    if not per_worker or wanted % per_worker:
-        raise ConfigError(
-            f"--gpus {wanted}: a worker takes {counted(per_worker, 'GPU')} ({' x '.join(_GPU_FACTORS)}), which does "
-            "not divide them; use a multiple of it, and an engine that uses GPUs"
-        )
-
-
-def _absolute(model: str) -> str:
-    """The absolute path of an existing path; anything else (a hub id) unchanged."""
-    return os.path.abspath(model) if os.path.exists(model) else model

@@ -1,10 +1,11 @@
-"""Workers as Ray actors: started, watched, and restarted when they are lost. Knows nothing about their requests."""
+"""Workers as Ray actors: each holds an engine, is started, watched, and replaced when it is lost."""
 
 import os
+import platform
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +13,17 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from judgelm.cluster.plan import Cluster, Node, make_plan
-from judgelm.cluster.worker import LoadedEngine, RefusedError, StepTask, Worker, WorkerLocation
-from judgelm.engines.base import EngineOptions
-from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError
-from judgelm.records import Completion
+from judgelm.cluster.plan import Node, RayCluster, make_plan
+from judgelm.engines.base import Engine, EngineOptions, LoneFailures
+from judgelm.engines.catalog import load_engine, resolve_options
+from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError, first_line
+from judgelm.package import VERSION
+from judgelm.prompts.chat_templates import Thinking
+from judgelm.records import Completion, Request
+from judgelm.runs.session import end_orphans, mark_children
 
+_MARK = "/judgelm-worker"
+"""Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""
 _CALLS_AHEAD = 2
 """Steps in flight at each worker: while the driver handles the results of one, the engine works on the next."""
 _MAX_LOSSES = 5
@@ -26,33 +32,132 @@ _OBJECT_STORE_BYTES = 200 << 20
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
+class EngineRefusedError(EngineError):
+    """An engine refuses a request, as every other worker's would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLocation:
+    """A worker's machine and process."""
+
+    node: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedEngine:
+    """A loaded worker: its engine's description, first statistics and capabilities, and versions."""
+
+    described: dict[str, Any]
+    stats: dict[str, Any]
+    versions: dict[str, str]
+    max_in_flight: int
+    supports_grammar: bool
+    supports_images: bool
+    thinking: Thinking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """The finished requests of a step, the watched replies so far by key, and the engine's statistics."""
+
+    completions: list[Completion]
+    partial: Mapping[str, str]
+    stats: dict[str, Any]
+
+
+class Worker:
+    """An engine in a separate process.
+
+    Args:
+        cores: its CPU cores, and so threads for torch, which is imported only after this.
+    """
+
+    def __init__(self, cores: int) -> None:
+        os.environ["OMP_NUM_THREADS"] = str(cores)
+        self._engine: Engine | None = None
+        self._view: Engine | None = None
+
+    def location(self) -> WorkerLocation:
+        """The worker's location; the first call, answered as soon as the worker is placed in the cluster."""
+        return WorkerLocation(node=platform.node(), pid=os.getpid())
+
+    def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
+        """The options that all workers load with, `auto` resolved on this machine, and a note on it."""
+        return resolve_options(name, options)
+
+    def load(self, name: str, options: EngineOptions, lone_failures: bool) -> LoadedEngine:
+        """End the processes of a lost worker's engine on this machine, then load the engine.
+
+        Args:
+            name: of the engine.
+            options: for it.
+            lone_failures: see `RayCluster`.
+        """
+        end_orphans(_MARK)
+        mark_children(_MARK)
+        engine = self._engine = load_engine(name, options)
+        self._view = LoneFailures(engine) if lone_failures else engine
+        return LoadedEngine(
+            described=engine.describe(),
+            stats=engine.stats(),
+            versions={"judgelm": VERSION, "python": platform.python_version()},
+            max_in_flight=engine.max_in_flight,
+            supports_grammar=engine.supports_grammar,
+            supports_images=engine.supports_images,
+            thinking=engine.thinking,
+        )
+
+    def step(
+        self, aborted: Sequence[str], requests: Sequence[Request], watched: Sequence[str], timeout_s: float
+    ) -> StepResult:
+        """Abort, submit and collect requests, for at most about `timeout_s`; keys are those of the requests as sent.
+
+        Args:
+            aborted: keys of requests to forget.
+            requests: new ones.
+            watched: keys of requests whose unfinished replies the driver wants.
+            timeout_s: time to work or wait for completions.
+
+        Raises:
+            EngineRefusedError: the engine refuses one of the requests.
+            EngineError: the engine broke.
+        """
+        engine = self._view
+        assert engine is not None, "the driver waits for `load`"
+        if aborted:
+            engine.abort(aborted)
+        if requests:
+            try:
+                engine.submit(requests)
+            except EngineError as error:
+                raise EngineRefusedError(str(error)) from error
+        completions = engine.collect(timeout_s)
+        partial = dict(engine.progress(watched)) if watched else {}
+        return StepResult(completions=completions, partial=partial, stats=engine.stats())
+
+    def close(self) -> None:
+        """End the engine and its processes."""
+        if self._engine is not None:
+            self._engine.close()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReady:
     """A worker has loaded its engine."""
 
-    worker: int
     location: WorkerLocation
     loaded: LoadedEngine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepDone:
-    """A worker has finished some requests, perhaps none; `partial` are the watched replies so far, by key as sent."""
-
-    worker: int
-    completions: list[Completion]
-    partial: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
     """A worker is lost; another starts under the same number, unless it was lost too often."""
 
-    worker: int
     why: str
 
 
-Event = WorkerReady | StepDone | WorkerLost
+Event = WorkerReady | StepResult | WorkerLost
 
 
 @dataclass(slots=True)
@@ -82,7 +187,7 @@ class WorkerPool:
         notes: lines for the user on the choices made for all workers.
     """
 
-    def __init__(self, name: str, options: EngineOptions, cluster: Cluster, gpus: int) -> None:
+    def __init__(self, name: str, options: EngineOptions, cluster: RayCluster, gpus: int) -> None:
         self._name, self._options, self._cluster = name, options, cluster
         self._owns_ray = _connect(cluster)
         self._slots: dict[int, _Slot] = {}
@@ -132,12 +237,20 @@ class WorkerPool:
         """True if a worker needs another call to work on its requests."""
         return len(self._slots[worker].calls) < _CALLS_AHEAD
 
-    def step(self, worker: int, task: StepTask) -> None:
-        """Let a worker do a step; a `StepDone` follows."""
+    def step(
+        self,
+        worker: int,
+        timeout_s: float,
+        *,
+        aborted: Sequence[str] = (),
+        requests: Sequence[Request] = (),
+        watched: Sequence[str] = (),
+    ) -> None:
+        """Let a worker do a step, see `Worker.step`; a `StepResult` follows."""
         slot = self._slots[worker]
-        slot.calls[slot.actor.step.remote(task)] = "step"
+        slot.calls[slot.actor.step.remote(aborted, requests, watched, timeout_s)] = "step"
 
-    def wait(self, timeout_s: float) -> Iterator[Event]:
+    def wait(self, timeout_s: float) -> Iterator[tuple[int, Event]]:
         """The events since the last call, waiting up to `timeout_s` for the first one.
 
         Raises:
@@ -163,7 +276,7 @@ class WorkerPool:
             except RayError as error:
                 event = self._lose(worker, _why(error))
             if event is not None:
-                yield event
+                yield worker, event
 
     def close(self) -> None:
         """End all workers, their engines first, and Ray where it was started for them."""
@@ -209,18 +322,19 @@ class WorkerPool:
         if kind == "load":
             assert slot.location is not None, "a worker states its location before it loads"
             slot.is_ready, slot.stats = True, value.stats
-            return WorkerReady(worker=worker, location=slot.location, loaded=value)
-        slot.stats = value.stats
-        slot.losses = 0 if value.completions else slot.losses
-        return StepDone(worker=worker, completions=value.completions, partial=value.partial)
+            return WorkerReady(location=slot.location, loaded=value)
+        result: StepResult = value
+        slot.stats = result.stats
+        slot.losses = 0 if result.completions else slot.losses
+        return result
 
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
         """Handle an engine that broke or did not load; an error that the user must fix ends the run."""
         cause = error.cause
-        if isinstance(cause, ConfigError | ModelError | RefusedError) and (kind == "step" or not self.lost):
+        if isinstance(cause, ConfigError | ModelError | EngineRefusedError) and (kind == "step" or not self.lost):
             location = self._slots[worker].location
             raise type(cause)(f"on {location.node if location else 'a node'}: {cause}") from cause
-        message = str(cause) if isinstance(cause, JudgelmError) else f"{type(cause).__name__}: {_first_line(cause)}"
+        message = str(cause) if isinstance(cause, JudgelmError) else f"{type(cause).__name__}: {first_line(cause)}"
         closing = self._slots[worker].actor.close.remote()
         ray.wait([closing], timeout=_CLOSING_S)
         return self._lose(worker, message)
@@ -243,7 +357,7 @@ class WorkerPool:
                 f"{where}{why} (no worker is left: each was lost {_MAX_LOSSES} times in a row before it finished "
                 "anything; the workers' logs are in /tmp/ray/session_latest/logs on their node)"
             )
-        return WorkerLost(worker=worker, why=f"{where}{why}")
+        return WorkerLost(why=f"{where}{why}")
 
     def _check_places(self) -> None:
         now = time.monotonic()
@@ -257,7 +371,7 @@ class WorkerPool:
             )
 
 
-def _connect(cluster: Cluster) -> bool:
+def _connect(cluster: RayCluster) -> bool:
     """Start Ray or join it; returns whether this run must shut it down.
 
     Raises:
@@ -279,7 +393,7 @@ def _connect(cluster: Cluster) -> bool:
         way_out = "start a cluster with `ray start --head`, or use address local"
         if "AuthToken" in str(error.__cause__):
             way_out = "its head needs a token: set RAY_AUTH_MODE=token and the same token here"
-        raise EngineError(f"no Ray at address {cluster.address}: {_first_line(error)}; {way_out}") from error
+        raise EngineError(f"no Ray at address {cluster.address}: {first_line(error)}; {way_out}") from error
     return True
 
 
@@ -306,7 +420,3 @@ def _why(error: RayError) -> str:
     """Ray's message for a loss, without the table of ids and the list of common causes."""
     lines = [line.strip() for line in str(error).splitlines() if line and not line.startswith("\t")]
     return " ".join(lines).split(" Some common causes")[0].rstrip(".") or type(error).__name__
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.labelled_pair import LabelledPair, uniform_hash
-from judgelm.data.soft_preference import swapped_preference
-from judgelm.data.swap.swap_names import Ambiguous, OnAmbiguous, swap_names
+from judgelm.data.labelled_pair import LabelledPair, swapped_preference, uniform_hash
+from judgelm.data.swap_names import Ambiguous, OnAmbiguous, swap_names
 from judgelm.records import Label, Winner
 
 _PAIR_ORDER = (1, 0)

@@ -25,8 +25,7 @@ from typing import NamedTuple
 
 from judgelm.data.builder.balance import LENGTH_STRATA, over_balance, pair_facts
 from judgelm.data.duplicates import normalised
-from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.soft_preference import preference_of, rounded_preference, winner_by_preference
+from judgelm.data.labelled_pair import LabelledPair, preference_of, rounded_preference, winner_by_preference
 from judgelm.records import Label, Sample
 
 _SUREST = 0.9

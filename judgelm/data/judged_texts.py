@@ -1,20 +1,143 @@
-"""Joins of judgments with rows by id, in which the texts are compared.
+"""Hashes of the texts of a sample, and joins of judgments with rows by id, in which these hashes are compared.
 
-A row with the same answers as judged, in another order, is turned round; other texts are refused. Rows without texts
-and judgments without hashes join by id alone, and are counted.
+A sample is hashed as it was read, before anything is sanitized or truncated; run files keep the hashes. The hash of a
+text is xxh3-64 of its UTF-8 bytes, in 16 hex digits; that of several texts is of their JSON list.
+
+A row with the same answers as judged, in another order, is turned to the order judged; other texts are refused. Rows
+without texts and judgments without hashes join by id alone, and are counted.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 
-from judgelm.data.labelled_set import LabelledSet, turned_label, turned_sample
-from judgelm.data.readers.rows import Row
-from judgelm.data.sources.registry import recognise
-from judgelm.data.text_hashes import EXCHANGED, difference, text_hashes
+from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
+
+from judgelm.data.augmentation import swap_answers
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.engines.base import ImageError
+from judgelm.engines.images import image_bytes
 from judgelm.errors import InputError
+from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Judgment, Label, Sample, TextHashes
+
+_CONTEXT = ("context", "options", "pair", "rubric", "anchor", "instruction", "input", "follow_ups")
+"""Metadata that modes show beside question and answers."""
+EXCHANGED = "the order of the answers"
+"""The `difference` between samples with the same answers in another order."""
+
+
+def text_hashes(sample: Sample) -> TextHashes:
+    """The hashes of a sample as it was read; an image that cannot be read has none."""
+    turns = sample.metadata.get("turns")
+    questions, answers = [sample.question], [[answer] for answer in sample.answers]
+    if isinstance(turns, list) and len(turns) > 1:
+        with suppress(InputError):  # else the turns are no dialogue
+            dialogue = dialogue_of(sample)
+            questions = [turn.question for turn in dialogue]
+            answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]
+    shown = {name: sample.metadata[name] for name in _CONTEXT if sample.metadata.get(name) is not None}
+    if sample.reference is not None:
+        shown["reference"] = sample.reference
+    return TextHashes(
+        question=_hash(questions),
+        answers=tuple(_hash(texts) for texts in answers),
+        images=_hash_of_images(sample.images),
+        context=_hash([json.dumps(shown, sort_keys=True, default=str)]) if shown else None,
+    )
+
+
+def digest_of(hashes: TextHashes) -> int:
+    """All hashes of a sample in one number of 64 bits, never 0."""
+    parts = (hashes.question, *hashes.answers, str(hashes.images), str(hashes.context))
+    return xxh3_64_intdigest(" ".join(parts).encode(errors="surrogatepass")) or 1
+
+
+def difference(judged: TextHashes, other: TextHashes) -> str:
+    """The part in which other texts differ from those judged; empty where they are the same.
+
+    Images are compared where both have some; what is shown beside question and answers is not.
+    """
+    if judged.question != other.question:
+        return "the question"
+    if None not in (judged.images, other.images) and judged.images != other.images:
+        return "an image"
+    if judged.answers == other.answers:
+        return ""
+    if len(judged.answers) != len(other.answers):
+        return "the number of answers"
+    if sorted(judged.answers) == sorted(other.answers):
+        return EXCHANGED
+    pairs = zip(judged.answers, other.answers, strict=True)
+    return f"answer {next(index for index, (first, second) in enumerate(pairs, 1) if first != second)}"
+
+
+def _hash(texts: Sequence[str]) -> str:
+    text = texts[0] if len(texts) == 1 else json.dumps(list(texts))
+    return xxh3_64_hexdigest(text.encode(errors="surrogatepass"))
+
+
+def _hash_of_images(sources: Sequence[str]) -> str | None:
+    hashes = [_hash_of_image(source) for source in sources]
+    known = [image for image in hashes if image is not None]
+    return _hash(known) if known and len(known) == len(hashes) else None
+
+
+def _hash_of_image(source: str) -> str | None:
+    """Of the bytes of a file or a `data:` URL, of a URL's text; None where the image cannot be read."""
+    if source.startswith(("http://", "https://")):
+        return _hash([source])
+    try:
+        if source.startswith("data:"):
+            return xxh3_64_hexdigest(image_bytes(source))
+        path = Path(source)
+        if not path.is_file():
+            return None
+        state = path.stat()
+        return _hash_of_file(source, state.st_mtime_ns, state.st_size)
+    except (OSError, ValueError, ImageError):
+        return None
+
+
+@lru_cache(maxsize=256)
+def _hash_of_file(source: str, mtime_ns: int, size: int) -> str:
+    return xxh3_64_hexdigest(image_bytes(source))
+
+
+def turned_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
+    """The label of a sample whose answers are put into another order; an unclear reason is dropped.
+
+    Args:
+        label: of the sample.
+        sample: in its own order.
+        order: the indices of its answers in the new order, not the old one.
+    """
+    if len(order) == 2 and label.winner is not None:
+        turned = swap_answers(LabelledPair(sample=sample, plain=label, referenced=None), "drop_reason").pair.plain
+        assert turned is not None, "a label stays a label"
+        return turned
+    scores = label.scores
+    return replace(label, scores=None if scores is None else tuple(scores[index] for index in order), reason=None)
+
+
+def turned_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
+    """The sample with its answers, their models and a dialogue's turns in another order; see `turned_label`."""
+    metadata = dict(sample.metadata)
+    if isinstance(turns := metadata.get("turns"), list) and len(turns) > 1:
+        metadata["turns"] = [{**turn, "answers": [turn["answers"][index] for index in order]} for turn in turns]
+    sample = replace(sample, metadata=metadata)
+    if len(order) == 2:
+        return swap_answers(LabelledPair(sample=sample, plain=None, referenced=None)).pair.sample
+    models = sample.answer_models
+    return replace(
+        sample,
+        answers=tuple(sample.answers[index] for index in order),
+        answer_models=tuple(models[index] for index in order) if models else (),
+    )
+
 
 _SHOWN_TEXT = 60
 
@@ -57,48 +180,9 @@ def match_samples(
     Raises:
         InputError: a judgment is of other texts than the sample of its id.
     """
-    orders, comparison = _orders(judgments, samples, name)
+    orders, comparison = judged_orders(judgments, samples, name)
     matched = dict(samples) | {key: turned_sample(samples[key], order) for key, order in orders.items()}
     return matched, comparison
-
-
-def match_labels(
-    judgments: Mapping[str, Judgment], labelled: LabelledSet, *, name: str
-) -> tuple[LabelledSet, TextComparison]:
-    """The labels and samples with their answers in the order that was judged; as `match_samples`.
-
-    Raises:
-        InputError: a judgment is of other texts than the row of its id.
-    """
-    orders, comparison = _orders(judgments, labelled.samples, name)
-    samples, labels, split = dict(labelled.samples), dict(labelled.labels), dict(labelled.split)
-    for key, order in orders.items():
-        if key in labels:
-            labels[key] = turned_label(labels[key], samples[key], order)
-        if key in split:
-            votes = Label(sample_id=key, winner="tie", votes=split[key])
-            split[key] = turned_label(votes, samples[key], order).votes
-        samples[key] = turned_sample(samples[key], order)
-    matched = replace(labelled, samples=samples, labels=labels, split=split)
-    without_texts = len((judgments.keys() & labelled.labels.keys()) - labelled.samples.keys())
-    return matched, replace(comparison, not_compared=comparison.not_compared + without_texts)
-
-
-def match_labels_of_runs(
-    runs: Mapping[str, Mapping[str, Judgment]], labelled: LabelledSet, *, name: str
-) -> tuple[LabelledSet, TextComparison]:
-    """As `match_labels`, for several runs over the same input.
-
-    Raises:
-        InputError: as there, or the runs judged other texts under one id.
-    """
-    check_same_texts(runs)
-    together: dict[str, Judgment] = {}
-    for judgments in runs.values():
-        for key, judgment in judgments.items():
-            if key not in together or together[key].hashes is None:
-                together[key] = judgment
-    return match_labels(together, labelled, name=name)
 
 
 def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
@@ -150,7 +234,7 @@ def _other_texts(counted: str, different: Sequence[str]) -> InputError:
     )
 
 
-def _orders(
+def judged_orders(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], name: str
 ) -> tuple[dict[str, tuple[int, ...]], TextComparison]:
     """For each sample to turn, the indices of its answers in the order judged."""
@@ -192,12 +276,3 @@ def _text_of(sample: Sample, part: str) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def hashes_in_row(row: Row) -> TextHashes | None:
-    """Of the texts judged, where a row of results holds them."""
-    with suppress(InputError):
-        source = recognise(row, label_rows=True)
-        sample = None if source.sample is None else source.sample(row)
-        return text_hashes(sample) if sample is not None and sample.answers else None
-    return None

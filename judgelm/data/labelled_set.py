@@ -6,19 +6,27 @@ The rows of one id are votes: their majority is the label, whatever their order 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from judgelm.data.augmentation import swap_answers
-from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, reject_row
-from judgelm.data.readers.rows import Row
-from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
-from judgelm.data.soft_preference import rounded_preference, winner_by_preference
-from judgelm.data.text_hashes import EXCHANGED, difference, text_hashes
-from judgelm.errors import FileError, InputError
+from judgelm.data.judged_texts import (
+    EXCHANGED,
+    TextComparison,
+    check_same_texts,
+    difference,
+    judged_orders,
+    text_hashes,
+    turned_label,
+    turned_sample,
+)
+from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
+from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
+from judgelm.data.sources.registry import recognise
+from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
-from judgelm.records import Label, Sample, Winner
+from judgelm.records import Judgment, Label, Sample, TextHashes, Winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,21 +100,12 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
     samples: dict[str, Sample] = {}
     votes: dict[str, list[Label]] = {}
     unlabelled = 0
-    for row, sample in stream.pairs():
-        try:
-            [label] = stream.labels(row, with_reference)
-        except FileError:
-            raise
-        except InputError as error:
-            use.reject(reject_row(row, error))
-            continue
-        use.used += 1
+    for row, sample, (label,) in stream.labelled(use, with_reference):
         label, samples[sample.id] = _as_in_first_row(row, sample, samples.get(sample.id), label)
         if label is None:
             unlabelled += 1
         else:
             votes.setdefault(sample.id, []).append(label)
-    use.require_used()
     combined = {name: labels[0] if len(labels) == 1 else majority_label(labels) for name, labels in votes.items()}
     labelled = LabelledSet(
         samples={name: sample for name, sample in samples.items() if sample.answers},
@@ -178,38 +177,6 @@ def _is_split(label: Label) -> bool:
     return bool(label.votes) and label.winner is None
 
 
-def turned_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
-    """The label of a sample whose answers are put into another order; an unclear reason is dropped.
-
-    Args:
-        label: of the sample.
-        sample: in its own order.
-        order: the indices of its answers in the new order, not the old one.
-    """
-    if len(order) == 2 and label.winner is not None:
-        turned = swap_answers(LabelledPair(sample=sample, plain=label, referenced=None), "drop_reason").pair.plain
-        assert turned is not None, "a label stays a label"
-        return turned
-    scores = label.scores
-    return replace(label, scores=None if scores is None else tuple(scores[index] for index in order), reason=None)
-
-
-def turned_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
-    """The sample with its answers, their models and a dialogue's turns in another order; see `turned_label`."""
-    metadata = dict(sample.metadata)
-    if isinstance(turns := metadata.get("turns"), list) and len(turns) > 1:
-        metadata["turns"] = [{**turn, "answers": [turn["answers"][index] for index in order]} for turn in turns]
-    sample = replace(sample, metadata=metadata)
-    if len(order) == 2:
-        return swap_answers(LabelledPair(sample=sample, plain=None, referenced=None)).pair.sample
-    models = sample.answer_models
-    return replace(
-        sample,
-        answers=tuple(sample.answers[index] for index in order),
-        answer_models=tuple(models[index] for index in order) if models else (),
-    )
-
-
 def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
     expected = "score_w_reference or text_w_reference" if with_reference else "a label"
     label_fields = stream.source.fields.get("label")
@@ -234,7 +201,7 @@ def read_labelled(
     """
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, answers=(2, 2), reading=reading)
-    for sample, (plain, referenced) in labelled(stream, use, False, True):
+    for _, sample, (plain, referenced) in stream.labelled(use, False, True):
         if sample.reference is None:
             referenced = None
         yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
@@ -256,3 +223,51 @@ def groups_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
         if isinstance(vices, list | tuple) and vices:
             groups.setdefault("vice", {})[sample.id] = " / ".join(sorted(str(vice or "none") for vice in vices))
     return groups
+
+
+def match_labels(
+    judgments: Mapping[str, Judgment], labelled: LabelledSet, *, name: str
+) -> tuple[LabelledSet, TextComparison]:
+    """The labels and samples with their answers in the order that was judged; as `match_samples`.
+
+    Raises:
+        InputError: a judgment is of other texts than the row of its id.
+    """
+    orders, comparison = judged_orders(judgments, labelled.samples, name)
+    samples, labels, split = dict(labelled.samples), dict(labelled.labels), dict(labelled.split)
+    for key, order in orders.items():
+        if key in labels:
+            labels[key] = turned_label(labels[key], samples[key], order)
+        if key in split:
+            votes = Label(sample_id=key, winner="tie", votes=split[key])
+            split[key] = turned_label(votes, samples[key], order).votes
+        samples[key] = turned_sample(samples[key], order)
+    matched = replace(labelled, samples=samples, labels=labels, split=split)
+    without_texts = len((judgments.keys() & labelled.labels.keys()) - labelled.samples.keys())
+    return matched, replace(comparison, not_compared=comparison.not_compared + without_texts)
+
+
+def match_labels_of_runs(
+    runs: Mapping[str, Mapping[str, Judgment]], labelled: LabelledSet, *, name: str
+) -> tuple[LabelledSet, TextComparison]:
+    """As `match_labels`, for several runs over the same input.
+
+    Raises:
+        InputError: as there, or the runs judged other texts under one id.
+    """
+    check_same_texts(runs)
+    together: dict[str, Judgment] = {}
+    for judgments in runs.values():
+        for key, judgment in judgments.items():
+            if key not in together or together[key].hashes is None:
+                together[key] = judgment
+    return match_labels(together, labelled, name=name)
+
+
+def hashes_in_row(row: Row) -> TextHashes | None:
+    """Of the texts judged, where a row of results holds them."""
+    with suppress(InputError):
+        source = recognise(row, label_rows=True)
+        sample = None if source.sample is None else source.sample(row)
+        return text_hashes(sample) if sample is not None and sample.answers else None
+    return None

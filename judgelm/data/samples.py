@@ -1,22 +1,41 @@
-"""The stream of samples that a run or a training reads: rows checked, ids unique, references settled."""
+"""The stream of samples that a run or a training reads: rows checked, ids unique, references settled.
 
+`draw_subset` is a seeded sample of a file's rows: at most so many for each value of a field. A row is drawn by a hash
+of its id and the seed, so that the draw depends on neither the file's order nor its other rows, and a larger sample
+contains the smaller one. Source: Self-Reference and SSR-Judge (100 questions of each category of MMLU-Pro), QA-Judge,
+section 3 (about 1,000 questions of a data set).
+"""
+
+import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, field_error, reference_field, refuse_left_over, row_error, row_id
+from judgelm.data.readers.fields import describe, reference_field, refuse_left_over, row_id
 from judgelm.data.readers.files import first_row, read_rows
-from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, no_usable_row, raise_reject, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import (
+    FileUse,
+    OnReject,
+    Reject,
+    Row,
+    convert_rows,
+    field_error,
+    no_usable_row,
+    raise_reject,
+    reject_row,
+    row_error,
+    unique,
+)
 from judgelm.data.readers.streams import all_input_files
-from judgelm.data.sources.codes import LabelCodeError, Values
-from judgelm.data.sources.registry import recognise
+from judgelm.data.readers.values import bytes_in
+from judgelm.data.sources.codes import LabelDecoder, Values
+from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
 from judgelm.data.sources.source import Source
-from judgelm.data.sources.table import LABELS, PAIR_LABELS, TABLE
-from judgelm.errors import ConfigError, FileError, InputError
+from judgelm.errors import ConfigError, InputError, LabelCodeError
 from judgelm.records import Label, Sample
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
@@ -87,6 +106,7 @@ class Reading:
 AS_WRITTEN = Reading()
 
 
+@dataclass(kw_only=True, slots=True, eq=False)
 class SampleStream:
     """Samples of one or several inputs (or of two joined AlpacaEval output files), read once and lazily.
 
@@ -95,6 +115,20 @@ class SampleStream:
     reject, unless `repeats` is another. Rows without id are named by a hash of their content; a repeated content gets
     the suffix `-2`, `-3`, ..., in layouts whose rows are single votes none.
 
+    Args:
+        paths: files, folders, patterns, named pipes or standard input (`-`); two files of AlpacaEval outputs are
+            joined.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+        limit: stop after this many samples.
+        reference: treatment of references.
+        references: a file of id -> reference, which overrides the row's own.
+        label_rows: accept rows that are only labels; their samples have no answers.
+        answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
+        check: raises an InputError for a sample that cannot be used, whose row is then a reject.
+        reading: the user's column names and label code.
+        once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
+        repeats: treatment of rows with the id of an earlier row.
+
     Attributes:
         source: the layout that was recognised, with the fields to show.
         read: rows read so far, good and bad.
@@ -102,76 +136,59 @@ class SampleStream:
         repeated: rows so far left out because they repeat a pair that has no id.
         coerced: cells so far that were converted to text (PandaLM only).
         references_used: samples so far whose reference came from the `references` file.
+
+    Raises:
+        InputError: a file cannot be read or is given twice, or its fields are not recognised.
+        ConfigError: no path, or a `references` file with `reference` set to ignore.
     """
 
-    source: Source
+    paths: Sequence[str] = field(kw_only=False)
+    on_reject: OnReject = raise_reject
+    limit: int | None = None
+    reference: ReferencePolicy = "auto"
+    references: str | None = None
+    label_rows: bool = False
+    answers: tuple[int, int | None] | None = None
+    check: Callable[[Sample], None] = lambda sample: None
+    reading: Reading = AS_WRITTEN
+    once: bool = False
+    repeats: Repeats = "reject"
+    source: Source = field(init=False)
+    read: int = field(init=False, default=0)
+    rejected: int = field(init=False, default=0)
+    repeated: int = field(init=False, default=0)
+    coerced: int = field(init=False, default=0)
+    references_used: int = field(init=False, default=0)
+    _refused: Reject | None = field(init=False, default=None)
+    _known_references: Mapping[str, str] = field(init=False)
+    _seen: set[int] = field(init=False, default_factory=set)
+    _copies: dict[str, int] = field(init=False, default_factory=dict)
+    _rows: Iterator[Row | Reject] = field(init=False)
+    _first: Row = field(init=False)
+    _file: str = field(init=False)
+    _patterns: list[str] = field(init=False)
+    _decoder: LabelDecoder = field(init=False)
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        *,
-        on_reject: OnReject = raise_reject,
-        limit: int | None = None,
-        reference: ReferencePolicy = "auto",
-        references: str | None = None,
-        label_rows: bool = False,
-        answers: tuple[int, int | None] | None = None,
-        check: Callable[[Sample], None] = lambda sample: None,
-        reading: Reading = AS_WRITTEN,
-        once: bool = False,
-        repeats: Repeats = "reject",
-    ) -> None:
-        """Open the input and recognise its format.
-
-        Args:
-            paths: files, folders, patterns, named pipes or standard input (`-`); two files of AlpacaEval outputs are
-                joined.
-            on_reject: called with each row that cannot be used. By default the first one is raised as an error.
-            limit: stop after this many samples.
-            reference: treatment of references.
-            references: a file of id -> reference, which overrides the row's own.
-            label_rows: accept rows that are only labels; their samples have no answers.
-            answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
-            check: raises an InputError for a sample that cannot be used, whose row is then a reject.
-            reading: the user's column names and label code.
-            once: nothing reads a named pipe or standard input again, so that it need not be kept on disk.
-            repeats: treatment of rows with the id of an earlier row.
-
-        Raises:
-            InputError: a file cannot be read or is given twice, or its fields are not recognised.
-            ConfigError: no path, or a `references` file with `reference` set to ignore.
-        """
-        if not paths:
+    def __post_init__(self) -> None:
+        if not self.paths:
             raise ConfigError("no input is named; give a file, a folder, or - for standard input")
-        if references is not None and reference == "ignore":
-            raise ConfigError(f"references {references} contradict reference ignore; leave one of them out")
-        self.read = self.rejected = self.repeated = self.coerced = self.references_used = 0
-        self._refused: Reject | None = None
-        self._on_reject = on_reject
-        self._limit = limit
-        self._answers = answers
-        self._check = check
-        self._reference = reference
-        self._repeats = repeats
-        self._references = None if references is None else read_references(references)
-        self._seen: set[int] = set()
-        self._copies: dict[str, int] = {}
-        self._name = ", ".join(paths)
-        self._label_rows = label_rows
-        if are_two_outputs(paths):
-            self._rows = join_outputs(paths[0], paths[1])
-        else:
-            files = all_input_files(paths)
-            self._rows = (
-                row for file in files for row in read_rows(file, columns=reading.columns, known=KNOWN_FIELDS, once=once)
-            )
+        if self.references is not None and self.reference == "ignore":
+            raise ConfigError(f"references {self.references} contradict reference ignore; leave one of them out")
+        self._known_references = {} if self.references is None else read_references(self.references)
+        self._rows = self._open()
         self._first = self._first_row()
         self._file = self._first.file
-        self.source = recognise(self._first, label_rows=label_rows)
+        self.source = recognise(self._first, label_rows=self.label_rows)
         self._patterns = _numbered(self.source)
-        if self.source.note and not (label_rows and self.source.name == LABELS.name):
+        if self.source.note and not (self.label_rows and self.source.name == LABELS.name):
             raise row_error(self._first, self.source.note)
-        self._decoder = self.source.decoder(reading.label_code)
+        self._decoder = self.source.decoder(self.reading.label_code)
+
+    def _open(self) -> Iterator[Row | Reject]:
+        if are_two_outputs(self.paths):
+            return join_outputs(self.paths[0], self.paths[1])
+        files, columns = all_input_files(self.paths), self.reading.columns
+        return (row for file in files for row in read_rows(file, columns=columns, known=KNOWN_FIELDS, once=self.once))
 
     def _first_row(self) -> Row:
         for row in self._rows:
@@ -179,13 +196,15 @@ class SampleStream:
                 return row
             self._refuse(row)
         finding = f"none of its {self.read} rows can be used"
-        raise InputError(f"{self._name}: {finding}; the first: {self._refused.message if self._refused else 'none'}")
+        raise InputError(
+            f"{', '.join(self.paths)}: {finding}; the first: {self._refused.message if self._refused else 'none'}"
+        )
 
     def _refuse(self, reject: Reject) -> None:
         self._refused = self._refused or reject
         self.read += 1
         self.rejected += 1
-        self._on_reject(reject)
+        self.on_reject(reject)
 
     def __iter__(self) -> Iterator[Sample]:
         for _, sample in self.pairs():
@@ -198,7 +217,7 @@ class SampleStream:
             InputError: no row can be used, a reader cannot go on, or a later file is of another format.
         """
         yielded = 0
-        if self._limit is not None and self._limit <= 0:
+        if self.limit is not None and self.limit <= 0:
             return
         for row in chain([self._first], self._rows):
             if isinstance(row, Reject):
@@ -208,8 +227,6 @@ class SampleStream:
                 self._next_file(row)
             try:
                 sample = self._sample(row)
-            except FileError:
-                raise
             except InputError as error:
                 self._refuse(reject_row(row, error))
                 continue
@@ -219,10 +236,10 @@ class SampleStream:
                 continue
             yield row, sample
             yielded += 1
-            if yielded == self._limit:
+            if yielded == self.limit:
                 return
         if not yielded and self._refused is not None:
-            raise no_usable_row(self._name, ", ".join(self.source.needs), self.rejected, self._refused)
+            raise no_usable_row(", ".join(self.paths), ", ".join(self.source.needs), self.rejected, self._refused)
         self._decoder.finish()
 
     def labels(self, row: Row, *with_reference: bool) -> list[Label | None]:
@@ -241,10 +258,27 @@ class SampleStream:
             raise self._decoder.error() from None
         return [self.source.label(decoded, shown) for shown in with_reference]
 
+    def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
+        """Rows with their samples and labels, one label for each entry of `with_reference`.
+
+        Raises:
+            InputError: no row of the file can be used; a row whose label cannot be read is a reject.
+            LabelCodeError: as `labels`.
+        """
+        for row, sample in self.pairs():
+            try:
+                labels = self.labels(row, *with_reference)
+            except InputError as error:
+                use.reject(reject_row(row, error))
+                continue
+            use.used += 1
+            yield row, sample, labels
+        use.require_used()
+
     def _next_file(self, row: Row) -> None:
         """Refuse a further file whose first good row is of another format."""
         self._file = row.file
-        source = recognise(row, label_rows=self._label_rows)
+        source = recognise(row, label_rows=self.label_rows)
         if source.name != self.source.name:
             finding = f"its rows are of the format {source.name}, those of {self._first.file} of {self.source.name}"
             raise row_error(row, f"{finding}; give files of one format at a time")
@@ -259,8 +293,8 @@ class SampleStream:
         for index, answer in enumerate(sample.answers if "answers" in row.data else (), 1):
             if row.data.get(f"answer_{index}") not in (None, "", answer):
                 raise field_error(row, f"answer_{index}", "is another text than that in answers; leave one of them out")
-        if self._answers is not None and not allows_count(len(sample.answers), self._answers):
-            finding = f"expected {count_range_text(self._answers)}, got {len(sample.answers)}"
+        if self.answers is not None and not allows_count(len(sample.answers), self.answers):
+            finding = f"expected {count_range_text(self.answers)}, got {len(sample.answers)}"
             raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")
         # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
@@ -275,25 +309,25 @@ class SampleStream:
         if sample.metadata and "coerced" in sample.metadata and self.source.name.startswith("pandalm"):
             coerced = sample.metadata["coerced"]
             self.coerced += len(coerced) if isinstance(coerced, list) else 0
-        if self._references is not None and sample.id in self._references:
-            sample = replace(sample, reference=self._references[sample.id])
+        if sample.id in self._known_references:
+            sample = replace(sample, reference=self._known_references[sample.id])
             self.references_used += 1
         if sample.reference is None:
-            if self._reference == "use":
+            if self.reference == "use":
                 raise row_error(row, "no reference; give one in each row or with --references, or use --reference auto")
-        elif self._reference == "ignore":
+        elif self.reference == "ignore":
             sample = replace(sample, reference=None)
-        self._check(sample)
+        self.check(sample)
         return sample
 
     def _repeated(self, row: Row, sample: Sample) -> Sample | None:
-        if self._repeats == "votes":
+        if self.repeats == "votes":
             return sample
         if row_id(row) is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
             raise row_error(row, f"id {name} appeared before in this input; ids must be unique, joins are by id")
         if self.source.single_votes:
-            if self._repeats == "skip":
+            if self.repeats == "skip":
                 return None
             raise row_error(row, "this pair appeared before in this input; keep one row, with one label")
         count = self._copies.get(sample.id, 1) + 1
@@ -301,25 +335,6 @@ class SampleStream:
         repeated = replace(sample, id=f"{sample.id}-{count}")
         self._seen.add(hash(repeated.id))
         return repeated
-
-
-def labelled(stream: SampleStream, use: FileUse, *with_reference: bool) -> Iterator[tuple[Sample, list[Label | None]]]:
-    """Samples of a stream with their labels, one label for each entry of `with_reference`.
-
-    Raises:
-        InputError: no row of the file can be used; a row whose label cannot be read is a reject.
-    """
-    for row, sample in stream.pairs():
-        try:
-            labels = stream.labels(row, *with_reference)
-        except FileError:
-            raise
-        except InputError as error:
-            use.reject(reject_row(row, error))
-            continue
-        use.used += 1
-        yield sample, labels
-    use.require_used()
 
 
 def read_references(path: str) -> dict[str, str]:
@@ -410,3 +425,71 @@ def _outputs(path: str) -> Iterator[Row | Reject]:
             any_good = True
             seen.add(instruction)
             yield row
+
+
+_SUBSET_NEEDS = "an id"
+_WHOLE_FILE = "the whole file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subset:
+    """The rows drawn, in the file's order.
+
+    Attributes:
+        rows: as the file has them.
+        counts: value of the field -> rows drawn, and rows in the file.
+    """
+
+    rows: tuple[Mapping[str, object], ...]
+    counts: Mapping[str, tuple[int, int]]
+
+
+def draw_subset(
+    path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
+) -> Subset:
+    """Draw at most `size` rows for each value of a field.
+
+    Args:
+        path: rows with ids: a file, a folder, a pattern, or `-`.
+        field: a field of the row or of its `metadata`, such as `category`; None draws from the whole file.
+        size: most rows of each value.
+        seed: another seed draws others.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        ConfigError: `size` is below 1.
+        InputError: the file cannot be read, has no usable row, or no row with the field.
+    """
+    if size < 1:
+        raise ConfigError(f"{size} rows of each: it must be 1 or more")
+    read = unique(lambda row: (_id(row), row), lambda named: named[0])
+    rows = list(convert_rows(read_rows(path), read, path=path, expected=_SUBSET_NEEDS, on_reject=on_reject))
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, row in rows:
+        groups[_WHOLE_FILE if field is None else _value(row, field)].append(name)
+    drawn = {name for names in groups.values() for name in sorted(names, key=lambda name: _rank(seed, name))[:size]}
+    return Subset(
+        rows=tuple(row.data for name, row in rows if name in drawn),
+        counts={value: (min(size, len(names)), len(names)) for value, names in sorted(groups.items())},
+    )
+
+
+def _id(row: Row) -> str:
+    name = row_id(row, ("id", "question_id", "_id", "idx"))
+    if name is None:
+        raise row_error(row, "no id; a row is drawn by its id, so give each row one")
+    if problem := bytes_in(row.data):
+        raise row_error(row, problem)
+    return name
+
+
+def _value(row: Row, field: str) -> str:
+    metadata = row.data.get("metadata")
+    value = row.data.get(field, metadata.get(field) if isinstance(metadata, dict) else None)
+    if value is None:
+        raise InputError(f"{row.file}:{row.line}: no field {field!r}, in the row or its metadata; choose another --per")
+    return str(value)
+
+
+def _rank(seed: int, name: str) -> bytes:
+    return hashlib.blake2b(f"{seed}:{name}".encode(errors="surrogatepass"), digest_size=16).digest()

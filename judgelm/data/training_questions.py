@@ -3,7 +3,7 @@
 The training files seldom travel with a judge. `training_questions.sha` does: one line of 16 hexadecimal digits for
 each distinct question, the xxh3 hash (64 bits) of its normalised text (`judgelm.data.duplicates.normalised`: case,
 punctuation and blanks do not count), in ascending order. A hash confirms a question to those who have it, and tells
-nobody else its text. By chance, one of a thousand questions meets one of a million hashes with a probability of 5e-11.
+no one else its text. By chance, one of a thousand questions meets one of a million hashes with a probability of 5e-11.
 """
 
 from collections.abc import Iterable, Sequence, Set

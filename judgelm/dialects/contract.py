@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from judgelm.dialects.patterns import Pattern
-from judgelm.former_names import former_attributes
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
@@ -169,6 +168,3 @@ class Dialect:
     recognise: Callable[[ChatRequest], JudgeTask | None]
     render: Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
     templates: tuple[Pattern, ...] = ()
-
-
-__getattr__ = former_attributes(__name__)

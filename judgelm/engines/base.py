@@ -1,20 +1,29 @@
-"""The engine protocol, and the options that engines are loaded with."""
+"""The engine protocol, its options, views of an engine, and what engines share."""
 
+import asyncio
+import ctypes
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+import threading
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from packaging.requirements import Requirement
 
-from judgelm.errors import ConfigError, MissingExtraError
-from judgelm.extras import install_hint
-from judgelm.prompts.thinking import Thinking
-from judgelm.records import Completion, Request, ThinkingMode
+from judgelm.errors import ConfigError, EngineError, MissingExtraError, first_line
+from judgelm.package import install_hint
+from judgelm.prompts.chat_templates import Thinking
+from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
+from judgelm.records import Completion, FinishReason, Request, Sampling, ThinkingMode, Unparsed
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
 """Names of the engines that load a model on this machine or on workers."""
+INT8 = "int8"
+"""Quantization with products of 8-bit integers on the CPU; other names are bitsandbytes'."""
+Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class Engine(Protocol):
@@ -90,10 +99,6 @@ class HoldsAdapters(Protocol):
     def unload_adapter(self, adapter: str) -> bool:
         """Free a LoRA adapter; False, and nothing is done, while requests in flight name it."""
         ...
-
-
-INT8 = "int8"
-"""Quantization with products of 8-bit integers on the CPU; other names are bitsandbytes'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +182,274 @@ def require_version(distribution: str) -> None:
             )
 
 
-def refuse_engine_args(options: EngineOptions, engine: str) -> None:
-    """Refuse engine arguments for an engine that has none.
+class ImageError(Exception):
+    """An image cannot be read. Only the request that shows it fails."""
+
+
+def prepare_request(truncator: Truncator, request: Request) -> tuple[Request, TokenizedPrompt] | Completion:
+    """The request and its tokens, or a failed completion where it does not fit.
 
     Raises:
-        ConfigError: there are engine arguments.
+        ConfigError: as `Truncator.truncate`, for a prompt made from a template, since all others would fail too. Free
+            chat messages fail alone.
     """
-    if options.engine_args:
-        names = ", ".join(options.engine_args)
-        raise ConfigError(f"the {engine} engine has no engine arguments of its own, but got {names}; leave it out")
+    sampling = request.sampling
+    reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
+    try:
+        tokenized = truncator.truncate(request.prompt, reserve)
+    except (ImageError, ConfigError) as error:
+        if isinstance(error, ConfigError) and any(span.kind == "template" for span in request.prompt.spans):
+            raise
+        return Completion.failed(request.key, str(error))
+    if isinstance(tokenized, Unparsed):
+        reason: FinishReason = "equal_after_cut" if tokenized.code == "equal_after_cut" else "too_long"
+        return Completion.failed(request.key, tokenized.why, reason)
+    room = truncator.window - len(tokenized.ids)
+    if room < 1:
+        why = f"the prompt fills the window of {truncator.window} tokens and leaves no room for the reply"
+        return Completion.failed(request.key, why, "too_long", truncations=tokenized.truncations)
+    if room < sampling.max_tokens:
+        request = replace(request, sampling=replace(sampling, max_tokens=room))
+    return request, tokenized
+
+
+def refuse_images(request: Request, why: str) -> None:
+    """Refuse images for a text-only model, since a verdict without them would be wrong.
+
+    Raises:
+        EngineError: the prompt shows images.
+    """
+    if request.prompt.images:
+        raise EngineError(f"request {request.key} shows images, which this model does not support: {why}")
+
+
+def decode_reply(
+    ids: list[int], sampling: Sampling, tokenizer: Tokenizer, eos_ids: frozenset[int]
+) -> tuple[str, FinishReason | None]:
+    """The text of a reply's tokens, and its finish reason; None where it continues."""
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    if ids[-1] in eos_ids:
+        return text, "stop"
+    if (stopped := sampling.cut_at_stop(text)) is not None:
+        return stopped, "stop"
+    return text, "length" if len(ids) == sampling.max_tokens else None
+
+
+class EngineView:
+    """An engine as one of its users sees it; a subclass changes what it must.
+
+    Args:
+        engine: its owner closes it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.supports_grammar = engine.supports_grammar
+        self.thinking = engine.thinking
+
+    @property
+    def supports_images(self) -> bool:
+        """As the engine."""
+        return self._engine.supports_images
+
+    @property
+    def max_in_flight(self) -> int:
+        """As the engine."""
+        return self._engine.max_in_flight
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """As the engine."""
+        self._engine.submit(requests)
+
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """As the engine."""
+        return self._engine.collect(timeout_s)
+
+    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """As the engine."""
+        return self._engine.progress(keys)
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """As the engine."""
+        self._engine.abort(keys)
+
+    def describe(self) -> dict[str, Any]:
+        """As the engine."""
+        return self._engine.describe()
+
+    def stats(self) -> dict[str, Any]:
+        """As the engine."""
+        return self._engine.stats()
+
+    def close(self) -> None:
+        """Nothing: the engine's owner closes it."""
+
+
+class LoneFailures(EngineView):
+    """The engine of a server: a request that it refuses fails by itself, where the run of a batch would end.
+
+    Such as a mode whose prompts are chats, for a model without a chat template.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._refused: list[Completion] = []
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Submit the requests together, or one by one where the engine refuses one of them."""
+        try:
+            super().submit(requests)
+            return
+        except Exception as error:  # of a tokenizer, an image processor or the engine
+            if len(requests) == 1:
+                self._refused.append(Completion.failed(requests[0].key, first_line(error)))
+                return
+        self._engine.abort([request.key for request in requests])
+        for request in requests:
+            self.submit([request])
+
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """The refused requests, else as the engine."""
+        refused, self._refused = self._refused, []
+        return refused or super().collect(timeout_s)
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget requests."""
+        dropped = set(keys)
+        self._refused = [completion for completion in self._refused if completion.key not in dropped]
+        super().abort(dropped)
+
+
+class AdapterView(EngineView):
+    """Adds an adapter's name to all requests. Views share the engine, so only one of them may run at a time.
+
+    Args:
+        engine: holds the adapter; its owner closes it.
+        adapter: folder or hub id.
+    """
+
+    def __init__(self, engine: Engine, adapter: str) -> None:
+        from judgelm.engines.model_files import adapter_identity  # loads transformers
+
+        super().__init__(engine)
+        self.adapter = adapter
+        self._identity = adapter_identity(adapter)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Submit requests for the adapter."""
+        self._engine.submit([replace(request, adapter=self.adapter) for request in requests])
+
+    def describe(self) -> dict[str, Any]:
+        """As the engine, with the adapter's folder and hash."""
+        description = self._engine.describe()
+        return description | {"model": description["model"] | self._identity}
+
+
+def with_adapter(
+    begin: Callable[[], Generator[list[Request], list[Completion], Result]], adapter: str
+) -> Generator[list[Request], list[Completion], Result]:
+    """A flow whose requests name the adapter, for an engine that is driven for several judges.
+
+    Args:
+        begin: makes the flow.
+        adapter: folder or hub id.
+    """
+    flow = begin()
+    completions: list[Completion] | None = None
+    try:
+        while True:
+            requests = next(flow) if completions is None else flow.send(completions)
+            completions = yield [replace(request, adapter=adapter) for request in requests]
+    except StopIteration as finished:
+        result: Result = finished.value
+        return result
+    finally:
+        flow.close()
+
+
+class LoopThread:
+    """Runs coroutines; `close` cancels those left and ends the thread.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Wait for a coroutine's result; an interrupt of the waiting thread cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def start(
+        self, key: Hashable, coroutine: Coroutine[Any, Any, None], on_error: Callable[[BaseException], None]
+    ) -> None:
+        """Start a coroutine beside the others.
+
+        Args:
+            key: identifies it for `cancel`.
+            coroutine: the coroutine.
+            on_error: called in the loop's thread with the exception that it ended with.
+        """
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.pop(key, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                on_error(error)
+
+        def begin() -> None:
+            self._tasks[key] = self._loop.create_task(coroutine)
+            self._tasks[key].add_done_callback(ended)
+
+        self._loop.call_soon_threadsafe(begin)
+
+    def cancel(self, key: Hashable) -> None:
+        """Cancel a started coroutine, if it still runs."""
+
+        def end() -> None:
+            if (task := self._tasks.get(key)) is not None:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(end)
+
+    def close(self, last: Coroutine[Any, Any, None] | None = None, timeout_s: float | None = None) -> None:
+        """Cancel everything, run one last coroutine, end the thread."""
+
+        async def finish() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}  # also those that others have started
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if last is not None:
+                await last
+            await self._loop.shutdown_default_executor()
+
+        try:
+            self.run(finish(), timeout_s)
+        finally:  # also when the wait is interrupted
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout_s)
+            self._loop.close()
+
+
+def release_openmp_threads() -> None:
+    """End the OpenMP threads that compute for the calling thread; its next operation starts new ones.
+
+    Each thread that computes has its own. GNU's OpenMP, which torch has on Linux, lets them wait ready for the
+    next operation only while the process has no more of them than cores. With more, all of them sleep after each
+    operation and are woken for the next one, and passes take up to 1.3 times as long. So a thread that computes no more
+    lets go of them.
+    """
+    try:
+        openmp = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+    except (OSError, AttributeError):  # not in this process, or not Linux
+        return
+    openmp.omp_pause_resource_all(2)  # omp_pause_hard

@@ -4,11 +4,10 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 
-from judgelm.engines.base import INT8, Engine, EngineOptions, refuse_engine_args, require, require_version
-from judgelm.engines.measured_speed import read_speeds
-from judgelm.engines.openmp import release_openmp_threads
-from judgelm.errors import ModelError, not_found
-from judgelm.extras import install_hint
+from judgelm.engines.base import INT8, Engine, EngineOptions, release_openmp_threads, require, require_version
+from judgelm.engines.model_cache import read_speeds
+from judgelm.errors import ConfigError, ModelError, not_found
+from judgelm.package import install_hint
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -21,8 +20,10 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
     if name == "auto":
         name, _ = choose_engine(options.model, options.adapter)
     check_engine(name)
-    load: Callable[[EngineOptions], Engine] = ENGINES[name]
-    engine = load(options)
+    if options.engine_args and name in ("scripted", "transformers"):
+        names = ", ".join(options.engine_args)
+        raise ConfigError(f"the {name} engine has no engine arguments of its own, but got {names}; leave it out")
+    engine = ENGINES[name](options)
     release_openmp_threads()  # the engine may run in another thread
     return engine
 
@@ -54,16 +55,16 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
         base, _ = split_adapter(options)
         if name == "transformers":
             from judgelm.engines.dtype import resolve_dtype
-            from judgelm.engines.transformers.loading import device_of
+            from judgelm.engines.transformers.loaded_model import device_of
 
             device = device_of(options.device)
             choice = resolve_dtype(base, load_config(base, options), options, device=device, engine=name)
         else:
             require("vllm", extra="vllm")
-            from judgelm.engines.vllm.environment import quiet_imports
+            from judgelm.engines.vllm import quiet_imports
 
             with quiet_imports():
-                from judgelm.engines.vllm.engine_args import choose_dtype
+                from judgelm.engines.vllm.backends import choose_dtype
             choice = choose_dtype(base, options)
     except ModelError:
         return options, missing
@@ -114,12 +115,10 @@ def _cuda_devices() -> int:
 def _load_scripted(options: EngineOptions) -> Engine:
     from judgelm.engines.scripted import ScriptedEngine
 
-    refuse_engine_args(options, "scripted")
     return ScriptedEngine.load(options)
 
 
 def _load_transformers(options: EngineOptions) -> Engine:
-    refuse_engine_args(options, "transformers")
     require_version("transformers")
     if options.quantization not in (None, INT8):
         require("bitsandbytes", extra="train")
@@ -132,7 +131,7 @@ def _load_vllm(options: EngineOptions) -> Engine:
     require("vllm", extra="vllm")
     require_version("vllm")
     require_version("transformers")
-    from judgelm.engines.vllm.environment import quiet_imports
+    from judgelm.engines.vllm import quiet_imports
 
     with quiet_imports():
         from judgelm.engines.vllm.engine import VllmEngine
@@ -144,7 +143,7 @@ def _load_openai(options: EngineOptions) -> Engine:
     require("openai", extra="openai")
     from judgelm.engines.openai.engine import OpenAIEngine
 
-    return OpenAIEngine.load(options)
+    return OpenAIEngine(options)
 
 
 ENGINES: dict[str, Callable[[EngineOptions], Engine]] = {

@@ -1,14 +1,25 @@
-"""Reads a sample's images from files and `data:` URLs. Nothing is fetched from a network."""
+"""A sample's images: read from files and `data:` URLs, and processed for a vision-language model.
+
+Nothing is fetched from a network. The processor makes of an image its tokens in the prompt, and its pixels.
+
+Source: transformers' `ProcessorMixin`, whose image tokens are written into the text before it is tokenised.
+"""
 
 import base64
 import binascii
+import importlib.util
 import mimetypes
 import struct
 import zlib
+from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+from judgelm.engines.base import EngineOptions, ImageError
+from judgelm.errors import ModelError, first_line
 
 _REMOTE = ("http://", "https://")
 _SHOWN = 60
@@ -20,10 +31,8 @@ _DAMAGE = (
 
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Of `data:` URLs, which may be a stranger's: PIL passes others, such as EPS, to programs of this machine."""
-
-
-class ImageError(Exception):
-    """An image cannot be read. Only the request that shows it fails."""
+_MAX_CACHED = 64
+_TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
 def read_image(source: str) -> Any:
@@ -81,3 +90,96 @@ def image_bytes(source: str) -> bytes:
 
 def _named(source: str) -> str:
     return f"image {source if len(source) <= _SHOWN or not source.startswith('data:') else source[:_SHOWN] + '...'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProcessedImage:
+    """One image as the model takes it.
+
+    Attributes:
+        picture: PIL's image.
+        text: its text in the prompt.
+        pixels: the processor's arrays by the names of the model's arguments, each with a leading batch of one image.
+    """
+
+    picture: Any
+    text: str
+    pixels: dict[str, Any]
+
+
+class Vision:
+    """Reads images for one model; recent ones are cached, since both orders and the reason show the same.
+
+    Args:
+        processor: of the model, with an image token.
+
+    Attributes:
+        process: makes a `ProcessedImage` of an image; raises ImageError where it cannot be read.
+    """
+
+    def __init__(self, processor: Any) -> None:
+        self._processor = processor
+        self.process = lru_cache(_MAX_CACHED)(self._process)
+
+    @classmethod
+    def load(cls, base: str, options: EngineOptions) -> "Vision":
+        """The model's own processor.
+
+        Raises:
+            ModelError: there is none, or it has no image token.
+        """
+        from transformers import AutoProcessor  # takes seconds
+
+        try:
+            processor = AutoProcessor.from_pretrained(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+                base, revision=options.revision, trust_remote_code=options.trust_remote_code
+            )
+        except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
+            # without torchvision transformers raises an AttributeError for processors that read videos too
+            way_out = "copy processor_config.json and preprocessor_config.json of the original into it"
+            if importlib.util.find_spec("torchvision") is None:
+                way_out += ", and install torchvision, which some processors need"
+            raise ModelError(
+                f"{base}: a vision-language model whose processor cannot be loaded: {first_line(error)}; {way_out}"
+            ) from error
+        if getattr(processor, "image_token", None) is None or not hasattr(processor, "image_processor"):
+            raise ModelError(f"{base}: its processor has no image token; use --engine openai with a server that does")
+        return cls(processor)
+
+    @property
+    def placeholder(self) -> str:
+        """The text that a chat template writes for one image."""
+        return str(self._processor.image_token)
+
+    @property
+    def token_id(self) -> int:
+        """The token at whose positions the model puts image features."""
+        return int(self._processor.image_token_id)
+
+    def text_of(self, image: str) -> str:
+        """The image's text in a prompt.
+
+        Raises:
+            ImageError: it cannot be read.
+        """
+        return self.process(image).text
+
+    def _process(self, image: str) -> ProcessedImage:
+        """Text and pixels, as the processor makes them of a prompt that consists of the image alone."""
+        picture = read_image(image)
+        try:
+            alone = self._processor(
+                images=[picture], text=[self.placeholder], return_tensors="pt", add_special_tokens=False
+            )
+        except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as a pixel by 1000
+            size = f"{picture.width} x {picture.height}"
+            raise ImageError(
+                f"an image of {size} pixels: the model's processor refuses it: {first_line(error)}"
+            ) from error
+        ids = alone["input_ids"][0].tolist()
+        tokenizer = self._processor.tokenizer
+        text = str(tokenizer.decode(ids, skip_special_tokens=False))
+        if list(tokenizer(text, add_special_tokens=False)["input_ids"]) != ids:
+            raise ImageError("the processor's text for an image is not tokenised to the same tokens; use --engine vllm")
+        pixels = {name: value for name, value in alone.items() if name not in _TEXT_INPUTS}
+        return ProcessedImage(picture=picture, text=text, pixels=pixels)

@@ -4,7 +4,8 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer
+from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import gguf_checkpoint, gguf_record
 from judgelm.engines.model_cache import cache_root, gguf_folder
-from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
+from judgelm.engines.weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError, first_line
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf
+from judgelm.prompts.truncation import Truncator
 
 LOAD_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError,
@@ -285,3 +288,40 @@ def _folder_sha(source: str) -> str | None:
                 file.seek((size - _PIECE_BYTES) * piece // (_PIECES - 1))
                 digest.update(file.read(_PIECE_BYTES))
     return digest.hexdigest()
+
+
+def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncator:
+    """The truncator for an adapter's prompts.
+
+    Args:
+        truncator: of the base.
+        base: its folder or hub id.
+        adapter: folder or hub id of the adapter.
+
+    Raises:
+        ModelError: the adapter was trained on another base, or with a tokenizer of another vocabulary.
+    """
+    check_gguf_base(base, adapter)
+    tokenizer: Any = truncator.tokenizer
+    if has_tokenizer(adapter):
+        if (own := load_tokenizer(base, adapter, EngineOptions(model=base))).get_vocab() != tokenizer.get_vocab():
+            raise ModelError(
+                f"{adapter}: its tokenizer has another vocabulary than the base's, so both cannot share one engine; "
+                "serve it alone"
+            )
+        tokenizer = own
+    card = find_card(adapter)
+    window = truncator.window if card is None or card.window is None else min(card.window, truncator.window)
+    return truncator.adapted(tokenizer, window)
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Turn transformers' progress bars off; restores the setting."""
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.engines.base import EngineOptions, thinking_policy
-from judgelm.engines.text_candidates import longest_candidate
+from judgelm.engines.candidates import longest_candidate
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
 
@@ -120,12 +120,13 @@ class ScriptedEngine:
         except LookupError:
             return Completion.failed(request.key, f"the script has no reply for {prompt_key(request.prompt)!r}")
         text, tokens, reason = _limit(reply, request.sampling)
-        n = request.sampling.n
+        n, longest = request.sampling.n, longest_candidate(text, request.candidates)
         return Completion(
             key=request.key,
             texts=(text,) * n,
             finish_reasons=(reason,) * n,
-            candidate_logprobs=_certain(text, request.candidates) if request.candidates else None,
+            # all probability is on the longest candidate that the reply begins with, if there is one
+            candidate_logprobs=tuple(0.0 if line == longest else -math.inf for line in request.candidates) or None,
             prompt_tokens=sum(span.text.count(" ") + 1 for span in request.prompt.spans),
             completion_tokens=tokens * n,
         )
@@ -135,12 +136,6 @@ class ScriptedEngine:
             return self._script(prompt)
         key = prompt_key(prompt) if len(self._script) > 1 or "*" not in self._script else "*"
         return self._script[key] if key in self._script else self._script["*"]
-
-
-def _certain(text: str, candidates: tuple[str, ...]) -> tuple[float, ...]:
-    """All probability on the longest candidate that the reply begins with, if there is one."""
-    longest = longest_candidate(text, candidates)
-    return tuple(0.0 if candidate == longest else -math.inf for candidate in candidates)
 
 
 def _limit(reply: str, sampling: Sampling) -> tuple[str, int, FinishReason]:

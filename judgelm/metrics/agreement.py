@@ -4,11 +4,19 @@ Labels are integers throughout: +1 the first answer is better, 0 tie, -1 the sec
 judgment that failed is not decided here (see `judgelm.studies.evaluation`): every row given is counted.
 """
 
+import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
+from statsmodels.stats.contingency_tables import mcnemar as mcnemar_test
+from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+from statsmodels.stats.proportion import proportion_confint
+
+from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, estimate, mean, share, widened
 
 LABELS = (1, 0, -1)
 """Row and column order of every confusion matrix: first better, tie, second better."""
@@ -45,7 +53,7 @@ def agreement(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> Agreement
 
     Source: JudgeLM, section 5 (metrics); the original code's `eval_model_judgement.py`.
     """
-    _check(truth, predicted)
+    _check_labels(truth, predicted)
     precision, recall, f1, _ = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)
     accuracy = float(accuracy_score(truth, predicted))
     return Agreement(accuracy=accuracy, precision=float(precision), recall=float(recall), f1=float(f1), n=truth.size)
@@ -60,7 +68,7 @@ def confusion(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDArray[n
     Raises:
         ValueError: shapes differ, a value is no label, or n is 0.
     """
-    _check(truth, predicted)
+    _check_labels(truth, predicted)
     return np.asarray(confusion_matrix(truth, predicted, labels=LABELS), dtype=np.int_)
 
 
@@ -70,7 +78,7 @@ def confusion_cells(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDA
     Returns:
         shape (n, 9); the column sums are `confusion(...)` row by row.
     """
-    _check(truth, predicted)
+    _check_labels(truth, predicted)
     return np.asarray(np.eye(9)[3 * (1 - truth) + (1 - predicted)], dtype=np.float64)
 
 
@@ -103,7 +111,7 @@ def _ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> 
     return out
 
 
-def _check(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> None:
+def _check_labels(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> None:
     if truth.shape != predicted.shape or truth.ndim != 1:
         raise ValueError(f"labels: expected two arrays of one shape (n,), got {truth.shape} and {predicted.shape}")
     if truth.size == 0:
@@ -111,3 +119,350 @@ def _check(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> None:
     unknown = np.setdiff1d(np.union1d(truth, predicted), LABELS)
     if unknown.size:
         raise ValueError(f"labels: expected +1, 0 or -1, got {unknown.tolist()}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HumanAgreement:
+    """Agreement among people and of the judge with them.
+
+    Attributes:
+        human_human: per pair the share of annotator pairs that agree, averaged over pairs.
+        judge_human: per pair the share of annotators that the judge agrees with, averaged over the same pairs.
+        difference: `judge_human` minus `human_human`, resampled together.
+        fleiss_kappa: among the people; None where pairs have different numbers of votes, or all votes are alike.
+        annotators: votes per pair, smallest and largest.
+    """
+
+    human_human: Estimate
+    judge_human: Estimate
+    difference: Estimate
+    fleiss_kappa: float | None
+    annotators: tuple[int, int]
+
+
+def human_agreement(
+    judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Sequence[Hashable] | None, resampling: Resampling
+) -> HumanAgreement:
+    """Mean pairwise agreement between annotators, and of the judge with single annotators.
+
+    Args:
+        judged: n labels of the judge.
+        votes: n lists of labels, at least two each.
+        clusters: as in `resampling.bootstrap_sums`.
+        resampling: seed and number of resamples.
+
+    Raises:
+        ValueError: n is 0, the lengths differ, or a pair has fewer than two votes.
+    """
+    if not votes or min(map(len, votes)) < 2:
+        raise ValueError("votes: at least one pair, and two votes on each, are needed")
+    rows = [
+        (float(np.mean([own == vote for vote in ballot])), _pairwise(ballot), 1.0)
+        for own, ballot in zip(judged, votes, strict=True)
+    ]
+    judge, human, difference = estimate(np.array(rows), _means, clusters, resampling)
+    return HumanAgreement(
+        human_human=widened(human, clusters),
+        judge_human=widened(judge, clusters),
+        difference=difference,
+        fleiss_kappa=_fleiss(votes),
+        annotators=(min(map(len, votes)), max(map(len, votes))),
+    )
+
+
+def _pairwise(ballot: Sequence[int]) -> float:
+    return float(np.mean([a == b for a, b in combinations(ballot, 2)]))
+
+
+def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    judge, human = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
+    return np.stack([judge, human, judge - human], axis=1)
+
+
+def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
+    alike = len({vote for ballot in votes for vote in ballot}) == 1
+    if alike or len({len(ballot) for ballot in votes}) > 1:
+        return None
+    counts, _ = aggregate_raters(np.array(votes))
+    return float(fleiss_kappa(counts))
+
+
+_MOST_UNDEFINED = 0.05
+"""Of a kappa's resamples; with more without a value the rest would describe other data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McNemar:
+    """Pairs that one of two judges alone gets right, and how likely so uneven a split is by chance.
+
+    Attributes:
+        p_value: two-sided and exact (binomial); 1 where no pair tells the judges apart. It takes pairs for
+            independent: with several pairs of one question the clustered interval is the one to trust.
+    """
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+    p_value: float
+
+
+def paired_difference(
+    first: NDArray[np.bool_], second: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling
+) -> Estimate:
+    """Share of hits of the first judge minus that of the second, over the same pairs.
+
+    Where no resample can differ from the value (the judges are right about the very same pairs, or one is right about
+    all and the other about none) the interval's width is that of Wilson's for a share of 0 pairs that tell them apart.
+
+    Args:
+        first: shape (n,), whether the first judge is right; likewise `second`.
+        second: shape (n,).
+        clusters: as in `resampling.bootstrap_sums`.
+        resampling: seed and number of resamples.
+
+    Returns:
+        A difference of shares, in [-1, 1].
+
+    Raises:
+        ValueError: shapes differ, or n is 0.
+    """
+    _check_hits(first, second)
+    values = first.astype(np.float64) - second
+    difference = mean(values, clusters, resampling)
+    if np.ptp(values) > 0:
+        return difference
+    units = first.size if clusters is None else len(set(clusters))
+    _, most = proportion_confint(0, units, alpha=1 - LEVEL, method="wilson")
+    low, high = max(-1.0, difference.value - most), min(1.0, difference.value + most)
+    return Estimate(value=difference.value, low=float(low), high=float(high), n=difference.n)
+
+
+def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
+    """The exact test that two judges are right equally often.
+
+    Args:
+        first: shape (n,), whether the first judge is right; likewise `second`.
+        second: shape (n,).
+
+    Raises:
+        ValueError: shapes differ, or n is 0.
+
+    Source: McNemar (1947), Note on the sampling error of the difference between correlated proportions or percentages.
+    """
+    _check_hits(first, second)
+    both, neither = int((first & second).sum()), int((~first & ~second).sum())
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+    p_value = float(mcnemar_test([[both, only_first], [only_second, neither]], exact=True).pvalue)
+    return McNemar(both=both, only_first=only_first, only_second=only_second, neither=neither, p_value=p_value)
+
+
+def cohens_kappa(
+    first: NDArray[np.int_], second: NDArray[np.int_], clusters: Sequence[Hashable] | None, resampling: Resampling
+) -> Estimate | None:
+    """Agreement of two judges beyond what their label frequencies alone would give.
+
+    Args:
+        first: shape (n,), labels +1, 0, -1; likewise `second`.
+        second: shape (n,).
+        clusters: as in `resampling.bootstrap_sums`.
+        resampling: seed and number of resamples.
+
+    Returns:
+        In [-1, 1], unweighted; None where it is undefined: both sides have one and the same label throughout. The
+        interval leaves out resamples in which that happens, and is NaN where they are more than 5 %.
+
+    Raises:
+        ValueError: shapes differ, a value is no label, or n is 0.
+
+    Source: Cohen (1960), A coefficient of agreement for nominal scales.
+    """
+    cells = confusion_cells(first, second)
+    if np.union1d(first, second).size == 1:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a judge that gives one label throughout is no mistake of the caller's
+        value = float(cohen_kappa_score(first, second, labels=LABELS))
+    samples = kappas_of_confusion(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3))
+    low = high = float("nan")
+    if np.isnan(samples).mean() <= _MOST_UNDEFINED:
+        low, high = np.nanquantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    return Estimate(value=value, low=low, high=high, n=first.size)
+
+
+def kappas_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cohen's kappa of many confusion matrices at once; NaN where a matrix has one cell alone.
+
+    The same numbers as scikit-learn's `cohen_kappa_score` (a test compares them), without a call for each resample.
+
+    Args:
+        matrices: shape (m, k, k), counts.
+
+    Returns:
+        shape (m,).
+    """
+    totals = matrices.sum(axis=(1, 2))
+    observed = np.trace(matrices, axis1=1, axis2=2) / totals
+    expected = (matrices.sum(axis=1) * matrices.sum(axis=2)).sum(axis=1) / totals**2
+    out = np.full(len(matrices), np.nan)
+    np.divide(observed - expected, 1 - expected, out=out, where=expected < 1)
+    return out
+
+
+def _check_hits(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> None:
+    if first.shape != second.shape or first.ndim != 1:
+        raise ValueError(f"judges: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
+    if first.size == 0:
+        raise ValueError("judges: no pair was judged by both; a difference over nothing is undefined")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionBias:
+    """Shares in [0, 1]; consistency, toward first and toward second sum to 1, `delta` is the lean's size."""
+
+    consistency: float
+    toward_first: float
+    toward_second: float
+    delta: float
+    n: int
+
+
+def position_bias(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> PositionBias:
+    """Share of pairs judged alike in both orders, and where the rest lean.
+
+    A pair leans toward the first place when showing an answer first raises its standing: from tie to win counts as
+    from loss to win. `given=+1, swapped=-1` (whoever stands first wins) leans first.
+
+    Args:
+        given: shape (n,), +1 first answer wins, 0 tie, -1 second wins.
+        swapped: shape (n,), the same pairs shown in reverse, already put back in sample order,
+            so that an order-blind judge has `given == swapped`.
+
+    Raises:
+        ValueError: shapes differ, or n is 0 (a share of nothing is not 0).
+
+    Example:
+        >>> position_bias(given=np.array([1, 1, -1, 0]), swapped=np.array([1, -1, -1, 1]))
+        PositionBias(consistency=0.5, toward_first=0.25, toward_second=0.25, delta=0.0, n=4)
+
+    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's position frame,
+    r = -swapped with e = -given: `perfer_before_rate` = mean(r > e) = mean(swapped < given) is `toward_first`.
+    """
+    steady, first, second = position_cells(given, swapped).mean(axis=0).tolist()
+    return PositionBias(
+        consistency=steady, toward_first=first, toward_second=second, delta=abs(first - second), n=given.size
+    )
+
+
+def position_cells(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> NDArray[np.float64]:
+    """One row per pair with a 1 under consistent, toward first or toward second: what resampling sums up.
+
+    Returns:
+        shape (n, 3).
+
+    Raises:
+        ValueError: as `position_bias`.
+    """
+    if given.shape != swapped.shape or given.ndim != 1:
+        raise ValueError(f"orders: expected two arrays of one shape (n,), got {given.shape} and {swapped.shape}")
+    if given.size == 0:
+        raise ValueError("orders: no pair was judged in both; a share of nothing is undefined")
+    return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
+
+
+def first_place_leads(leads: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how many score points standing first puts an answer ahead, for each pair.
+
+    Args:
+        leads: score of the answer shown first minus that of the one shown second; shape (n, 2), one column per order.
+
+    Returns:
+        shape (n,), the mean over both orders: 0 where order changes nothing, since then the leads are each other's
+        negatives.
+    """
+    return np.asarray(leads.mean(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoOrders:
+    """Counts over both orders of n pairs. In the first four shares an unreadable order is wrong, and n is all pairs.
+
+    Attributes:
+        n: pairs.
+        unreadable: orders without a verdict, of 2 n.
+        given_right: share of pairs judged right as given; `swapped_right` with the answers exchanged.
+        both_right: share judged right in both orders.
+        equal: LLMBar's count: both orders say the same, and two unreadable ones do so, too.
+        agree: share of the pairs read in both orders on which they say the same; None where there is none.
+        kappa: Cohen's, between the two orders, over the pairs read in both; None where undefined.
+        given_kappa: Cohen's, with the labels, over the pairs read as given; `swapped_kappa` likewise.
+    """
+
+    n: int
+    unreadable: int
+    given_right: Estimate
+    swapped_right: Estimate
+    both_right: Estimate
+    equal: Estimate
+    agree: Estimate | None
+    kappa: Estimate | None
+    given_kappa: Estimate | None
+    swapped_kappa: Estimate | None
+
+
+def two_orders(
+    given: Sequence[int | None],
+    swapped: Sequence[int | None],
+    truth: Sequence[int],
+    clusters: Sequence[Hashable],
+    resampling: Resampling,
+) -> TwoOrders:
+    """LLMBar's counts over both orders, and kappas over what could be read.
+
+    The published `kappa_False` and `kappa_True` write a winner of 2 and an unreadable reply as 0 beside labels of 1 and
+    2, so that a right 2 never agrees; `kappa_agreement` is right where every reply could be read.
+
+    Args:
+        given: n labels, +1, 0, -1, or None where the order could not be read; likewise `swapped`.
+        swapped: of the exchanged answers, put back in sample order.
+        truth: n labels.
+        clusters: n keys; pairs of one key are resampled together.
+        resampling: seed and number of resamples.
+
+    Raises:
+        ValueError: n is 0, or the lengths differ.
+
+    Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
+    """
+    first, second, right = (_with_nan(labels) for labels in (given, swapped, truth))
+    if not len(right) or not len(first) == len(second) == len(right) == len(clusters):
+        raise ValueError(f"two orders: expected as many labels of each, got {len(first)}, {len(second)}, {len(right)}")
+    neither = np.isnan(first) & np.isnan(second)
+    readable = ~np.isnan(first) & ~np.isnan(second)
+
+    def kappa(labels: NDArray[np.float64], others: NDArray[np.float64]) -> Estimate | None:
+        rows = ~np.isnan(labels) & ~np.isnan(others)
+        if not rows.any():
+            return None
+        return cohens_kappa(labels[rows].astype(int), others[rows].astype(int), _of(clusters, rows), resampling)
+
+    return TwoOrders(
+        n=len(right),
+        unreadable=int(np.isnan(first).sum() + np.isnan(second).sum()),
+        given_right=share(first == right, clusters, resampling),
+        swapped_right=share(second == right, clusters, resampling),
+        both_right=share((first == right) & (second == right), clusters, resampling),
+        equal=share((first == second) | neither, clusters, resampling),
+        agree=share((first == second)[readable], _of(clusters, readable), resampling) if readable.any() else None,
+        kappa=kappa(first, second),
+        given_kappa=kappa(first, right),
+        swapped_kappa=kappa(second, right),
+    )
+
+
+def _with_nan(labels: Sequence[int | None]) -> NDArray[np.float64]:
+    return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
+
+
+def _of(clusters: Sequence[Hashable], rows: NDArray[np.bool_]) -> list[Hashable]:
+    return [clusters[index] for index in np.flatnonzero(rows)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, permutation_test
 from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.metrics.paired import McNemar, mcnemar
+from judgelm.metrics.agreement import McNemar, mcnemar
 from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, mean
 
 ALPHA = 0.01

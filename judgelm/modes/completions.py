@@ -1,16 +1,22 @@
-"""Completions become records here: a reply becomes a `Shown`, and what was shown a `Judgment`.
+"""From completions to records: replies, judgments, reasons, and the probabilities of labels.
 
-Modes read replies with `read_reply` and leave the counts to `with_usage`. A mode whose verdict follows from its
+Modes parse replies with `read_reply` and leave the counts to `with_usage`. A mode whose verdict follows from its
 replies alone concludes with `graded`, `labelled` or `compared`.
+
+A reason continues the judge's own score line. Only the requested judgments are explained, and no conclusion changes
+with it. The probability of a label is asked for where the judge wrote it, or where it wrote none.
+
+Source: JudgeLM, section 3.2 (grading, judging, and reasoning): scores first, the reason behind them.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import ParamSpec, Protocol
+from typing import TYPE_CHECKING, Literal, ParamSpec
 
-from judgelm.modes.flow import Flow
-from judgelm.parsing.distribution import grade_distribution
+from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, requests_of, sampling_for
+from judgelm.parsing.scores import LEAST_ASSIGNED, grade_distribution
 from judgelm.parsing.verdicts import Verdict
 from judgelm.records import (
     Completion,
@@ -19,8 +25,10 @@ from judgelm.records import (
     Judgment,
     LabelVerdict,
     PairVerdict,
+    Prompt,
     Request,
     Sample,
+    Sampling,
     Scores,
     Shown,
     Span,
@@ -28,17 +36,15 @@ from judgelm.records import (
     Winner,
 )
 
-
-class Named(Protocol):
-    """A mode, as judgments name it."""
-
-    @property
-    def name(self) -> str:
-        """The name in manifests."""
-        ...
+if TYPE_CHECKING:
+    from judgelm.modes.pairwise import Reasoned
+    from judgelm.modes.self_reference import SelectiveSelfReference
 
 
 P = ParamSpec("P")
+
+PLACES: Mapping[str, str] = {"1": "1", "2": "2"}
+"""Labels in `Shown.label`: the place, in the order shown, of the better answer."""
 
 
 def failure_of(completion: Completion) -> Unparsed | None:
@@ -119,7 +125,7 @@ def first_failure(shown: Sequence[Shown]) -> Unparsed | None:
     return next((reply.failure for reply in shown if reply.failure is not None), None)
 
 
-def graded(mode: Named, sample: Sample, shown: Shown) -> Judgment:
+def graded(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
     """The judgment of one answer by its score."""
     return Judgment(
         sample_id=sample.id,
@@ -131,7 +137,7 @@ def graded(mode: Named, sample: Sample, shown: Shown) -> Judgment:
     )
 
 
-def labelled(mode: Named, sample: Sample, shown: Shown) -> Judgment:
+def labelled(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
     """The judgment of one answer by its label."""
     return Judgment(
         sample_id=sample.id,
@@ -142,7 +148,7 @@ def labelled(mode: Named, sample: Sample, shown: Shown) -> Judgment:
     )
 
 
-def compared(mode: Named, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
+def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
     """The judgment of a pair by the label of each order: a tie where two orders name different winners.
 
     Args:
@@ -163,6 +169,42 @@ def compared(mode: Named, sample: Sample, shown: Sequence[Shown], *, accept_one_
     )
 
 
+def compare_by_label(
+    mode: "Reasoned | SelectiveSelfReference",
+    sample: Sample,
+    prompts: Sequence[Prompt],
+    read: Callable[[str], Verdict | Unparsed],
+    *,
+    stop: tuple[str, ...] = (),
+    referenced: bool,
+) -> Flow:
+    """Ask for each order, conclude, then ask for the probability of the verdicts where the mode wants it.
+
+    Args:
+        mode: of the judgment.
+        sample: with two answers.
+        prompts: one for each order.
+        read: finds the label in a reply.
+        stop: strings that end a reply.
+        referenced: whether a reference stands in the prompts.
+    """
+    room = mode.max_tokens
+    sampling = sampling_for(mode, sample.id, room, stop=stop)
+    replies = yield requests_of(prompts, sampling)
+    shown = [
+        read_reply(reply, read, max_tokens=room, order=order, referenced=referenced)
+        for order, reply in zip(pair_orders(mode.both_orders), replies, strict=True)
+    ]
+    if mode.retry_unparseable:
+        shown = yield from ask_missing_labels(shown, prompts, [PLACES] * len(shown), max_tokens=room)
+    judgment = compared(mode, sample, shown, accept_one_order=mode.accept_one_order)
+    if not mode.distribution:
+        return judgment
+    values = yield from ask_probabilities(shown, prompts, PLACES, read, max_tokens=room)
+    probability = mean_probability(shown, values, accept_one_order=mode.accept_one_order)
+    return replace(judgment, probability=None if judgment.failure else probability)
+
+
 def winner_shown(shown: Shown) -> Winner | None:
     """Return the winner that one order's label names, in sample order; None where it has no label."""
     if shown.label is None:
@@ -177,20 +219,28 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:
-        flow, usage = call(*args, **kwargs), _Usage()
+        flow = call(*args, **kwargs)
         completions: list[Completion] | None = None
+        sanitized = prompt_tokens = completion_tokens = 0
+        counted_spans: list[tuple[Span, ...]] = []
         try:
             while True:
                 requests = next(flow) if completions is None else flow.send(completions)
                 completions = yield requests
-                usage.add(requests, completions)
+                for request, completion in zip(requests, completions, strict=True):
+                    prompt_tokens += completion.prompt_tokens
+                    completion_tokens += completion.completion_tokens
+                    # a reason, a retry or a label's probability continues a prompt that was counted
+                    if not any(request.prompt.spans is spans for spans in counted_spans):
+                        counted_spans.append(request.prompt.spans)
+                        sanitized += request.prompt.sanitized + completion.sanitized
         except StopIteration as finished:
             judgment: Judgment = finished.value
             return replace(
                 judgment,
-                sanitized=usage.sanitized,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
+                sanitized=sanitized,
+                prompt_tokens=prompt_tokens,
+                completion_tokens=completion_tokens,
             )
         finally:
             flow.close()
@@ -198,18 +248,197 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
     return counted
 
 
-class _Usage:
-    """The counts of one flow."""
+Reasons = Literal["none", "all", "close", "flips"]
+Explained = Literal["none", "all"]
 
-    def __init__(self) -> None:
-        self.sanitized = self.prompt_tokens = self.completion_tokens = 0
-        self._counted: list[tuple[Span, ...]] = []
 
-    def add(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
-        """Count requests; a reason, a retry or a label's probability continues a prompt that was counted."""
-        for request, completion in zip(requests, completions, strict=True):
-            self.prompt_tokens += completion.prompt_tokens
-            self.completion_tokens += completion.completion_tokens
-            if not any(request.prompt.spans is spans for spans in self._counted):
-                self._counted.append(request.prompt.spans)
-                self.sanitized += request.prompt.sanitized + completion.sanitized
+def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
+    """Indices of the prompts shown that are to be explained; none of a judgment without verdict.
+
+    `all` and `close` (P(first better) within `close_threshold` of 0.5) explain the order given, or the one that could
+    be read where the user accepts one order; `flips` explains both orders of a pair whose two winners differ.
+    """
+    if judgment.verdict is None:
+        return []
+    if reasons == "flips":
+        return list(range(len(judgment.shown))) if judgment.consistent is False else []
+    near = judgment.probability is not None and abs(judgment.probability - 0.5) <= close_threshold + 1e-9
+    if reasons == "all" or (reasons == "close" and near):
+        return [index for index, shown in enumerate(judgment.shown) if shown.failure is None][:1]
+    return []
+
+
+def explain(judgment: Judgment, indices: Sequence[int], prompts: Sequence[Prompt], sampling: Sampling) -> Flow:
+    """Ask for the reasons and put them into the judgment.
+
+    The judge continues the whole score line, the prompt's prefill included.
+
+    Args:
+        judgment: with a verdict.
+        indices: of its prompts that are to be explained.
+        prompts: all its prompts.
+        sampling: of a reason.
+
+    Returns:
+        The judgment with reasons; verdict, scores and texts as they were.
+    """
+    if not indices:
+        return judgment
+    completions = yield [
+        Request(
+            key=str(index),
+            prompt=replace(prompts[index], prefill=f"{prompts[index].prefill}{judgment.shown[index].text}\n"),
+            sampling=sampling,
+        )
+        for index in indices
+    ]
+    shown = list(judgment.shown)
+    for index, completion in zip(indices, completions, strict=True):
+        shown[index] = _explained(shown[index], completion, sampling.max_tokens)
+    return replace(judgment, shown=tuple(shown))
+
+
+def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
+    """Add the reason or why there is none; a reason that has no end is kept and marked."""
+    if (failure := failure_of(completion)) is not None:
+        return replace(shown, reason_failure=failure)
+    reason = completion.texts[0].strip()
+    if not reason:
+        return replace(shown, reason_failure=Unparsed("off_grammar", "", "nothing follows the score line"))
+    failure = cut_off(completion, max_tokens)
+    if failure is None and completion.truncations != shown.truncations:
+        why = "the answers were cut further than for the scores, to make room for it"
+        failure = Unparsed("too_long", "", why)
+    return replace(shown, reason=reason, reason_failure=failure)
+
+
+_WITHOUT_VERDICT = ("off_grammar", "truncated")
+
+
+def ask_probabilities(
+    shown: Sequence[Shown],
+    prompts: Sequence[Prompt],
+    labels: Mapping[str, str],
+    read: Callable[[str], Verdict | Unparsed],
+    *,
+    max_tokens: int,
+) -> RequestFlow[list[float | None]]:
+    """Ask, for each reply with a label, how probable both labels were where it stands.
+
+    The reasoning before the label is the judge's own and is taken as it is, so this is P(label | reasoning).
+
+    Args:
+        shown: all prompts shown.
+        prompts: the prompts, in the same order.
+        labels: two labels -> their words in the prompt.
+        read: finds the label in a reply that has one.
+        max_tokens: room that the replies had, so that the same answers are cut in the same way.
+
+    Returns:
+        P(first label) of each prompt, in [0, 1]; None where the reply has no label, where the engine gives no
+        probabilities, or where both labels have less than `LEAST_ASSIGNED` together.
+    """
+    values: list[float | None] = [None] * len(shown)
+    indices = [index for index, reply in enumerate(shown) if reply.label is not None]
+    if not indices:
+        return values
+    completions = yield [
+        _request(index, shown[index].text, prompts[index], labels, read, max_tokens) for index in indices
+    ]
+    for index, completion in zip(indices, completions, strict=True):
+        values[index] = _share_of_first(completion)
+    return values
+
+
+def ask_missing_labels(
+    shown: Sequence[Shown],
+    prompts: Sequence[Prompt],
+    labels: Sequence[Mapping[str, str]],
+    *,
+    max_tokens: int,
+    form: tuple[str, str] = ("[[", "]]"),
+) -> RequestFlow[list[Shown]]:
+    """Ask, for each reply that has no readable verdict, which label is the most probable one behind it.
+
+    The request continues the reply with the beginning of a verdict, so any judge names a label there, also one that had
+    none in mind. So a reply that was mended in this way carries its failure in `repaired`, and is counted apart.
+
+    Args:
+        shown: all prompts shown.
+        prompts: the prompts, in the same order.
+        labels: of each prompt, the labels -> their words in it.
+        max_tokens: room that the replies had, so that the same answers are cut in the same way.
+        form: what stands before and behind the words in a verdict.
+
+    Returns:
+        The replies, with labels where the engine gives probabilities.
+    """
+    replies = list(shown)
+    failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _WITHOUT_VERDICT]
+    if not failed:
+        return replies
+    before, behind = form
+    openings = {index: f"{shown[index].text.rstrip()}\n\n{before}".lstrip() for index in failed}
+    sampling = Sampling(max_tokens=1, reserve=max_tokens)
+    completions = yield [
+        Request(
+            key=f"missing {index}",
+            prompt=replace(prompts[index], prefill=openings[index]),
+            sampling=sampling,
+            candidates=tuple(labels[index].values()),
+        )
+        for index in failed
+    ]
+    for index, completion in zip(failed, completions, strict=True):
+        if completion.candidate_logprobs is None:
+            continue
+        _, label = max(zip(completion.candidate_logprobs, labels[index], strict=True))
+        text = f"{openings[index]}{labels[index][label]}{behind}"
+        replies[index] = replace(shown[index], text=text, label=label, failure=None, repaired=shown[index].failure)
+    return replies
+
+
+def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
+    """P(the sample's first answer is better), the mean over the orders.
+
+    Args:
+        shown: the orders.
+        values: P(the answer shown first is better) in each, as `ask_probabilities` returns them.
+        accept_one_order: take the orders that have a value where others have none; else there is no mean.
+    """
+    known = [
+        value if reply.order[0] == 0 else 1 - value
+        for reply, value in zip(shown, values, strict=True)
+        if value is not None
+    ]
+    if not known or (len(known) < len(values) and not accept_one_order):
+        return None
+    return sum(known) / len(known)
+
+
+def _request(
+    index: int,
+    text: str,
+    prompt: Prompt,
+    labels: Mapping[str, str],
+    read: Callable[[str], Verdict | Unparsed],
+    max_tokens: int,
+) -> Request:
+    """Both words are written in the case in which the judge wrote its own; in mixed case as the prompt has them."""
+    verdict = read(text)
+    assert not isinstance(verdict, Unparsed), "only replies with a label are asked about"
+    cases = ((str.islower, str.lower), (str.isupper, str.upper), (str.istitle, str.title))
+    change = next((change for has, change in cases if has(verdict.written)), str)
+    return Request(
+        key=f"label {index}",
+        prompt=replace(prompt, prefill=text[: verdict.position]),
+        sampling=Sampling(max_tokens=1, reserve=max_tokens),
+        candidates=tuple(change(word) for word in labels.values()),
+    )
+
+
+def _share_of_first(completion: Completion) -> float | None:
+    if completion.candidate_logprobs is None:
+        return None
+    first, second = (math.exp(logprob) for logprob in completion.candidate_logprobs)
+    return first / (first + second) if first + second >= LEAST_ASSIGNED else None

@@ -13,14 +13,12 @@ from itertools import permutations as all_orders
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import first_failure, read_reply, with_usage
-from judgelm.modes.flow import Flow
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.modes.reasons import Explained, explain, to_explain
+from judgelm.modes.completions import Explained, explain, first_failure, read_reply, to_explain, with_usage
+from judgelm.modes.flow import Flow, check_above_zero, requests_of, sampling_for
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
-from judgelm.records import Judgment, RankingVerdict, Request, Sample, Shown, Unparsed
+from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
 
 Drawing = Literal["cyclic", "seeded"]
 
@@ -76,7 +74,6 @@ class Multi:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        check_choices(self, drawing=Drawing, reasons=Explained)
         check_above_zero(self, "permutations", "reason_tokens", "max_tokens")
         if self.min_answer_tokens < MIN_ANSWER_TOKENS:
             raise ConfigError(
@@ -97,9 +94,7 @@ class Multi:
         reference = None if self.reference == "ignore" else sample.reference
         prompts = [get_template(self.template).render(sample, order, reference) for order in orders]
         sampling = sampling_for(self, sample.id, room, stop=("\n",))
-        completions = yield [
-            Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)
-        ]
+        completions = yield requests_of(prompts, sampling)
         parse = partial(parse_scores, count=count, scale=self.scale)
         shown = [
             read_reply(completion, parse, max_tokens=room, order=order, referenced=reference is not None)

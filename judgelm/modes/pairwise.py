@@ -1,6 +1,9 @@
-"""Two answers side by side, scored on one line, in one order or both.
+"""Two answers side by side, in one order or both: scored on one line, or compared by a judge that reasons first.
 
-Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; both orders as in section 6.1.
+`Reasoned` is the way of judging that `train/grpo.py` trains: prompts and verdicts are the same in training and here.
+
+Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; both orders as in section 6.1. J1
+(Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025): a verdict after free reasoning, both orders.
 """
 
 from collections.abc import Sequence
@@ -8,23 +11,33 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError
-from judgelm.modes.completions import failure_of, first_failure, read_reply, with_usage
-from judgelm.modes.flow import Flow, RequestFlow
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.modes.reasons import Reasons, explain, to_explain
-from judgelm.parsing.distribution import (
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import (
+    PLACES,
+    Reasons,
+    compare_by_label,
+    explain,
+    failure_of,
+    first_failure,
+    read_reply,
+    to_explain,
+    with_usage,
+)
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, requests_of, sampling_for
+from judgelm.parsing.scores import (
     OrderRule,
     ScoreLines,
     antisymmetrised,
     is_assigned,
     pair_distribution,
+    parse_pair,
     score_grammar,
     score_lines,
     winner_by,
 )
-from judgelm.parsing.scores import parse_pair
+from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.template import Template
 from judgelm.records import (
     Completion,
     FailureCode,
@@ -39,7 +52,7 @@ from judgelm.records import (
     Winner,
 )
 
-_GIVEN, _SWAPPED = (0, 1), (1, 0)
+_GIVEN = (0, 1)
 _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 
 
@@ -96,7 +109,6 @@ class Pairwise:
 
     def __post_init__(self) -> None:
         """Check the options against each other, and take the distribution where one of them rests on it."""
-        check_choices(self, order_rule=OrderRule, reasons=Reasons)
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
         if self.order_rule == "given" and self.accept_one_order:
             raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
@@ -125,7 +137,7 @@ class Pairwise:
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
         """The orders in which the answers are shown, as indices into a sample's answers."""
-        return (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
+        return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
         """The prompt that the judge reads; `part` is empty, since a pair is judged in one piece."""
@@ -142,10 +154,7 @@ class Pairwise:
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
-        completions = yield [
-            Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
-            for index, prompt in enumerate(prompts)
-        ]
+        completions = yield requests_of(prompts, sampling, candidates)
         shown = [
             self._read(order, completion, lines) for order, completion in zip(self.orders, completions, strict=True)
         ]
@@ -271,3 +280,86 @@ def winner_of(scores: tuple[float, float]) -> Winner:
 
 def _mean(pairs: list[tuple[float, float]], index: int) -> float:
     return sum(pair[index] for pair in pairs) / len(pairs)
+
+
+read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
+"""Reads `[[1]]` or `[[2]]` at the end of a reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoned:
+    """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`.
+
+    There is no tie in one order. Where two orders name different answers the verdict is a tie and `consistent` is
+    False.
+
+    Attributes:
+        template: id of the pair template, one that reasons first.
+        both_orders: show the answers a second time, exchanged.
+        accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
+        reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
+        distribution: ask for P(first better) where the verdict stands, in requests that continue the replies; the
+            judgment's is the mean over the orders.
+        retry_unparseable: ask for the more probable label behind a reply that has no readable verdict.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        seed: of the draws.
+        max_tokens: room for the reply, its reasoning included.
+
+    Raises:
+        ConfigError: options that do not exist, or a template that puts scores first.
+    """
+
+    name: ClassVar[str] = "reasoned"
+    retry_needs_grammar: ClassVar[bool] = False
+    answers: ClassVar[tuple[int, int]] = (2, 2)
+
+    template: str = "reasoned-chat"
+    both_orders: bool = False
+    accept_one_order: bool = False
+    reference: Literal["auto", "use", "ignore"] = "auto"
+    distribution: bool = False
+    retry_unparseable: bool = False
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        """Check the template and the room."""
+        check_above_zero(self, "max_tokens")
+        reasoned_template(self.template)
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the template's bytes for a pair."""
+        return get_template(self.template).sha
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask for each order, conclude, then ask for the probability of the verdicts.
+
+        Raises:
+            InputError: the sample has not exactly two answers.
+        """
+        if len(sample.answers) != 2:
+            raise InputError(
+                f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; reasoned judges pairs"
+            )
+        reference = None if self.reference == "ignore" else sample.reference
+        template = get_template(self.template)
+        prompts = [template.render(sample, order, reference) for order in pair_orders(self.both_orders)]
+        return compare_by_label(self, sample, prompts, read_pair_verdict, referenced=reference is not None)
+
+
+def reasoned_template(template_id: str) -> Template:
+    """The template of that id, which must reason first.
+
+    Raises:
+        ConfigError: there is none, or it begins with a score line.
+    """
+    template = get_template(template_id)
+    if not template.reasons_first:
+        raise ConfigError(
+            f"template {template_id} begins with a score line; mode reasoned needs a template that reasons first, such "
+            "as reasoned-chat"
+        )
+    return template

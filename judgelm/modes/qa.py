@@ -1,24 +1,136 @@
 """Correctness of a short answer, given the gold answer: exact match first, then a judge where it fails.
 
-Source: QA-Judge, sections 4.2 and 5.2. The judge is asked only about answers that do not match exactly; judging all
-(Table 11) gives the same to within a point or two and costs more.
+The judge is asked only about answers that do not match exactly; judging all (Table 11) gives the same to within a point
+or two and costs more. Its prompts are in `qa.toml`. `qa-6-shot` is the paper's own (Table 9), with two of its six
+examples ours. The other variants of section 6.3 are named there and not printed, so their bytes are ours: fewer
+examples, no context (nor the sentences that send to it), other words, and all of these together, so also zero-shot
+without context, which the paper recommends and did not run.
+
+`qa-6-shot-released` is the template of the authors' code. It has the words of Table 9 in another layout: headings
+behind `##` and `###`, quoted labels, the source's own indentation, and a last line `* <ans> YOUR LABEL </ans>` behind
+the context. The code reads its examples from `data/demonstrations.json`, which its repository does not hold, so they
+are those of `qa-6-shot`; all other bytes are the code's. It was released with six examples and context, and has no
+other variant.
+
+Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8 and 9.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar, Literal
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
 
-from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import failure_of, labelled, read_reply, with_usage
-from judgelm.modes.flow import Flow
-from judgelm.modes.label_probability import ask_probabilities
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.parsing.answer_tags import LabelRule, label_by, read_label
+from judgelm.errors import ConfigError, InputError, not_found
+from judgelm.modes.completions import ask_probabilities, failure_of, labelled, read_reply, with_usage
+from judgelm.modes.flow import Flow, check_above_zero, sampling_for
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
-from judgelm.prompts.qa import QaTemplate, Shots, Wording, qa_template
-from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Shown, Unparsed
+from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
+from judgelm.prompts.template import PromptText, read_texts, sha_of
+from judgelm.records import (
+    Completion,
+    Judgment,
+    LabelVerdict,
+    Prompt,
+    Request,
+    Sample,
+    Shown,
+    SpanKind,
+    Unparsed,
+)
 
+QaWording = Literal["paper", "reworded", "released"]
+Shots = Literal[0, 2, 6]
+
+# Context is never cut, as no question is: what decides an ambiguous case could stand at its end.
+_KINDS: Mapping[str, SpanKind] = {
+    "question": "question",
+    "gold": "reference",
+    "predicted": "answer",
+    "context": "question",
+}
+_TEXTS = read_texts(Path(__file__).with_suffix(".toml"))
 _LABELS = {"correct": "CORRECT", "incorrect": "INCORRECT"}
+EXAMPLES = {0: (), 2: (_TEXTS["examples"][0], _TEXTS["examples"][3]), 6: tuple(_TEXTS["examples"])}
+"""By the number of shots. Which two the paper's 2-shot prompt has it does not say; ours has one of each label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QaTemplate(PromptText):
+    """A prompt with places for a question, its gold and predicted answer, and its context, by the id of manifests."""
+
+    id: str
+
+    @cached_property
+    def sha(self) -> str:
+        """sha256 (hex) over id and all bytes of the chat and of the plain prompt."""
+        return sha_of({"id": self.id, "system": self.system, "text": self.text, "plain_ending": self.after})
+
+
+def _template(template_id: str, text: str, *, after: str = "\n* Label:", delimiters: Sequence[str] = ()) -> QaTemplate:
+    system = _TEXTS["system"]
+    return QaTemplate(
+        id=template_id,
+        text=text,
+        kinds=_KINDS,
+        delimiters=tuple(delimiters or _TEXTS["delimiters"]),
+        system=system,
+        before=f"{system}\n\n",
+        after=after,
+    )
+
+
+QA_ANSWERING = _template(
+    "qa-answering",
+    _TEXTS["answering"]["text"],
+    after="\n* Answer:",
+    delimiters=_TEXTS["answering"]["delimiters"],
+)
+"""What a model is asked whose answers are to be judged (QA-Judge, Table 8)."""
+
+
+@cache
+def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") -> QaTemplate:
+    """The judge's prompt in one of its variants.
+
+    Raises:
+        ConfigError: there are no such shots, no such wording, or the wording has no such variant.
+
+    Source: QA-Judge, Table 9 and section 6.3; Alab-NII/llm-judge-extract-qa at 65ba47b,
+    `prompts/judge_prompt_template.py` (`released`).
+    """
+    if shots not in EXAMPLES:
+        raise not_found("shots", shots, EXAMPLES)
+    if wording not in get_args(QaWording):
+        raise not_found("wording", wording, get_args(QaWording))
+    if wording == "released":
+        return _released(shots, with_context)
+    texts = _TEXTS[wording]
+    examples = "".join(_examples(_TEXTS["example"], shots))
+    text = (
+        texts["text"]
+        .replace("{refer}", texts["refer"] if with_context else "")
+        .replace("{ambiguous}", texts["ambiguous"] if with_context else "")
+        .replace("{examples}", f"Here are some examples:\n\n{examples}" if examples else "")
+    )
+    template_id = f"qa-{shots}-shot{'' if with_context else '-no-context'}{'' if wording == 'paper' else f'-{wording}'}"
+    return _template(template_id, text + ("\n* Context: {context}" if with_context else ""))
+
+
+def _released(shots: Shots, with_context: bool) -> QaTemplate:
+    if shots != 6 or not with_context:
+        raise ConfigError(
+            f"wording released: got {shots} shots {'with' if with_context else 'without'} context; the authors "
+            "released 6 shots with context; give shots=6 and with_context=true, or wording paper"
+        )
+    released = _TEXTS["released"]
+    examples = "\n".join(_examples(released["example"], shots))
+    return _template("qa-6-shot-released", released["text"].replace("{examples}", examples))
+
+
+def _examples(form: str, shots: Shots) -> Iterator[str]:
+    for rank, example in enumerate(EXAMPLES[shots], 1):
+        yield form.format(rank=rank, **example)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +165,11 @@ class QaCorrectness:
 
     shots: Shots = 0
     with_context: bool = False
-    wording: Wording = "paper"
+    wording: QaWording = "paper"
     judge_all: bool = False
     exact: QaRules = "hotpotqa"
     validated: bool = True
-    labels: LabelRule = "strict"
+    labels: QaLabelRule = "strict"
     distribution: bool = False
     chat: bool = True
     temperature: float = 0.0
@@ -68,7 +180,6 @@ class QaCorrectness:
         """Check each option."""
         qa_template(self.shots, self.with_context, self.wording)
         check_rules(self.exact)
-        check_choices(self, labels=LabelRule)
         if self.distribution and self.labels != "strict":
             raise ConfigError(f"distribution needs labels strict, not {self.labels}: others tell no place of the label")
         check_above_zero(self, "max_tokens")

@@ -1,23 +1,31 @@
-"""One answer, graded: beside its reference, beside another answer, or by itself.
+"""One answer, graded: beside its reference, beside another answer, or by itself; or one about an image.
 
-Source: JudgeLM, section 6.4 (grading a single answer), Figures 5 and 17.
+The prompts about an image (`multimodal.toml`) judge one answer beside an answer that is known to be right.
+`multimodal-v1` has the bytes of the original code, which asks for a score line; `multimodal-paper` those of Figure 7,
+which does not; `multimodal-chat` the words of the code as chat messages, for instruct and vision-language models. The
+figure calls both answers "the predicted answer": the first one is "sampled from the reference answer set" (Figures 21
+to 23), and its full score is forced, so that the judge writes the second one's behind it. Judging needs no image: the
+reference says what is to be seen (Figure 20). A judge that can see is shown the images before the text: that is ours.
+
+Source: JudgeLM, section 6.4 (grading a single answer, judging multimodal models), Figures 5, 7, 17 and 20 to 23; data
+as in MM-Vet (Yu et al. 2023).
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar, Literal
+from functools import cached_property, partial
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
 
-from judgelm.errors import InputError
-from judgelm.modes.completions import graded, grades_of, read_reply, with_usage
-from judgelm.modes.flow import Flow
-from judgelm.modes.options import check_above_zero, check_choices, sampling_for
-from judgelm.modes.reasons import Explained, explain, to_explain
-from judgelm.parsing.distribution import score_lines
-from judgelm.parsing.scores import parse_scores
-from judgelm.prompts.catalog import get_template
-from judgelm.prompts.plain_grade import grading_family, grading_prompt
-from judgelm.records import Completion, Prompt, Request, Sample, Shown
+from judgelm.errors import InputError, not_found
+from judgelm.modes.completions import Explained, explain, graded, grades_of, read_reply, to_explain, with_usage
+from judgelm.modes.flow import Flow, check_above_zero, sampling_for
+from judgelm.parsing.scores import parse_pair, parse_scores, score_lines
+from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
+from judgelm.prompts.sanitization import sanitizer_for
+from judgelm.prompts.template import Messages, fill, read_texts, sha_of
+from judgelm.records import Completion, Prompt, Request, Sample, Shown, Span, SpanKind
 
 Against = Literal["auto", "reference", "anchor", "nothing"]
 
@@ -28,6 +36,13 @@ _POLICIES: dict[Against, Literal["auto", "use", "ignore"]] = {
     "nothing": "ignore",
 }
 _ANCHOR = "anchor"
+
+
+class _Asked(NamedTuple):
+    """What the answer stands beside, and the prompt."""
+
+    beside: Literal["reference", "anchor", "nothing"]
+    prompt: Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +60,7 @@ class Single:
             forced, and the judge scores both; the anchor's score stands in `Shown.anchor`. It is the sample's
             `metadata["anchor"]`, or else its reference, so that a references file can hold the anchors. (Ours; the
             paper has no grade without reference.)
-            `nothing`: the answer alone, asked for in a prompt of ours (`judgelm.prompts.plain_grade`), which no
+            `nothing`: the answer alone, asked for in a prompt of ours (`judgelm.prompts.catalog`), which no
             released judge was trained on.
             `auto`: the first of reference, anchor and nothing that the sample has.
         scale: lowest and highest score of the judge.
@@ -76,7 +91,6 @@ class Single:
     max_tokens: int = 24
 
     def __post_init__(self) -> None:
-        check_choices(self, against=Against, reasons=Explained)
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
         if self.distribution:
             score_lines(self.scale, self.step)  # raises where the scale has too many
@@ -134,20 +148,20 @@ class Single:
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [block.prompt], sampling))
 
-    def _ask(self, sample: Sample) -> "_Asked":
+    def _ask(self, sample: Sample) -> _Asked:
         """The prompt, and what the answer stands beside in it."""
         template = get_template(self.template)
         anchor = sample.metadata.get(_ANCHOR)
         if self.against in ("auto", "reference") and sample.reference is not None:
             prompt = template.render(sample, (0,), sample.reference, full_score=self.scale[1])
-            return _Asked(beside="reference", prompt=prompt)
+            return _Asked("reference", prompt)
         if self.against == "anchor" or (self.against == "auto" and isinstance(anchor, str)):
             first = anchor if isinstance(anchor, str) else sample.reference or ""
             pair = Sample(id=sample.id, question=sample.question, answers=(first, *sample.answers))
-            return _Asked(beside="anchor", prompt=template.render(pair, (0, 1), None))
-        return _Asked(beside="nothing", prompt=grading_prompt(sample, self.scale, chat=template.chat))
+            return _Asked("anchor", template.render(pair, (0, 1), None))
+        return _Asked("nothing", grading_prompt(sample, self.scale, chat=template.chat))
 
-    def _candidates(self, block: "_Asked") -> dict[str, float]:
+    def _candidates(self, block: _Asked) -> dict[str, float]:
         """Every reply that is a score line, and the score that it gives the answer."""
         lines = score_lines(self.scale, self.step)
         if block.beside == "anchor":
@@ -155,7 +169,7 @@ class Single:
         blank = " " if block.beside == "reference" else ""
         return {f"{blank}{value:g}": value for value in lines.values}
 
-    def _read(self, block: "_Asked", completion: Completion, lines: dict[str, float]) -> Shown:
+    def _read(self, block: _Asked, completion: Completion, lines: dict[str, float]) -> Shown:
         parse = partial(parse_scores, count=2 if block.beside == "anchor" else 1, scale=self.scale)
         referenced = block.beside == "reference"
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=referenced)
@@ -164,9 +178,222 @@ class Single:
         return replace(shown, grades=grades_of(tuple(lines.values()), completion))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A prompt, and what the answer stands beside in it."""
+Wording = Literal["code", "paper", "chat"]
 
-    beside: Literal["reference", "anchor", "nothing"]
-    prompt: Prompt
+# The accepted answer is never cut: it is what the judged one is measured by.
+_KINDS: Mapping[str, SpanKind] = {
+    "question": "question",
+    "reference": "reference",
+    "accepted": "reference",
+    "answer": "answer",
+}
+_OR, _AND = "<OR>", "<AND>"
+
+
+class Gold(NamedTuple):
+    """A gold answer of MM-Vet: any one of the alternatives is right, and of one all parts are needed."""
+
+    alternatives: tuple[tuple[str, ...], ...]
+
+    def words(self) -> str:
+        """The text in the form of the paper's figures: `0.75, or 3/4`; `oven, and dishwasher`."""
+        return ", or ".join(", and ".join(parts) for parts in self.alternatives)
+
+
+def read_gold(text: str) -> Gold:
+    """Read `<OR>` and `<AND>`; `<AND>` binds more tightly, since a whole answer stands on each side of an `<OR>`.
+
+    Parts are stripped of the blanks around them and empty ones left out; a text without either tag is one alternative
+    of one part, as it is (line ends and all).
+
+    Source: MM-Vet (Yu et al. 2023), section 3.2: `<AND>` wants all elements, `<OR>` any one.
+    """
+    if _OR not in text and _AND not in text:
+        return Gold(((text,),))
+    alternatives = (tuple(part.strip() for part in answer.split(_AND) if part.strip()) for answer in text.split(_OR))
+    return Gold(tuple(parts for parts in alternatives if parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimodalTemplate:
+    """A prompt with places for question, reference, an accepted answer and the judged one.
+
+    Attributes:
+        id: the name that manifests keep.
+        text: its message; plain text where there is no system message.
+        system: of a chat.
+        joined: what stands between the parts of an accepted answer.
+        tagged: whether the reference is shown with its tags, as the original code does, or in words.
+        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
+    """
+
+    id: str
+    text: str
+    system: str = ""
+    joined: str
+    tagged: bool
+    delimiters: Sequence[str]
+
+    @property
+    def messages(self) -> Messages:
+        """Its text by role; role None is plain text."""
+        return (("system", self.system), ("user", self.text)) if self.system else ((None, self.text),)
+
+    @cached_property
+    def sha(self) -> str:
+        """sha256 (hex) over id and all bytes."""
+        return sha_of({"id": self.id, "messages": self.messages, "joined": self.joined, "tagged": self.tagged})
+
+    def render(self, sample: Sample, *, full_score: float | None = 10, images: bool = False) -> Prompt:
+        """The prompt for a sample's one answer.
+
+        Args:
+            sample: with a reference, which may hold `<OR>` and `<AND>`; the first alternative stands as answer 1.
+            full_score: what that one is given, as the forced beginning of the reply; None lets the judge write both.
+            images: show the sample's images too, before the question.
+        """
+        gold = read_gold(sample.reference or "")
+        values = {
+            "question": sample.question,
+            "reference": sample.reference if self.tagged else gold.words(),
+            "accepted": self.joined.join(gold.alternatives[0]),
+            "answer": sample.answers[0],
+        }
+        slots = {slot: [Span(text or "", _KINDS[slot])] for slot, text in values.items()}
+        *before, (role, text) = self.messages
+        if images and sample.images:
+            slots["images"] = [*(Span(image, "image") for image in sample.images), Span("\n")]
+            text = f"{{images}}{text}"
+        return fill(
+            [*before, (role, text)],
+            slots,
+            sanitizer_for(tuple(self.delimiters)),
+            chat=role is not None,
+            prefill="" if full_score is None else f"{full_score:g}",
+        )
+
+
+_TEMPLATES = {
+    wording: MultimodalTemplate(**fields)
+    for wording, fields in read_texts(Path(__file__).with_name("multimodal.toml")).items()
+}
+
+
+def multimodal_template(wording: Wording) -> MultimodalTemplate:
+    """The template of that wording.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if wording not in _TEMPLATES:
+        raise not_found("wording", wording, _TEMPLATES)
+    return _TEMPLATES[wording]
+
+
+Images = Literal["ignore", "auto", "use"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multimodal:
+    """Grade one answer against the reference.
+
+    `sample.answers[0]` is the answer, `sample.reference` the gold answer. That one may hold MM-Vet's `<OR>` and
+    `<AND>`; its first alternative is shown as the first assistant's answer (the original code draws one, with no seed).
+
+    Attributes:
+        wording: `code` (the original code's, asks for a score line), `paper` (Figure 7, does not), `chat` (the code's
+            words as chat messages).
+        anchored: force the first answer's full score, as in Figures 21 to 23; else the judge writes both scores, and
+            the first is kept as `Shown.anchor`.
+        images: `ignore` judges by the reference alone, as the paper does; `auto` shows a vision-language judge the
+            images of the samples that have some; `use` expects some. An engine or model that cannot see refuses them.
+        scale: lowest and highest score of the judge.
+        reasons: `all` judgments are explained, or `none`.
+        reason_tokens: most tokens of a reason.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        max_tokens: room for the score line.
+
+    Raises:
+        ConfigError: an option that does not exist, or is out of range.
+    """
+
+    name: ClassVar[str] = "multimodal"
+    answers: ClassVar[tuple[int, int | None]] = (1, 1)
+    reference: ClassVar[Literal["use"]] = "use"
+
+    wording: Wording = "code"
+    anchored: bool = True
+    images: Images = "ignore"
+    scale: tuple[float, float] = (1, 10)
+    reasons: Explained = "none"
+    reason_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 24
+
+    def __post_init__(self) -> None:
+        """Check each option."""
+        multimodal_template(self.wording)
+        check_above_zero(self, "max_tokens", "reason_tokens")
+
+    @property
+    def prompt(self) -> MultimodalTemplate:
+        """The prompt of this wording."""
+        return multimodal_template(self.wording)
+
+    @property
+    def template(self) -> str:
+        """Its id in manifests."""
+        return self.prompt.id
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of its bytes."""
+        return self.prompt.sha
+
+    def check(self, sample: Sample) -> None:
+        """See that a sample can be judged.
+
+        Raises:
+            InputError: it has not one answer and a reference, or no image where images are to be shown.
+        """
+        if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference).alternatives:
+            raise InputError(
+                f"sample {sample.id}: multimodal judging needs one answer and a reference, got {len(sample.answers)} "
+                f"and {'none' if sample.reference is None else 'one'}; give each row `answer` and `reference`"
+            )
+        if self.images == "use" and not sample.images:
+            raise InputError(
+                f"sample {sample.id}: no image to show the judge; give each row `image`, or judge with images=ignore"
+            )
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask for the score line, then for the reason.
+
+        Raises:
+            InputError: the sample cannot be judged.
+        """
+        self.check(sample)
+        prompt = self.prompt_of(sample)
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
+        [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
+        judgment = graded(self, sample, self._read(prompt, completion))
+        begun = replace(prompt, prefill="")  # the text has it
+        sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
+        return (yield from explain(judgment, to_explain(judgment, self.reasons), [begun], sampling))
+
+    def prompt_of(self, sample: Sample) -> Prompt:
+        """The prompt that the judge reads."""
+        full_score = self.scale[1] if self.anchored else None
+        return self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
+
+    def _read(self, prompt: Prompt, completion: Completion) -> Shown:
+        """The score of the second answer; the prefill is part of the text, which a reason continues."""
+        whole = replace(completion, texts=tuple(prompt.prefill + text for text in completion.texts))
+        parse = partial(parse_pair, scale=self.scale)
+        shown = read_reply(whole, parse, max_tokens=self.max_tokens, referenced=True)
+        if shown.scores is None:
+            return shown
+        anchor, score = shown.scores
+        return replace(shown, anchor=anchor, scores=(score,))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from judgelm.modes.flow import RequestFlow, Result, interleave
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, separate
-from judgelm.prompts.thinking import Thinking
+from judgelm.prompts.chat_templates import Thinking
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
 _AFTER_THINKING = "\n\n"

@@ -21,16 +21,28 @@ template has not seen them. A dialogue of one turn has neither: it has the bytes
 user's turns stand there once, not once for each assistant as in MT-Bench, so that both orders begin alike and the
 longest texts are not doubled.
 
+Follow-up questions about a judgment come behind the judge's prompt and its reply. For a chat template the turns are
+messages: what the judge read is the first user message, what it wrote the assistant's answer to it, and so on. A plain
+template continues in the form in which it opens its reply:
+
+- `judgelm-v1` ends `### Response:`, as Alpaca's prompts do, so a question stands under `### Instruction:`;
+- `judgelm-paper` names its blocks, so a question stands in a `[Question]` block and the reply in a `[Response]` block;
+- `judgelm-compact` has its short markers `[Q]` and `[S]`.
+
+The papers do not say how plain turns were written, so this is ours, and the released judges were trained on a single
+turn. No end-of-sequence token stands between plain turns.
+
 Source: MT-bench (Zheng et al. 2023), its multi-turn prompts, for what is shown; JudgeLM, Figures 3 to 5, for the
-blocks.
+blocks, and section 6 and Figure 19 for talk about judgments.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
-from judgelm.errors import InputError
-from judgelm.prompts.plain_grade import grading_family
+from judgelm.errors import ConfigError, InputError
+from judgelm.prompts.catalog import grading_family
 from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.prompts.template import Layout, Template, fill, sha_of
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
@@ -41,13 +53,13 @@ WHOLE = "dialogue"
 _LABEL = "[Turn {n}]\n"
 _BETWEEN = "\n\n"
 _NOTES = {
-    "turn of two": "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
+    ("turn", 2): "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
     "judge the answers to turn {count}; the turns before it show what they go on from.",
-    "whole of two": "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
+    ("whole", 2): "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
     "judge each assistant's answers to all turns together.",
-    "turn of one": "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
+    ("turn", 1): "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
     "answer to turn {count}; the turns before it show what it goes on from.",
-    "whole of one": "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
+    ("whole", 1): "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
     "answers to all turns together.",
 }
 _MARKERS = ("[Turn {n}]", "[Note]")
@@ -137,9 +149,7 @@ def dialogue_prompt(
         [turn] = view.turns
         sample = Sample(id=view.part, question=turn.question, answers=turn.answers)
         return template.render(sample, order, turn.reference, full_score=full_score)
-    filled = _DialogueRenderer(view=view, order=order, assistants=2).prompt(
-        template.layout(len(order)), chat=template.chat
-    )
+    filled = _fill(template.layout(len(order)), view, order, assistants=2, chat=template.chat)
     return replace(filled, prefill=f"{full_score:g}" if len(order) == 1 else "", compares=len(order))
 
 
@@ -152,7 +162,7 @@ def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float
         scale: lowest and highest score, named in the prompt.
     """
     layout = _grading_layout(scale, chat=template.chat)
-    return _DialogueRenderer(view=view, order=(0,), assistants=1).prompt(layout, chat=template.chat)
+    return _fill(layout, view, (0,), assistants=1, chat=template.chat)
 
 
 def dialogue_sha(template: Template) -> str:
@@ -161,50 +171,41 @@ def dialogue_sha(template: Template) -> str:
     words = {
         "label": _LABEL,
         "between": _BETWEEN,
-        "notes": _NOTES,
+        "notes": {f"{part} of {'one' if count == 1 else 'two'}": note for (part, count), note in _NOTES.items()},
         "grades": grades,
         "grade": grading_family((1, 10)).sha,
     }
     return sha_of([template.sha, template.sha_for(1), words])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DialogueRenderer:
-    """A layout's slots, filled with a dialogue."""
+def _fill(layout: Layout, view: DialogueView, order: tuple[int, ...], *, assistants: int, chat: bool) -> Prompt:
+    """The layout with its slots filled: under labels, and with a note, where there are several turns."""
+    turns = view.turns
+    texts: dict[str, tuple[SpanKind, list[str | None]]] = {
+        "question": ("question", [turn.question for turn in turns]),
+        "reference": ("reference", [turn.reference for turn in turns]),
+        **{
+            f"answer_{rank}": ("answer", [turn.answers[index] for turn in turns]) for rank, index in enumerate(order, 1)
+        },
+    }
+    slots = {slot: list(_block(kind, shown)) for slot, (kind, shown) in texts.items()}
+    if len(turns) > 1:
+        note = _NOTES["whole" if view.whole else "turn", assistants].replace("{count}", str(len(turns)))
+        slots["question"].append(Span(_BETWEEN + note))
+    sanitizer = sanitizer_for((*layout.delimiters, *_MARKERS))
+    return fill(layout.messages(referenced=view.referenced), slots, sanitizer, chat=chat)
 
-    view: DialogueView
-    order: tuple[int, ...]
-    assistants: int
 
-    def prompt(self, layout: Layout, *, chat: bool) -> Prompt:
-        """The layout with its slots filled."""
-        sanitizer = sanitizer_for((*layout.delimiters, *_MARKERS))
-        return fill(layout.pieces[self.view.referenced], self._block, sanitizer, chat=chat)
-
-    def _block(self, slot: str) -> Iterator[Span]:
-        """The spans of a slot: its text, under labels where there are several turns."""
-        kind, texts = self._texts(slot)
-        labelled = len(self.view.turns) > 1
-        shown = [(turn, text) for turn, text in enumerate(texts, 1) if text is not None]
-        for turn, text in shown:
-            if labelled:
-                yield Span((_BETWEEN if turn != shown[0][0] else "") + _LABEL.replace("{n}", str(turn)))
-            yield Span(text, kind)
-        if labelled and slot == "question":
-            yield Span(_BETWEEN + self._note())
-
-    def _texts(self, slot: str) -> tuple[SpanKind, list[str | None]]:
-        turns = self.view.turns
-        if slot == "question":
-            return "question", [turn.question for turn in turns]
-        if slot == "reference":
-            return "reference", [turn.reference for turn in turns]
-        assistant = self.order[int(slot.removeprefix("answer_")) - 1]
-        return "answer", [turn.answers[assistant] for turn in turns]
-
-    def _note(self) -> str:
-        name = f"{'whole' if self.view.whole else 'turn'} of {'one' if self.assistants == 1 else 'two'}"
-        return _NOTES[name].replace("{count}", str(len(self.view.turns)))
+def _block(kind: SpanKind, texts: Sequence[str | None]) -> Iterator[Span]:
+    """The spans of a slot: the text of each turn that has one, under labels where there are several turns."""
+    between = ""
+    for turn, text in enumerate(texts, 1):
+        if text is None:
+            continue
+        if len(texts) > 1:
+            yield Span(between + _LABEL.replace("{n}", str(turn)))
+        yield Span(text, kind)
+        between = _BETWEEN
 
 
 @cache
@@ -247,3 +248,76 @@ def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
 
 def _wrong(sample: Sample, where: str, finding: str) -> InputError:
     return InputError(f"sample {sample.id}: turns{where}: {finding}")
+
+
+class PlainTurns(NamedTuple):
+    """What stands between a reply and the next question of a plain template, and between that and its reply."""
+
+    before: str
+    after: str
+
+    @property
+    def markers(self) -> tuple[str, str]:
+        """What begins a turn; confusables in what was said are sanitized."""
+        return self.before.strip(), self.after.strip()
+
+
+_PLAIN = {
+    "judgelm-v1": PlainTurns("\n\n### Instruction:\n", "\n\n### Response:"),
+    "judgelm-paper": PlainTurns("\n\n[Question]\n", "\n\n[Response]\n"),
+    "judgelm-compact": PlainTurns("\n[Q] ", "\n[S]"),
+}
+
+
+def plain_turns(template: Template) -> PlainTurns:
+    """The turns of a plain template.
+
+    Raises:
+        ConfigError: this one has none.
+    """
+    if template.id not in _PLAIN:
+        there_are = ", ".join(_PLAIN)
+        raise ConfigError(f"template {template.id}: no turns to follow a reply; choose one of {there_are}, or a chat's")
+    return _PLAIN[template.id]
+
+
+def stops(template: Template) -> tuple[str, ...]:
+    """Stop strings of a reply to a follow-up question, with which a judge would begin another; a chat has none."""
+    return () if template.chat else (f"\n{plain_turns(template).before.strip()}",)
+
+
+def talk_sha(template: Template) -> str:
+    """sha256 (hex) over the template's bytes for a pair and those between turns; a chat has none of its own."""
+    return sha_of([template.sha, None if template.chat else list(plain_turns(template))])
+
+
+def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
+    """The judge's prompt with all that was said since.
+
+    Only the answers under judgment may be cut when it all grows too long for the window. What the judge wrote is
+    treated as untrusted, since it may quote an answer.
+
+    Args:
+        template: that the judge was asked with.
+        judged: what it read; the prefill of its reply is expected at the beginning of `texts`.
+        texts: its reply, a question, its reply, ... and at last the question that is open: an even number.
+
+    Raises:
+        ConfigError: a plain template without turns.
+        ValueError: an odd number of texts, or none.
+    """
+    if not texts or len(texts) % 2:
+        raise ValueError(f"expected the judge's reply, then questions and replies in turn, got {len(texts)} texts")
+    opened = replace(judged, prefill="")
+    if template.chat:
+        spans = [Span(text, "question", "user" if index % 2 else "assistant") for index, text in enumerate(texts)]
+        return replace(opened, spans=(*judged.spans, *spans))
+    turns = plain_turns(template)
+    added: list[Span] = []
+    sanitized = judged.sanitized
+    for index, text in enumerate(texts):
+        harmless, count = sanitizer_for(turns.markers)(text)
+        sanitized += count
+        span = Span(harmless, "question")
+        added += [Span(turns.before), span, Span(turns.after)] if index % 2 else [span]
+    return replace(opened, spans=(*judged.spans, *added), sanitized=sanitized)

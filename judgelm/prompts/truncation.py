@@ -15,9 +15,13 @@ from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.thinking import OPEN
-from judgelm.prompts.chat_templates import render_chat
-from judgelm.prompts.special_tokens import SpecialTokenSanitizer
-from judgelm.prompts.thinking import NO_THINKING, opening_of, template_arguments
+from judgelm.prompts.chat_templates import (
+    NO_THINKING,
+    SpecialTokenSanitizer,
+    opening_of,
+    render_chat,
+    template_arguments,
+)
 from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16

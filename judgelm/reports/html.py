@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
-from judgelm.reports.cascade import CascadeReport
-from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
-from judgelm.studies.claim.study import WinRateClaim, claim_sentences
+from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, list_verdicts, score_text
+from judgelm.reports.wording import CascadeReport
+from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.style_control import ControlledAgreement
@@ -200,3 +200,34 @@ def _name(value: object) -> str | None:
     if isinstance(value, Mapping):
         value = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
     return value if isinstance(value, str) else None
+
+
+def render_verdicts(
+    judgments: Mapping[str, Judgment],
+    *,
+    samples: Mapping[str, Sample],
+    labels: Mapping[str, Label],
+    manifest: Mapping[str, object],
+    title: str,
+    summary: Sequence[str],
+) -> str:
+    """The verdicts as one self-contained HTML document; the same input gives the same text.
+
+    Args:
+        judgments: of pairs, by sample id.
+        samples: by id; those that are missing are shown without question and answers.
+        labels: by sample id; may be empty.
+        manifest: the run's `OUT.run.json` as a dict; any key may be absent.
+        title: plain text.
+        summary: sentences on the run.
+    """
+    return render_page(
+        "verdicts.html.j2",
+        script="tables.js",
+        title=title,
+        summary=summary,
+        facts=facts(manifest),
+        manifest_json=json.dumps(manifest, indent=2, ensure_ascii=False, default=str),
+        listed=list_verdicts(judgments, samples, labels),
+        total=len(judgments),
+    )

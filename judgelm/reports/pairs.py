@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed, failure_name
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
@@ -17,7 +17,7 @@ KINDS = ("disagreement", "order flip", "failure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ShownReply:
     """One raw reply: which answers stood first and second, what the judge wrote, and what went wrong.
 
     `distribution` and `repaired` are sentences, empty where there is nothing to say; `reason` is None where there is
@@ -52,7 +52,7 @@ class ListedPair:
     question: str | None
     answers: tuple[str, ...]
     reference: str | None
-    replies: tuple[Reply, ...]
+    replies: tuple[ShownReply, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +186,8 @@ def failure_examples(
     return examples
 
 
-def _reply(shown: Shown) -> Reply:
-    return Reply(
+def _reply(shown: Shown) -> ShownReply:
+    return ShownReply(
         order=", then ".join(f"answer {index + 1}" for index in shown.order)
         + (f" ({shown.part})" if shown.part else ""),
         text=clipped(shown.text),

@@ -1,21 +1,32 @@
-"""Figures as inline SVG: no script, no outside reference, the same bytes for the same numbers.
+"""Figures of runs and of studies as SVG: no script, no outside reference, the same bytes for the same numbers.
 
 Colours are Okabe and Ito's (readable with any colour vision); every figure stands on a white card, in dark mode too.
+Names in a study's data (judges, categories) are other people's text. They are shortened, stripped of control characters
+and never read as mathematics; a figure says how many rows it leaves out.
 """
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
+from judgelm.metrics.resampling import Estimate
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, ScoreHistogram
+from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value, format_bounds
 
 BLUE, ORANGE, GREEN, INK, GRID = "#0072B2", "#E69F00", "#009E73", "#1d2430", "#dfe3e8"
 LABEL_NAMES = ("first better", "tie", "second better")
@@ -103,13 +114,13 @@ def position_figure(position: PositionEstimates) -> str:
 
 
 @contextmanager
-def _axes(width_in: float, height_in: float) -> Iterator[tuple[Figure, Axes]]:
+def _axes(width_in: float, height_in: float) -> Iterator[tuple[Canvas, Axes]]:
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width_in, height_in), layout="constrained")
+        figure = Canvas(figsize=(width_in, height_in), layout="constrained")
         yield figure, figure.add_subplot()
 
 
-def svg(figure: Figure, description: str) -> str:
+def svg(figure: Canvas, description: str) -> str:
     """The bare <svg> element for use inside HTML; `description` is our own text, never a user's."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
@@ -134,3 +145,297 @@ def inline_svg(document: str, description: str) -> str:
     used = set(re.findall(r"#([\w-]+)", element))
     element = re.sub(r'\sid="([^"]*)"', lambda match: match[0] if match[1] in used else "", element)
     return element.replace("<svg", f'<svg role="img" aria-label="{description}"', 1).strip()
+
+
+VERMILION, PURPLE, SKY = "#D55E00", "#CC79A7", "#56B4E9"
+COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)
+"""Okabe and Ito's, without yellow, which white paper swallows; marker, dash and hatch tell apart what shares one."""
+
+DOTS_PER_INCH = 150
+MOST_ROWS = 80
+"""Rows of a forest or a heat map and categories of bars that are drawn; the figure says how many are not."""
+
+_MOST_LABELS = 60
+_LONGEST = 38
+_WIDE_IN = 6.5
+_SOFT = "#566072"
+_LUMINANCE = (0.2126, 0.7152, 0.0722)
+_Look = dict[str, Any]
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+_DASHES = ("-", "--", "-.", ":")
+_HATCHES = ("", "//", "..", "xx")
+_BLUES = LinearSegmentedColormap.from_list("white-blue", ["#ffffff", BLUE])
+_DIVERGING = LinearSegmentedColormap.from_list("orange-white-blue", [VERMILION, "#ffffff", BLUE])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One figure in the forms it is written in.
+
+    Attributes:
+        svg: a document of its own.
+        inline: the same as an element of a page.
+        wide: it can be read only across the whole page.
+    """
+
+    svg: str
+    inline: str
+    png: bytes
+    wide: bool
+
+
+def draw(figure: Figure) -> Drawn:
+    """A figure as SVG and PNG; the same data gives the same bytes."""
+    with mpl.rc_context(STYLE), _without_glyph_warnings():
+        match figure:
+            case Lines():
+                canvas = _lines(figure)
+            case Bars():
+                canvas = _bars(figure)
+            case Forest():
+                canvas = _forest(figure)
+            case HeatMap():
+                canvas = _heat_map(figure)
+        document, picture = io.StringIO(), io.BytesIO()
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        canvas.savefig(document, format="svg", metadata=nothing)
+        canvas.savefig(picture, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+    text = document.getvalue()
+    return Drawn(
+        svg=text,
+        inline=inline_svg(text, escape(_clean(figure.title))),
+        png=picture.getvalue(),
+        wide=canvas.get_figwidth() > _WIDE_IN,
+    )
+
+
+@contextmanager
+def _without_glyph_warnings() -> Iterator[None]:
+    """Without matplotlib's warning for each letter that the PNG's font lacks; the SVG and the tables hold the text."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
+        yield
+
+
+def _lines(figure: Lines) -> Canvas:
+    canvas, axes = _canvas(figure.title, 6.4, 4.2)
+    if figure.diagonal:
+        axes.axline((0, 0), slope=1, color=_SOFT, linestyle="--", linewidth=1, label="y = x")
+    for index, series in enumerate(figure.series):
+        y, errors = _with_errors(series.y)
+        look: _Look = {
+            "color": COLOURS[index % len(COLOURS)],
+            "marker": _MARKERS[index % len(_MARKERS)],
+            "linestyle": _DASHES[index // len(COLOURS) % len(_DASHES)] if figure.joined else "none",
+            "label": _named(series.name, series.y),
+        }
+        axes.errorbar(series.x, y, yerr=errors, capsize=2.5, markersize=5.5, elinewidth=1, **look)
+        _point_labels(axes, series, y)
+    values = [value for series in figure.series for value in series.y]
+    axes.set(xlabel=_clean(figure.x_label), ylabel=_wrapped(_with_level(figure.y_label, values), axes))
+    axes.grid(color=GRID)
+    _legend(canvas, axes)
+    return canvas
+
+
+def _point_labels(axes: Axes, series: Series, y: NDArray[np.float64]) -> None:
+    """Names beside points, as many as can be read."""
+    for index, (x, height, label) in enumerate(zip(series.x, y, series.labels, strict=False)):
+        if index < _MOST_LABELS and np.isfinite(height):
+            axes.annotate(_short(label), (x, float(height)), xytext=(5, 4), textcoords="offset points", fontsize=7.5)
+
+
+def _bars(figure: Bars) -> Canvas:
+    names, left_out = _drawn(figure.categories)
+    flat = len(names) > 6 or max((len(name) for name in names), default=0) > 12
+    each = max(1, len(figure.groups))
+    length = 1.6 + len(names) * (0.22 * each + 0.16)
+    canvas, axes = _canvas(figure.title, 6.8 if flat else max(5.2, length + 1), max(2.8, length) if flat else 3.8)
+    positions = np.arange(len(names), dtype=np.float64)
+    for index, group in enumerate(figure.groups):
+        look: _Look = {
+            "color": COLOURS[index % len(COLOURS)],
+            "hatch": _HATCHES[index // len(COLOURS) % len(_HATCHES)],
+            "label": _named(group.name, group.values),
+        }
+        at = positions + (index - (each - 1) / 2) * 0.8 / each
+        _draw_bars(axes, at, group.values[: len(names)], look, 0.8 / each, flat=flat)
+    category = _clean(figure.x_label) + left_out
+    value = _with_level(figure.y_label, [value for group in figure.groups for value in group.values])
+    if flat:
+        axes.set_yticks(positions, names)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.axvline(0, color=INK, linewidth=0.8)
+    else:
+        axes.set_xticks(positions, names)
+        axes.axhline(0, color=INK, linewidth=0.8)
+    axes.set(xlabel=value if flat else category, ylabel=_wrapped(category if flat else value, axes))
+    axes.grid(axis="x" if flat else "y", color=GRID)
+    _legend(canvas, axes)
+    return canvas
+
+
+def _draw_bars(
+    axes: Axes, at: NDArray[np.float64], values: Sequence[Value], look: _Look, width: float, *, flat: bool
+) -> None:
+    """One group's bars with whiskers, and a word where one is undefined: no bar at all reads as one of height 0."""
+    heights, errors = _with_errors(values)
+    lengths = np.nan_to_num(heights)
+    whiskers: _Look = {"fmt": "none", "ecolor": INK, "capsize": 2.5, "elinewidth": 1}
+    if flat:
+        axes.barh(at, lengths, width, edgecolor="white", **look)
+        axes.errorbar(heights, at, xerr=errors, **whiskers)
+    else:
+        axes.bar(at, lengths, width, edgecolor="white", **look)
+        axes.errorbar(at, heights, yerr=errors, **whiskers)
+    for position in at[~np.isfinite(heights)]:
+        beside: _Look = {"ha": "left", "va": "center"} if flat else {"ha": "center", "va": "bottom", "rotation": 90}
+        xy, shift = ((0.0, position), (3, 0)) if flat else ((position, 0.0), (0, 3))
+        axes.annotate("undefined", xy, xytext=shift, textcoords="offset points", fontsize=7.5, color=_SOFT, **beside)
+
+
+def _forest(figure: Forest) -> Canvas:
+    rows = figure.rows[:MOST_ROWS]
+    _, left_out = _drawn(tuple(row.label for row in figure.rows))
+    canvas, axes = _canvas(figure.title, 7.6, 1.5 + 0.3 * len(rows))
+    groups = list(dict.fromkeys(row.group for row in figure.rows))
+    axes.axvline(figure.no_effect, color=_SOFT, linestyle="--", linewidth=1)
+    seen: set[str] = set()
+    for position, row in enumerate(rows):
+        group, estimate = groups.index(row.group), row.estimate
+        value, errors = _with_errors((estimate,))
+        label = _short(row.group) if row.group and row.group not in seen else None
+        seen.add(row.group)
+        look: _Look = {"color": COLOURS[group % len(COLOURS)], "marker": _MARKERS[group % len(_MARKERS)]}
+        axes.errorbar(value, [position], xerr=errors, linestyle="none", capsize=3, elinewidth=1.3, label=label, **look)
+        for bound, points in ((estimate.low, -24), (estimate.high, 24)):
+            if np.isinf(bound):
+                arrow: _Look = {"arrowstyle": "<-", "color": look["color"]}
+                tip: _Look = {"xytext": (points, 0), "textcoords": "offset points", "va": "center"}
+                axes.annotate("", (estimate.value, position), arrowprops=arrow, **tip)
+        bounds = format_bounds(estimate, partial(_number, fine=True))
+        text = f"{_number(estimate.value, fine=True)} ({bounds}), n = {estimate.n:,}"
+        axes.text(1.02, position, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
+    axes.set_yticks(range(len(rows)), [_short(row.label) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set(xlabel=_with_level(figure.x_label, [row.estimate for row in rows]) + left_out)
+    axes.grid(axis="x", color=GRID)
+    if len(groups) > 1:
+        _legend(canvas, axes)
+    return canvas
+
+
+def _heat_map(figure: HeatMap) -> Canvas:
+    rows, rows_out = _drawn(figure.rows)
+    columns, columns_out = _drawn(figure.columns)
+    values = np.array(
+        [[np.nan if cell is None else cell for cell in row[: len(columns)]] for row in figure.values[: len(rows)]],
+        dtype=np.float64,
+    ).reshape(len(rows), len(columns))
+    longest = max(map(len, rows), default=0)
+    turned = max(map(len, columns), default=0) > 6
+    width = 2.4 + 0.075 * longest + 0.62 * len(columns)
+    canvas, axes = _canvas(figure.title, max(4.2, width), 1.7 + 0.36 * len(rows) + (1.0 if turned else 0))
+    colours, norm = _colours(values, figure.centred)
+    axes.set_facecolor("#eceff3")
+    mesh = axes.pcolormesh(values, cmap=colours, norm=norm, edgecolors="white", linewidth=1)
+    for row, column in np.ndindex(*values.shape):
+        value = float(values[row, column])
+        dark = np.isfinite(value) and np.dot(colours(norm(value))[:3], _LUMINANCE) < 0.5
+        text = _number(value) if np.isfinite(value) else "–"
+        look: _Look = {"ha": "center", "va": "center", "fontsize": 8, "color": "white" if dark else INK}
+        axes.text(column + 0.5, row + 0.5, text, **look)
+        if (row, column) in figure.marked:
+            axes.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, fill=False, edgecolor=INK, linewidth=1.8))
+    turn: _Look = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, **turn)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    axes.set(xlabel=_clean(figure.x_label) + columns_out, ylabel=_wrapped(_clean(figure.y_label) + rows_out, axes))
+    axes.invert_yaxis()
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    canvas.colorbar(mesh, ax=axes, label=_wrapped(_clean(figure.value_label), axes), shrink=0.9)
+    return canvas
+
+
+def _colours(values: NDArray[np.float64], centred: bool) -> tuple[LinearSegmentedColormap, Normalize]:
+    finite = values[np.isfinite(values)]
+    if centred:
+        most = float(np.abs(finite).max(initial=0)) or 1.0
+        return _DIVERGING, Normalize(-most, most)
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    return _BLUES, Normalize(low, high if high > low else low + 1)
+
+
+def _canvas(title: str, width_in: float, height_in: float) -> tuple[Canvas, Axes]:
+    canvas = Canvas(figsize=(width_in, height_in), layout="constrained")
+    heading = fill(_clean(title), width=int(width_in * 10))
+    canvas.suptitle(heading, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return canvas, canvas.add_subplot()
+
+
+def _legend(canvas: Canvas, axes: Axes) -> None:
+    handles, names = axes.get_legend_handles_labels()
+    if names:
+        columns = 1 if max(map(len, names)) > 26 else 2
+        canvas.legend(handles, names, frameon=False, loc="outside lower left", ncols=columns, fontsize=8.5)
+
+
+def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Heights, NaN where undefined, and the whiskers' lengths, None where nothing has an interval."""
+    points = [value.value if isinstance(value, Estimate) else value for value in values]
+    heights = np.array([np.nan if point is None else point for point in points], dtype=np.float64)
+    bounds = [(bounded.low, bounded.high) if isinstance(bounded, Estimate) else (np.nan, np.nan) for bounded in values]
+    if not any(isinstance(bounded, Estimate) for bounded in values):
+        return heights, None
+    low, high = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
+    lengths = np.stack([heights - low, high - heights])
+    return heights, np.clip(np.where(np.isinf(lengths), 0, lengths), 0, None)  # a forest draws open ends as arrows
+
+
+def _named(name: str, values: Sequence[Value]) -> str:
+    """A series' name with its n: one number, or the smallest and largest of its points."""
+    counts = [value.n for value in values if isinstance(value, Estimate)]
+    if not counts:
+        return _short(name)
+    least, most = min(counts), max(counts)
+    return f"{_short(name)} (n = {most:,})" if least == most else f"{_short(name)} (n = {least:,} to {most:,} each)"
+
+
+def _with_level(label: str, values: Iterable[Value]) -> str:
+    levels = sorted({value.level for value in values if isinstance(value, Estimate)})
+    if not levels:
+        return _clean(label)
+    return f"{_clean(label)}\nwhiskers: {' and '.join(f'{100 * level:g} %' for level in levels)} interval"
+
+
+def _wrapped(label: str, axes: Axes) -> str:
+    """An upright axis's label in lines that its figure has the height for."""
+    width = int(8 * axes.figure.get_figheight())  # type: ignore[union-attr]
+    return "\n".join(fill(line, width) for line in label.splitlines())
+
+
+def _drawn(names: Sequence[str]) -> tuple[list[str], str]:
+    """The names that are drawn, and a line that says how many are not."""
+    left_out = len(names) - MOST_ROWS
+    remark = f"\n(the first {MOST_ROWS} of {len(names):,}; study.json has all)" if left_out > 0 else ""
+    return [_short(name) for name in names[:MOST_ROWS]], remark
+
+
+def _number(value: float, *, fine: bool = False) -> str:
+    """`fine` gives numbers below 1 a third decimal, where there is room for it."""
+    size = abs(value)
+    if fine and size < 1:
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def _short(text: str) -> str:
+    text = _clean(text)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _clean(text: str) -> str:
+    """One line without control characters and lone surrogates, which an SVG file cannot hold."""
+    return "".join(letter if letter.isprintable() else " " for letter in " ".join(text.split()))

@@ -8,22 +8,20 @@ from typing import Any, cast
 
 from judgelm.data.answers.files import answer_row
 from judgelm.data.answers.generators import AnswerGenerator
-from judgelm.data.readers.fields import row_error
+from judgelm.data.judged_texts import text_hashes
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import convert_rows
-from judgelm.data.readers.rows import Row
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.readers.rows import Row, convert_rows, row_error
 from judgelm.engines.base import MODEL_ENGINES
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.errors import InputError
 from judgelm.jsonl import Appender
-from judgelm.modes.answer import AnswerTask
+from judgelm.modes.generation import AnswerTask
+from judgelm.package import VERSION
 from judgelm.records import Sample
 from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import AnswerStats
-from judgelm.version import VERSION
 
 
 def collect(

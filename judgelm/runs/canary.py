@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.data.builder.dataset_files import write_text
-from judgelm.data.readers.rejects import FileUse, raise_reject
-from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
+from judgelm.data.readers.rows import FileUse, raise_reject
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.engines.base import Engine
 from judgelm.errors import EngineError, InputError
 from judgelm.metrics.drift import DriftLimits
 from judgelm.modes import BatchMode
 from judgelm.modes.pairwise import winner_of
-from judgelm.parsing.distribution import is_assigned
+from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, Label, Sample, Shown, Winner
 from judgelm.runs.run_files import content_of_model, provenance
 from judgelm.runs.runner import judge
@@ -89,7 +89,7 @@ def read_pairs(path: str, *, limit: int | None = None, reading: Reading = AS_WRI
     """
     use = FileUse(path=path, expected="a question and two answers", on_reject=raise_reject)
     stream = SampleStream([path], on_reject=use.reject, limit=limit, answers=(2, 2), reading=reading)
-    pairs = [_pair(sample, label) for sample, (label,) in labelled(stream, use, False)]
+    pairs = [_pair(sample, label) for _, sample, (label,) in stream.labelled(use, False)]
     if not pairs:
         raise InputError(f"{path}: no pair; a canary needs at least one, better 50 or more")
     return pairs

@@ -17,6 +17,7 @@ from typing import Any
 from judgelm.data.readers.streams import is_stream
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import read_jsonl
+from judgelm.package import VERSION
 from judgelm.records import Judgment, TextHashes
 from judgelm.runs.batch import BatchJob, files_of_job
 from judgelm.runs.run_files import (
@@ -29,7 +30,6 @@ from judgelm.runs.run_files import (
 )
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import CascadeStats, RunStats
-from judgelm.version import VERSION
 
 _WAY_OUT = (
     "a cascade rests on them; judge with --engine transformers or vllm, or a server that gives logprobs, "

@@ -7,19 +7,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.readers.rejects import no_usable_row
-from judgelm.data.readers.rows import Reject
+from judgelm.data.judged_texts import text_hashes
+from judgelm.data.readers.rows import Reject, no_usable_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.importer import published_files
 from judgelm.data.sources.registry import get_published, recognise_published
-from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Source
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.sources.source import PublishedJudgment, PublishedRuns, Source, publications
 from judgelm.errors import ConfigError, InputError
+from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample
 from judgelm.runs.run_files import RunFiles, check_output_is_no_input, input_identities
 from judgelm.runs.session import write_joined
 from judgelm.runs.stats import RunStats
-from judgelm.version import VERSION
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _UNKNOWN_JUDGE = "not named in the files"
@@ -79,16 +78,16 @@ def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
     files = [name for file in options.files for name in published_files(file)]
     check_output_is_no_input(options.out, [*files, *([options.rows] if options.rows else [])])
     source = recognise_published(files) if options.format is None else get_published(options.format)
-    published = runs_of(source)
+    published, expected = runs_of(source), publications().judgments[source.name].files
     result = JudgmentImportResult(source=source, judge="", stats=RunStats())
     judgments = list(published.read(files, result.rejects.append))
     chosen, result.judge = _of_one_judge(judgments, options.judge)
     named = list(_unique(_named(chosen, options, result.rejects), result.rejects))
     if not named:
         if not result.rejects:
-            raise InputError(f"{', '.join(files)}: no judgment; give {published.files}")
+            raise InputError(f"{', '.join(files)}: no judgment; give {expected}")
         first = result.rejects[0]
-        raise no_usable_row(", ".join(files), published.files, len(result.rejects), first)
+        raise no_usable_row(", ".join(files), expected, len(result.rejects), first)
     with RunFiles(
         options.out,
         fingerprint=_fingerprint(source, result.judge, options, files),
@@ -201,10 +200,10 @@ def _fingerprint(source: Source, judge: str, options: JudgmentImport, files: lis
 
 
 def _provenance(source: Source, judge: str) -> dict[str, Any]:
-    runs = runs_of(source)
+    published = publications().judgments[source.name]
     return {
         "judgelm": VERSION,
         "model": {"name": judge},
-        "mode": dict(runs.mode),
-        "published": {"format": source.name, "source": runs.paper, "unverified": runs.unverified},
+        "mode": dict(runs_of(source).mode),
+        "published": {"format": source.name, "source": published.paper, "unverified": published.unverified},
     }

@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from judgelm.data.judged_texts import difference, digest_of, text_hashes
 from judgelm.data.readers.streams import is_stream
-from judgelm.data.text_hashes import difference, digest_of, text_hashes
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
 from judgelm.modes import BatchMode
+from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample, TextHashes
 from judgelm.runs.serialization import hashes_of_row, judgment_from_row, judgment_row
-from judgelm.version import VERSION
 
 _SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
 _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
@@ -59,11 +59,11 @@ def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
-    """Template and mode with its options, as JSON values; of a released judge's task the template's sha is enough."""
+    """Template and mode with its options, as JSON values; of a released judge's prompt the template's sha is enough."""
     options = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(mode).items()
-        if name != "released_task"
+        if name != "prompt"
     }
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
 from judgelm.engines.base import Engine
 from judgelm.modes.flow import Flow, Mode, RequestFlow, Result
 from judgelm.modes.thinking import separate_thinking

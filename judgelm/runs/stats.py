@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from judgelm.modes.answer import Answer
-from judgelm.parsing.distribution import is_assigned
+from judgelm.modes.generation import GeneratedAnswer
+from judgelm.parsing.scores import is_assigned
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
 
 
@@ -53,7 +53,7 @@ class RunStats(SessionStats):
         reasons_failed: reasons requested and not written.
         parts_failed: prompts without a readable reply, in judgments that still have a verdict.
         probabilities: judgments with a P(first better).
-        low_coverage: judgments without one, because the score lines of an order have less than half of the probability.
+        mostly_unassigned: judgments without one, because an order's score lines have less than half of the probability.
         grade_distributions: prompts for one answer with the probability of every grade.
         distributions: orders with a score distribution; `unassigned` is the sum of what they leave to other replies.
         approximations: ways in which distributions are not exact, by wording.
@@ -81,7 +81,7 @@ class RunStats(SessionStats):
     reasons_failed: int = 0
     parts_failed: int = 0
     probabilities: int = 0
-    low_coverage: int = 0
+    mostly_unassigned: int = 0
     grade_distributions: int = 0
     distributions: int = 0
     unassigned: float = 0.0
@@ -106,7 +106,7 @@ class RunStats(SessionStats):
         if judgment.failure is None:
             self.parts_failed += sum(shown.failure is not None for shown in judgment.shown)
         distributions = [shown.distribution for shown in judgment.shown if shown.distribution is not None]
-        self.low_coverage += judgment.probability is None and not all(map(is_assigned, distributions))
+        self.mostly_unassigned += judgment.probability is None and not all(map(is_assigned, distributions))
 
     def _add_verdict(self, verdict: Verdict | None) -> None:
         match verdict:
@@ -148,10 +148,10 @@ class RunStats(SessionStats):
         return (failed + self.rejected) / total if total else 0.0
 
     def row(self) -> dict[str, Any]:
-        """The counts for the manifest, with rates; `low_coverage` is called `little_mass` there."""
+        """The counts for the manifest, with rates; `mostly_unassigned` is called `little_mass` there."""
         per_s = 1 / self.judge_s if self.judge_s else 0.0
         counts = SessionStats.row(self)
-        counts["little_mass"] = counts.pop("low_coverage")
+        counts["little_mass"] = counts.pop("mostly_unassigned")
         del counts["unassigned"]
         return counts | {
             "mean_unassigned": self.mean_unassigned,
@@ -177,7 +177,7 @@ class AnswerStats(SessionStats):
     first_failure: str = ""
     engine_stats: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, answer: Answer, *, has_final: bool = False) -> None:
+    def add(self, answer: GeneratedAnswer, *, has_final: bool = False) -> None:
         """Count an answer; `has_final` says that its task's replies end in one."""
         if answer.failure is not None:
             self.failures[answer.failure.code] += 1

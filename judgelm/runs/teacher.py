@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
+from judgelm.data.judged_texts import difference, text_hashes
 from judgelm.data.labelled_pair import pair_fields, score_line
 from judgelm.data.sources.source import json_scores
-from judgelm.data.text_hashes import difference, text_hashes
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl, whole_file

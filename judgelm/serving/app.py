@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from judgelm.errors import JudgelmError
+from judgelm.package import VERSION
 from judgelm.serving import openapi
 from judgelm.serving.adapter_routes import adapter_routes
 from judgelm.serving.handler import JudgeHandler
@@ -27,7 +28,6 @@ from judgelm.serving.request_log import RequestLog
 from judgelm.serving.request_middleware import ApiKeys, RequestMiddleware, Traffic
 from judgelm.serving.responses import UnjudgedError
 from judgelm.serving.settings import ServerSettings
-from judgelm.version import VERSION
 
 if TYPE_CHECKING:
     from judgelm.serving.traces import RequestTracer

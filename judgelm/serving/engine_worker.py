@@ -14,8 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from judgelm.engines.base import Engine
-from judgelm.engines.engine_view import LoneFailures
+from judgelm.engines.base import Engine, LoneFailures
 from judgelm.errors import BusyError, EngineError
 from judgelm.modes.flow import RequestFlow
 from judgelm.runs.runner import Listener, drive

@@ -20,7 +20,7 @@ from judgelm.dialects.catalog import DIALECTS, normalised, recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.nearest import nearest_prompt
 from judgelm.dialects.reply_format import in_format
-from judgelm.engines.adapter_view import AdapterView, with_adapter
+from judgelm.engines.base import AdapterView, with_adapter
 from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import BatchMode, RequestFlow

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from judgelm.dialects.contract import JudgeResult, JudgeTask
-from judgelm.parsing.distribution import LEAST_ASSIGNED
+from judgelm.parsing.scores import LEAST_ASSIGNED
 from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown, Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0

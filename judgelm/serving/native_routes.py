@@ -28,7 +28,6 @@ from judgelm.serving.tasks import ModeTask, read_task
 _FLAGS = (
     *("both_orders", "order_rule", "tie_threshold", "accept_one_order", "temperature", "seed", "max_tokens"),
     *("distribution", "reasons", "close_threshold", "reason_tokens", "retry_unparseable"),
-    *("tie_band", "close_band", "repair"),  # names of version 0.1
 )
 """Options of modes that may stand beside `mode`, as they stand in a configuration of judgelm-batch."""
 _AT_ONCE = 256

@@ -9,8 +9,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from judgelm.package import VERSION
 from judgelm.serving.request_log import RequestRecord
-from judgelm.version import VERSION
 
 _SERVER_ERROR = 500
 

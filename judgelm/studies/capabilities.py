@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from judgelm.data.sources.mm_vet import VisualQuestion
+from judgelm.data.sources.graded import VisualQuestion
 from judgelm.errors import InputError
-from judgelm.metrics.capabilities import (
+from judgelm.metrics.benchmark_scores import (
     Graded,
     GroupScore,
     by_capability,
@@ -25,8 +25,7 @@ from judgelm.metrics.capabilities import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
-from judgelm.studies.result import Bars, HeatMap, StudyResult, Table, Value, bars, columns, table
-from judgelm.studies.sentences import format_number
+from judgelm.studies.result import Bars, HeatMap, StudyResult, Table, Value, bars, columns, format_number, table
 
 _ALL = "all questions"
 _NOTE = (

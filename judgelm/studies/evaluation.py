@@ -6,23 +6,27 @@ What the numbers are drawn from is in `judgelm.studies.pair_labels`; how they lo
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from judgelm.former_names import former_attributes
 from judgelm.jsonl import json_ready
-from judgelm.metrics.annotators import HumanAgreement, human_agreement
-from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.parsing.distribution import LabelRule, OrderRule
+from judgelm.metrics.agreement import HumanAgreement, human_agreement
+from judgelm.metrics.resampling import Estimate, Resampling, mean, share
+from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
-from judgelm.studies.join import JoinedPair, failed_orders, failure_code, flipped, group_by_value, join, labelled
 from judgelm.studies.pair_labels import (
     RULE_NAMES,
     TIE_THRESHOLD,
+    JoinedPair,
     by_id,
+    failed_orders,
+    failure_code,
+    flipped,
+    group_by_value,
+    join,
     label_of,
     pair_label,
     pair_winner,
@@ -62,6 +66,9 @@ class EvaluationOptions:
     run_rule: OrderRule | None = None
     scale: str | None = None
     resampling: Resampling = field(default_factory=Resampling)
+
+
+DEFAULT_OPTIONS = EvaluationOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +189,7 @@ def evaluate(
     groups: Mapping[str, Mapping[str, str]] | None = None,
     clusters: Mapping[str, Hashable] | None = None,
     split: Mapping[str, tuple[Winner, ...]] | None = None,
-    options: EvaluationOptions | None = None,
+    options: EvaluationOptions = DEFAULT_OPTIONS,
 ) -> Evaluation:
     """Compare judgments with labels, joined by sample id.
 
@@ -194,19 +201,20 @@ def evaluate(
         groups: name of a grouping -> sample id -> value; ids without a value are shown as `not given`.
         clusters: sample id -> key; pairs of one key (one question) are resampled together.
         split: people's votes by sample id where none has a majority; they count for people's agreement alone.
-        options: the protocol; the defaults when None.
+        options: the protocol.
 
     Raises:
         InputError: no judgment has a label, a sample is judged twice, or the order rule cannot be applied.
     """
-    options = options or EvaluationOptions()
     judgments_by_id, reverse = by_id(judgments), reverse or {}
     by_default = protocol_rule(judgments_by_id, reverse)
     rule = options.order_rule or by_default
-    rows = join(judgments_by_id, labels, reverse, clusters, rule, options.tie_threshold)
+    rows = join(judgments_by_id, labels, reverse, clusters or {}, rule, options.tie_threshold)
     judged = [row for row in rows if row.judged is not None]
-    included = judged if options.failures == "excluded" else rows
-    tokens = np.array([[row.judgment.prompt_tokens, row.judgment.completion_tokens] for row in rows]).mean(axis=0)
+    ties = {key: Label(sample_id=key, winner="tie", votes=votes) for key, votes in (split or {}).items()}
+    voted = judgments_by_id.keys() & ties.keys() and join(
+        judgments_by_id, ties, reverse, clusters or {}, rule, options.tie_threshold
+    )
     resampling = options.resampling
     return Evaluation(
         protocol=_protocol(rows, rule, options, bool(reverse)),
@@ -219,20 +227,18 @@ def evaluate(
         failures=options.failures,
         counts=_counts(judgments_by_id, labels, rows),
         failure_codes=_failure_codes(rows),
-        excluded=pair_metrics([labelled(row) for row in judged], resampling) if judged else None,
-        as_tie=pair_metrics([labelled(row, failure=0) for row in rows], resampling),
+        excluded=pair_metrics(rows, resampling),
+        as_tie=_as_ties(rows, resampling),
         probabilities=score_probabilities(rows, resampling),
         scores=score_histogram([row.judgment for row in rows]),
-        groups={name: _group_rows(rows, included, values, resampling) for name, values in (groups or {}).items()},
-        humans=_humans(
-            [*included, *_split_rows(judgments_by_id, split or {}, reverse, clusters, rule, options)], resampling
-        ),
+        groups={name: _group_rows(rows, values, options) for name, values in (groups or {}).items()},
+        humans=_humans([*rows, *voted], options),
         flips=tuple(row.id for row in rows if flipped(row)),
         disagreements=tuple(_disagreement(row, rule) for row in judged if row.judged != row.truth),
         failed=tuple(row.id for row in rows if row.judged is None),
         half_failed=tuple(row.id for row in judged if failed_orders(row)),
-        mean_prompt_tokens=float(tokens[0]),
-        mean_completion_tokens=float(tokens[1]),
+        mean_prompt_tokens=float(np.mean([row.judgment.prompt_tokens for row in rows])),
+        mean_completion_tokens=float(np.mean([row.judgment.completion_tokens for row in rows])),
         mean_thinking_characters=_mean_thinking(rows),
     )
 
@@ -266,58 +272,53 @@ def _failure_codes(rows: list[JoinedPair]) -> dict[str, int]:
     return dict(sorted(codes.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _group_rows(
-    rows: list[JoinedPair], included: list[JoinedPair], values: Mapping[str, str], resampling: Resampling
-) -> tuple[GroupRow, ...]:
-    """One row per value, the largest first; `included` are the rows that count under the headline treatment."""
-    everyone, counted = (group_by_value(part, lambda row: values.get(row.id)) for part in (rows, included))
-    group_rows = [_group_row(value, members, counted.get(value, []), resampling) for value, members in everyone.items()]
-    return tuple(sorted(group_rows, key=lambda row: (-row.n, row.value)))
-
-
-def _group_row(value: str, members: list[JoinedPair], counted: list[JoinedPair], resampling: Resampling) -> GroupRow:
-    failed = sum(row.judged is None for row in members)
-    if not counted:
-        return GroupRow(value=value, n=0, failed=failed, accuracy=None, majority_share=None)
-    hits = np.array([(row.judged or 0) == row.truth for row in counted])
-    commonest = Counter(row.truth for row in counted).most_common(1)[0][1]
-    accuracy = share(hits, [row.cluster for row in counted], resampling)
-    return GroupRow(
-        value=value, n=len(counted), failed=failed, accuracy=accuracy, majority_share=commonest / len(counted)
-    )
-
-
-def _split_rows(
-    judgments: Mapping[str, Judgment],
-    split: Mapping[str, tuple[Winner, ...]],
-    reverse: Mapping[str, Judgment],
-    clusters: Mapping[str, Hashable] | None,
-    rule: LabelRule,
-    options: EvaluationOptions,
-) -> list[JoinedPair]:
-    """Judged pairs whose votes have no majority, as ties among the labels; failures as the headline treats them."""
-    labels = {key: Label(sample_id=key, winner="tie", votes=votes) for key, votes in split.items() if key in judgments}
-    rows = join(judgments, labels, reverse, clusters, rule, options.tie_threshold) if labels else []
+def _counted(rows: Iterable[JoinedPair], options: EvaluationOptions) -> list[JoinedPair]:
+    """The rows that count in the headline."""
     return [row for row in rows if row.judged is not None or options.failures == "as_tie"]
 
 
-def _humans(included: list[JoinedPair], resampling: Resampling) -> HumanAgreement | None:
-    rows = [row for row in included if len(row.label.votes) > 1]
-    if not rows:
+def _group_rows(rows: list[JoinedPair], values: Mapping[str, str], options: EvaluationOptions) -> tuple[GroupRow, ...]:
+    """One row per value, the largest first."""
+    groups = group_by_value(rows, lambda row: values.get(row.id))
+    group_rows = [_group_row(value, members, options) for value, members in groups.items()]
+    return tuple(sorted(group_rows, key=lambda row: (-row.n, row.value)))
+
+
+def _group_row(value: str, members: list[JoinedPair], options: EvaluationOptions) -> GroupRow:
+    counted, failed = _counted(members, options), sum(row.judged is None for row in members)
+    accuracy = majority = None
+    if counted:
+        hits = np.array([(row.judged or 0) == row.truth for row in counted])
+        accuracy = share(hits, [row.cluster for row in counted], options.resampling)
+        majority = Counter(row.truth for row in counted).most_common(1)[0][1] / len(counted)
+    return GroupRow(value=value, n=len(counted), failed=failed, accuracy=accuracy, majority_share=majority)
+
+
+def _humans(rows: list[JoinedPair], options: EvaluationOptions) -> HumanAgreement | None:
+    """Agreement with several people's votes, also where these have no majority."""
+    voted = [row for row in _counted(rows, options) if len(row.label.votes) > 1]
+    if not voted:
         return None
-    votes = [[label_of(vote) for vote in row.label.votes] for row in rows]
-    return human_agreement([row.judged or 0 for row in rows], votes, [row.cluster for row in rows], resampling)
+    votes = [[label_of(vote) for vote in row.label.votes] for row in voted]
+    clusters = [row.cluster for row in voted]
+    return human_agreement([row.judged or 0 for row in voted], votes, clusters, options.resampling)
+
+
+def _as_ties(rows: list[JoinedPair], resampling: Resampling) -> PairMetrics:
+    metrics = pair_metrics(rows, resampling, failure=0)
+    assert metrics is not None, "join raises where there is no row"
+    return metrics
 
 
 def _rule_agreement(
     rows: list[JoinedPair], rule: LabelRule, reverse: Mapping[str, Judgment], resampling: Resampling
 ) -> RuleAgreement:
     others = [replace(row, judged=pair_label(row.judgment, rule, reverse.get(row.id)), orders=None) for row in rows]
-    judged = [labelled(row) for row in others if row.judged is not None]
+    excluded = pair_metrics(others, resampling)
     return RuleAgreement(
-        failed=len(rows) - len(judged),
-        excluded=pair_metrics(judged, resampling).accuracy if judged else None,
-        as_tie=pair_metrics([labelled(row, failure=0) for row in others], resampling).accuracy,
+        failed=sum(row.judged is None for row in others),
+        excluded=None if excluded is None else excluded.accuracy,
+        as_tie=_as_ties(others, resampling).accuracy,
     )
 
 
@@ -365,4 +366,76 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     return f"{orders}. {_FAILURES[options.failures]}. {scale}."
 
 
-__getattr__ = former_attributes(__name__)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CascadeAgreement:
+    """Agreement with labels, in [0, 1]; None where no pair takes part.
+
+    Attributes:
+        small: the small judge alone, on all labelled pairs.
+        cascade: both together, on the same.
+        small_on_passed: the small judge, on those of them that were passed on.
+        large_on_passed: the large judge, on those.
+        gain: cascade minus small, on the pairs that both have a label for, resampled together.
+    """
+
+    small: Estimate | None
+    cascade: Estimate | None
+    small_on_passed: Estimate | None
+    large_on_passed: Estimate | None
+    gain: Estimate | None
+
+
+def cascade_agreement(
+    joined: Mapping[str, Judgment],
+    small: Mapping[str, Judgment],
+    labels: Mapping[str, Label],
+    *,
+    clusters: Mapping[str, Hashable] | None = None,
+    failures_as_ties: bool = False,
+    rule: LabelRule = "as_judged",
+    tie_threshold: float = TIE_THRESHOLD,
+    resampling: Resampling,
+) -> CascadeAgreement:
+    """Agreement of the cascade and of its judges, over samples that are joined, judged by the small one and labelled.
+
+    Args:
+        joined: of the cascade, `decided_by` set.
+        small: of the small judge, on all samples.
+        labels: by sample id.
+        clusters: sample id -> key; pairs of one key are resampled together.
+        failures_as_ties: count a failure as a tie instead of leaving it out.
+        rule: two orders into one label.
+        tie_threshold: under rule `probability`.
+        resampling: seed and number of resamples.
+
+    Raises:
+        InputError: the order rule cannot be applied.
+    """
+    ids = [key for key in joined if key in small and key in labels]
+    failed = 0 if failures_as_ties else None
+
+    def judged(judgment: Judgment) -> int | None:
+        label = pair_label(judgment, rule, None, tie_threshold)
+        return failed if label is None else label
+
+    truth = {key: label_of(pair_winner(labels[key])) for key in ids}
+    both = {key: (judged(small[key]), judged(joined[key])) for key in ids}
+    passed = [key for key in ids if joined[key].decided_by == "large"]
+
+    def keys_of(ids: Sequence[str]) -> list[Hashable]:
+        return [key if clusters is None else clusters.get(key, key) for key in ids]
+
+    def agreement(ids: Sequence[str], which: int) -> Estimate | None:
+        counted = [key for key in ids if both[key][which] is not None]
+        hits = np.array([both[key][which] == truth[key] for key in counted])
+        return share(hits, keys_of(counted), resampling) if counted else None
+
+    labelled = [key for key in ids if None not in both[key]]
+    gains = [(both[key][1] == truth[key]) - (both[key][0] == truth[key]) for key in labelled]
+    return CascadeAgreement(
+        small=agreement(ids, 0),
+        cascade=agreement(ids, 1),
+        small_on_passed=agreement(passed, 0),
+        large_on_passed=agreement(passed, 1),
+        gain=mean(np.array(gains, dtype=np.float64), keys_of(labelled), resampling) if labelled else None,
+    )

@@ -24,8 +24,19 @@ from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_metrics import PairMetrics
-from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, bars, columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import (
+    Bars,
+    Figure,
+    Lines,
+    Row,
+    Series,
+    StudyResult,
+    Table,
+    bars,
+    columns,
+    format_share,
+    table,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +103,7 @@ class TableRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TableLayout:
     """A table of the paper: columns before the numbers, and the numbers."""
 
     title: str
@@ -125,21 +136,21 @@ _PANDALM_NOTE = (
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 _SCALING = ("agreement", *_POSITION, "agreement_by_mean")
 
-LAYOUTS: Mapping[int, Layout] = {
-    1: Layout(
+LAYOUTS: Mapping[int, TableLayout] = {
+    1: TableLayout(
         title="Main results",
         heads={"reference": "judged with reference?", "method": "method"},
         measures=("agreement", "precision", "recall", "f1", "consistency", "agreement_by_mean"),
     ),
-    2: Layout(
+    2: TableLayout(
         title="Against people (PandaLM's test set)",
         heads={"method": "method"},
         measures=("accuracy", "precision", "recall", "f1"),
     ),
-    3: Layout(title="Efficiency", heads={"method": "method", "model_size": "model size"}, measures=()),
-    4: Layout(title="Scaling", heads={"judge_size": "judge size", "data_scale": "data scale"}, measures=_SCALING),
-    5: Layout(title="Swap augmentation", heads={"method": "method"}, measures=_SCALING),
-    6: Layout(
+    3: TableLayout(title="Efficiency", heads={"method": "method", "model_size": "model size"}, measures=()),
+    4: TableLayout(title="Scaling", heads={"judge_size": "judge size", "data_scale": "data scale"}, measures=_SCALING),
+    5: TableLayout(title="Swap augmentation", heads={"method": "method"}, measures=_SCALING),
+    6: TableLayout(
         title="Reference support and reference drop",
         heads={"method": "method", "trained": "fine-tuned with ref?", "tested": "tested with ref?"},
         measures=_SCALING,

@@ -1,11 +1,16 @@
-"""Integer labels of a judgment in sample order: one for each order shown, and one for both by an order rule."""
+"""Judgments and labels of pairs, joined by sample id, and their integer labels in sample order.
 
-from collections.abc import Iterable, Mapping
+A judgment has a label for each order shown, and one for both by an order rule.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
-from judgelm.parsing.distribution import LabelRule, antisymmetrised, winner_by
+from judgelm.parsing.scores import LabelRule, antisymmetrised, is_assigned, winner_by
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
 
 RULE_NAMES: Mapping[LabelRule, str] = {
@@ -89,8 +94,7 @@ def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | N
                 f"judgment {judgment.sample_id}: judged in both orders and in a file of reversed judgments too; "
                 "give one or the other"
             )
-        turned = _single(reverse)
-        return Orders(given=_single(judgment), swapped=_negated(turned))
+        return Orders(given=_single(judgment), swapped=_negated(_single(reverse)))
     if len(judgment.shown) < 2:
         return Orders(given=_single(judgment))
     by_order = {shown.order: _of_shown(shown) for shown in judgment.shown}
@@ -239,3 +243,109 @@ def _negated(order: OrderLabel) -> OrderLabel:
 def _sign(lead: float) -> int:
     """Sign, with what float arithmetic leaves of an exact tie (7.1 - 6.9 + 6.9 - 7.1) a tie, as NaN is."""
     return (lead >= 1e-9) - (lead <= -1e-9)
+
+
+NOT_GIVEN = "not given"
+"""The value of members without one."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedPair:
+    """A judgment and its label: labels in sample order, None where the judge has none."""
+
+    id: str
+    truth: int
+    judged: int | None
+    orders: Orders | None
+    judgment: Judgment
+    label: Label
+    cluster: Hashable
+
+
+def questions_of(labelled: LabelledSet) -> dict[str, str]:
+    """Sample id -> question, where samples are known; pairs of one question are resampled together."""
+    return {sample.id: sample.question for sample in labelled.samples.values()}
+
+
+def join(
+    judgments: Mapping[str, Judgment],
+    labels: Mapping[str, Label],
+    reverse: Mapping[str, Judgment],
+    clusters: Mapping[str, Hashable],
+    rule: LabelRule,
+    tie_threshold: float,
+) -> list[JoinedPair]:
+    """Judgments and labels of the same samples, in the judgments' order; rule and band are `pair_label`'s.
+
+    Raises:
+        InputError: nothing joins, or the order rule cannot be applied to a judgment.
+    """
+    twice = any(len(judgment.shown) > 1 for judgment in judgments.values())
+    rows = [
+        JoinedPair(
+            id=key,
+            truth=label_of(pair_winner(labels[key])),
+            judged=pair_label(judgment, rule, reverse.get(key), tie_threshold),
+            orders=_orders(judgment, reverse.get(key), twice),
+            judgment=judgment,
+            label=labels[key],
+            cluster=clusters.get(key, key),
+        )
+        for key, judgment in judgments.items()
+        if key in labels
+    ]
+    if not rows:
+        examples = f"{next(iter(judgments), None)!r} against {next(iter(labels), None)!r}"
+        raise InputError(f"evaluation: no judgment has a label (ids, for example: {examples}); ids must match")
+    return rows
+
+
+def order_labels(orders: Orders | None) -> list[int | None]:
+    """The labels of the orders that were asked for, in sample order; none where they are unknown."""
+    if orders is None:
+        return []
+    return [orders.given.label] + ([] if orders.swapped is None else [orders.swapped.label])
+
+
+def flipped(row: JoinedPair) -> bool:
+    """True where both orders have a label, and not the same."""
+    labels = order_labels(row.orders)
+    return None not in labels and len(set(labels)) > 1
+
+
+def failed_orders(row: JoinedPair) -> int:
+    """Number of orders judged without a label."""
+    if row.orders is None:
+        return sum(shown.failure is not None for shown in row.judgment.shown)
+    return order_labels(row.orders).count(None)
+
+
+def failure_code(judgment: Judgment) -> str:
+    """The code of what went wrong; `reversed_order` where only the second file's judgment did.
+
+    Score lines with less than half of the probability are `off_grammar`, as in a run under order rule probability.
+    """
+    if judgment.failure is not None:
+        return judgment.failure.code
+    if any(shown.distribution is not None and not is_assigned(shown.distribution) for shown in judgment.shown):
+        return "off_grammar"
+    return next((shown.failure.code for shown in judgment.shown if shown.failure is not None), "reversed_order")
+
+
+def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders | None:
+    """As `orders_of`; in a run of both orders, a judgment that failed before the second has failed in it too."""
+    orders = orders_of(judgment, reverse)
+    if twice and judgment.failure is not None and orders is not None and orders.swapped is None:
+        return Orders(given=orders.given, swapped=OrderLabel(label=None))
+    return orders
+
+
+def group_by_value(members: Iterable[T], value_of: Callable[[T], str | None]) -> dict[str, list[T]]:
+    """The members of each value in the order given, the largest group first and equal ones by value."""
+    groups: dict[str, list[T]] = {}
+    for member in members:
+        value = value_of(member)
+        groups.setdefault(NOT_GIVEN if value is None else value, []).append(member)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))

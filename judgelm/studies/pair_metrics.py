@@ -12,12 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, scores_of_confusion
-from judgelm.metrics.position import position_cells
+from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, position_cells, scores_of_confusion
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, mean, share, widened
 from judgelm.records import Judgment, Winner
-from judgelm.studies.join import JoinedPair, LabelledPair
-from judgelm.studies.pair_labels import winner_of
+from judgelm.studies.pair_labels import JoinedPair, order_labels, winner_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +52,23 @@ class PairMetrics:
     position: PositionEstimates | None
 
 
-def pair_metrics(pairs: Sequence[LabelledPair], resampling: Resampling) -> PairMetrics:
-    """All numbers of these pairs.
+def pair_metrics(
+    pairs: Sequence[JoinedPair], resampling: Resampling, *, failure: int | None = None
+) -> PairMetrics | None:
+    """All numbers of these pairs; None without any.
 
     Intervals are bootstrap percentiles over clusters; a share of exactly 0 or 1 gets Wilson's (`resampling.widened`).
 
-    Raises:
-        ValueError: there is no pair.
+    Args:
+        pairs: with their labels.
+        resampling: seed and number of resamples.
+        failure: replaces a missing label of the judge or of an order; None leaves such pairs out of what they lack.
     """
-    truth, judged = np.array([pair.truth for pair in pairs]), np.array([pair.judged for pair in pairs])
+    pairs = [pair for pair in pairs if pair.judged is not None or failure is not None]
+    if not pairs:
+        return None
+    truth = np.array([pair.truth for pair in pairs])
+    judged = np.array([failure if pair.judged is None else pair.judged for pair in pairs])
     clusters = [pair.cluster for pair in pairs]
     matrix = confusion(truth, judged)
     commonest = int(np.argmax(matrix.sum(axis=1)))
@@ -86,7 +92,7 @@ def pair_metrics(pairs: Sequence[LabelledPair], resampling: Resampling) -> PairM
         majority=widened(majority, clusters),
         gain=gain,
         confusion=tuple(tuple(row) for row in matrix.tolist()),
-        position=_position(pairs, resampling),
+        position=_position(pairs, resampling, failure),
     )
 
 
@@ -106,12 +112,16 @@ def position_estimates(
     return PositionEstimates(consistency=steady, toward_first=first, toward_second=second, delta=delta)
 
 
-def _position(pairs: Sequence[LabelledPair], resampling: Resampling) -> PositionEstimates | None:
-    paired = [pair for pair in pairs if pair.given is not None and pair.swapped is not None]
+def _position(pairs: Sequence[JoinedPair], resampling: Resampling, failure: int | None) -> PositionEstimates | None:
+    paired = []
+    for pair in pairs:
+        labels = [failure if label is None else label for label in order_labels(pair.orders)]
+        if len(labels) == 2 and None not in labels:
+            paired.append((*labels, pair.cluster))
     if not paired:
         return None
-    given, swapped = np.array([pair.given for pair in paired]), np.array([pair.swapped for pair in paired])
-    return position_estimates(given, swapped, [pair.cluster for pair in paired], resampling)
+    given, swapped, clusters = zip(*paired, strict=True)
+    return position_estimates(np.array(given), np.array(swapped), clusters, resampling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,17 +145,15 @@ class ProbabilityScores:
 
 def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> ProbabilityScores | None:
     """Scores of P(first better) as the run recorded it; None where no judgment has one."""
-    scored = [(row.judgment.probability, row) for row in rows]
-    known = [(probability, row) for probability, row in scored if probability is not None]
+    known = [row for row in rows if row.judgment.probability is not None]
     if not known:
         return None
-    decided = [(probability, row) for probability, row in known if row.truth != 0]
+    decided = [row for row in known if row.truth != 0]
     brier = log_loss = None
     if decided:
-        losses = proper_losses(
-            np.array([row.truth > 0 for _, row in decided]), np.array([probability for probability, _ in decided])
-        )
-        brier, log_loss = (mean(loss, [row.cluster for _, row in decided], resampling) for loss in losses.T)
+        probability = np.array([row.judgment.probability for row in decided], dtype=np.float64)
+        losses = proper_losses(np.array([row.truth > 0 for row in decided]), probability)
+        brier, log_loss = (mean(loss, [row.cluster for row in decided], resampling) for loss in losses.T)
     return ProbabilityScores(
         n=len(decided),
         tied_labels=len(known) - len(decided),

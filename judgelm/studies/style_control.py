@@ -1,18 +1,17 @@
 """Agreement of a judge whose verdicts are controlled for style, beside what style does to judge and labels."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Estimate, Resampling, mean, share
-from judgelm.metrics.style_control import Control, StyleControl, control_style, style_differences
+from judgelm.metrics.resampling import Estimate, mean, share
+from judgelm.metrics.style_control import Control, StyleControl, StyleDifferences, control_style, style_differences
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions
-from judgelm.studies.join import JoinedPair, join
-from judgelm.studies.pair_labels import by_id
+from judgelm.studies.pair_labels import by_id, join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +89,7 @@ def controlled_agreement(
     """
     clusters = {key: sample.question for key, sample in samples.items()}
     rule, threshold = evaluation.order_rule, options.tie_threshold
-    rows = join(by_id(judgments), labels, reverse or {}, clusters or None, rule, threshold)
+    rows = join(by_id(judgments), labels, reverse or {}, clusters, rule, threshold)
     judged = [row for row in rows if row.judged is not None]
     usable = [row for row in judged if row.id in samples and len(samples[row.id].answers) == 2]
     if len(usable) < 2:
@@ -100,14 +99,14 @@ def controlled_agreement(
         )
     soft = all(row.judgment.probability is not None for row in usable)
     keys = [row.cluster for row in usable]
-    differences = style_differences([_answers(samples[row.id]) for row in usable], control)
-    preferences = np.array([_preference(row, soft) for row in usable])
+    differences, models = pair_styles([samples[row.id] for row in usable], control)
+    preferences = np.array([row.judgment.probability if soft else ((row.judged or 0) + 1) / 2 for row in usable], float)
     truth = np.array([row.truth for row in usable])
-    models = _models([samples[row.id] for row in usable])
     fit = control_style(preferences, differences, keys, models)
     by_labels = control_style((truth + 1) / 2, differences, keys, models)
     before = _verdicts(preferences, threshold)
     after = before if isinstance(fit, str) else _verdicts(fit.adjusted, threshold)
+    gains = (after == truth).astype(np.float64) - (before == truth)
     return ControlledAgreement(
         control=control,
         n=len(usable),
@@ -120,7 +119,7 @@ def controlled_agreement(
         ),
         plain=share(before == truth, keys, options.resampling),
         controlled=fit if isinstance(fit, str) else share(after == truth, keys, options.resampling),
-        difference=None if isinstance(fit, str) else _difference(before, after, truth, keys, options.resampling),
+        difference=None if isinstance(fit, str) else mean(gains, keys, options.resampling),
         changed=int((before != after).sum()),
         unadjusted=0 if isinstance(fit, str) else fit.unadjusted,
         constant=differences.constant,
@@ -128,20 +127,11 @@ def controlled_agreement(
     )
 
 
-def _answers(sample: Sample) -> tuple[str, str]:
-    return sample.answers[0], sample.answers[1]
-
-
-def _models(samples: Sequence[Sample]) -> list[tuple[str, str]] | None:
-    """The models of each pair; None where a pair does not name two."""
+def pair_styles(samples: Sequence[Sample], control: Control) -> tuple[StyleDifferences, list[tuple[str, str]] | None]:
+    """Differences in style between the answers of each pair, and the pairs' models; None where one names not two."""
+    differences = style_differences([(sample.answers[0], sample.answers[1]) for sample in samples], control)
     names = [sample.answer_models for sample in samples]
-    return [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None
-
-
-def _preference(row: JoinedPair, soft: bool) -> float:
-    if soft and row.judgment.probability is not None:
-        return row.judgment.probability
-    return ((row.judged or 0) + 1) / 2
+    return differences, [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None
 
 
 def _verdicts(preferences: NDArray[np.float64], threshold: float) -> NDArray[np.int_]:
@@ -151,14 +141,3 @@ def _verdicts(preferences: NDArray[np.float64], threshold: float) -> NDArray[np.
 
 def _coefficient(fit: StyleControl | str, term: str) -> Estimate | None:
     return None if isinstance(fit, str) else fit.terms[term]
-
-
-def _difference(
-    before: NDArray[np.int_],
-    after: NDArray[np.int_],
-    truth: NDArray[np.int_],
-    clusters: Sequence[Hashable],
-    resampling: Resampling,
-) -> Estimate:
-    gains = (after == truth).astype(np.float64) - (before == truth)
-    return mean(gains, clusters, resampling)

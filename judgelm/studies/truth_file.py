@@ -1,53 +1,95 @@
 """Truth files of `judgelm study self-reference` and `ssr`: the truth about each judged sample.
 
-Both are JSON lines joined by `id`, with the same meaning of the fields they share: `question`, a key that samples of
-one question share; `answer`, the right final answer; `judge_correct`, whether the judge's own answer is right.
+Both are JSON lines, one per judged answer or pair, joined by `id`; other fields are passed over:
+
+    {"id": "gsm8k-17/ministral", "agent": "ministral", "dataset": "GSM8K", "truth": true}
+    {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
+
+In both, `question` is a key that samples of one question share (they are resampled together; the id where it is not
+given), and `answer` is the right final answer as the judging mode extracts it, with which the judge's own answers in
+the run file (`solves`) are compared where `judge_correct` does not say whether they are right.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from judgelm.errors import InputError
 from judgelm.jsonl import read_jsonl
+from judgelm.parsing.short_answers import canonical
 
 
-class _OfSample(Protocol):
-    @property
-    def id(self) -> str: ...
+class SampleTruth(BaseModel):
+    """The fields that the files share."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    id: str
+    question: str | None = None
+    answer: str | None = None
 
 
-Truth = TypeVar("Truth", bound=_OfSample)
+class AnswerTruth(SampleTruth):
+    """One agent's answer to one question.
+
+    Attributes:
+        truth: whether the agent's answer is correct (A_i, equation 12).
+        judge_correct: whether the judge's own answer is right (G_i, equation 10), for any judge or by judge.
+    """
+
+    agent: str
+    dataset: str
+    truth: bool
+    judge_correct: bool | Mapping[str, bool] | None = None
+
+    def own(self, judge: str) -> bool | None:
+        """Whether this judge's own answer is right; None where the file does not say."""
+        return self.judge_correct.get(judge) if isinstance(self.judge_correct, Mapping) else self.judge_correct
 
 
-def check_texts(row: Mapping[str, Any], location: str, *, needed: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    """Check the fields of a line that hold text; `location` is its file and line.
+class PairTruth(SampleTruth):
+    """The truth about a pair.
+
+    Attributes:
+        winner: the better answer, 1 or 2, in sample order.
+        judge_correct: whether the majority answer is right. Where neither this nor `answer` says so, gate precision,
+            calibration and the four slices leave the pair out.
+    """
+
+    winner: int = Field(ge=1, le=2)
+    judge_correct: bool | None = None
+    category: str | None = None
+
+
+Truth = TypeVar("Truth", bound=SampleTruth)
+
+
+def truth_from_row(kind: type[Truth], row: Mapping[str, Any], location: str) -> Truth:
+    """One line of a truth file; `location` is its file and line.
 
     Raises:
-        InputError: one that is needed is not text, or one that is optional is neither text nor left out.
+        InputError: a field is missing or is not what it should be.
     """
-    for name in needed:
-        if not isinstance(row.get(name), str):
-            listed = ", ".join(needed)
-            raise InputError(
-                f'{location}: field "{name}": expected text, got {row.get(name)!r}; each line needs {listed}'
-            )
-    for name in optional:
-        if not isinstance(row.get(name), str | None):
-            raise InputError(f'{location}: field "{name}": expected text, got {row[name]!r}; leave it out if unknown')
+    try:
+        return kind.model_validate(row)
+    except ValidationError as error:
+        finding = error.errors()[0]
+        needed = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
+        raise InputError(
+            f'{location}: field "{finding["loc"][0]}": {finding["msg"]}, got {row.get(str(finding["loc"][0]))!r}; '
+            f"each line needs {needed}; leave other fields out if unknown"
+        ) from error
 
 
-def read_truths(path: Path, from_row: Callable[[Mapping[str, Any], str], Truth]) -> dict[str, Truth]:
+def read_truths(path: Path, kind: type[Truth]) -> dict[str, Truth]:
     """Read a truth file: truths by sample id.
-
-    Args:
-        path: the file.
-        from_row: makes a truth from a line's object and its location.
 
     Raises:
         InputError: a line is not usable, or two are of one sample.
     """
-    return by_sample(from_row(row, f"{path}:{line}") for line, row in read_jsonl(path))
+    return by_sample(truth_from_row(kind, row, f"{path}:{line}") for line, row in read_jsonl(path))
 
 
 def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:
@@ -62,3 +104,8 @@ def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:
             raise InputError(f"truth: sample {truth.id} appears twice; keep one of them")
         unique[truth.id] = truth
     return unique
+
+
+def same_answer(extracted: str, right: str) -> bool:
+    """True for an extracted answer that is the right one in any spelling: `1,234.0` for 1234, `(b)` for B."""
+    return extracted in (right, canonical(right, "number"), canonical(right, "choice"))

@@ -12,8 +12,7 @@ from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.win_rate import LengthControlled, WinRate, discrete, length_controlled, weighted
-from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, format_share, table
 
 _MOST_SENTENCES = 6
 _FAR = 0.1

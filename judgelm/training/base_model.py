@@ -12,9 +12,8 @@ from trl.trainer.utils import create_model_from_path
 
 from judgelm.engines.gguf import gguf_record
 from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
-from judgelm.engines.parameters import first_not_finite
-from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.engines.transformers.adapters import attach_adapter
+from judgelm.engines.transformers.loaded_model import attach_adapter
+from judgelm.engines.weights import first_not_finite, safe_unpickling
 from judgelm.errors import CardError, ConfigError, ModelError, first_line
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.attention import Attention, requested_attention

@@ -24,7 +24,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
 from judgelm.jsonl import parse_json
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 STATE_NAME = "judgelm_state.json"
 VERSIONS = {

@@ -19,7 +19,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from trl import GRPOTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
 from judgelm.errors import ConfigError
-from judgelm.modes.reasoned import reasoned_template
+from judgelm.modes.pairwise import reasoned_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
 from judgelm.training.arguments import row_options

@@ -19,9 +19,9 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from judgelm.data.training_questions import QUESTIONS_NAME
 from judgelm.errors import ConfigError, InputError, ModelError, first_line
 from judgelm.jsonl import parse_json
+from judgelm.package import VERSION
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
 from judgelm.training.model_card import MODEL_CARD_NAME, complete_model_card, render_model_card
-from judgelm.version import VERSION
 
 EVALUATION_NAME = "eval.json"
 _WEIGHTS = ("adapter_model.safetensors", "model.safetensors", "model-*-of-*.safetensors")

@@ -15,8 +15,8 @@ from peft.tuners.lora.layer import Linear as LoraLinear
 from torch import Tensor, nn
 from transformers import Trainer
 
-from judgelm.engines.transformers.memory import available_bytes
-from judgelm.engines.transformers.packed_layers import is_packable
+from judgelm.engines.dtype import available_bytes
+from judgelm.engines.transformers.layers import is_packable
 
 _COPIES_SHARE = 0.25
 """Of the free memory, for packed weights."""

@@ -25,8 +25,8 @@ from judgelm.engines.dtype import (
     stored_dtype,
     this_cpu_flags,
 )
-from judgelm.engines.parameters import all_parameters
-from judgelm.extras import extra_requirements
+from judgelm.engines.weights import all_parameters
+from judgelm.package import extra_requirements
 from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.config import base_name
 from judgelm.training.distributed import broadcast_from_rank0

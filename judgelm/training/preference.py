@@ -1,6 +1,6 @@
 """The trainer of `train/preference.py`: the score distribution is the model.
 
-A judge's distribution over score lines says P(first better), as `judgelm.parsing.distribution` reads it at test time:
+A judge's distribution over score lines says P(first better), as `judgelm.parsing.scores` reads it at test time:
 the probability of all lines whose first score is higher, and half of that of equal scores. That number is
 differentiable, so it is trained itself. The loss of a pair with the preference p is
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
-from judgelm.data.soft_preference import scores_by_preference, swapped_preference
+from judgelm.data.labelled_pair import scores_by_preference, swapped_preference
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import row_options
 from judgelm.training.attention import Attention, requested_attention

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from judgelm.engines.transformers.memory import is_out_of_memory
+from judgelm.engines.transformers.batch import is_out_of_memory
 from judgelm.errors import RunError
 from judgelm.training.checkpoints import resume_hint
 

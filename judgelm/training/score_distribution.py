@@ -1,7 +1,7 @@
 """The differentiable distribution over score lines: P(first better) of a prompt, with gradients.
 
-The judge is asked for the probability of each score line (`8 6`) as in `judgelm.parsing.distribution`, from the same
-tree of tokens (`judgelm.engines.score_tree`). One forward pass evaluates prompt and tree together: the tree's nodes
+The judge is asked for the probability of each score line (`8 6`) as in `judgelm.parsing.scores`, from the same
+tree of tokens (`judgelm.engines.candidates`). One forward pass evaluates prompt and tree together: the tree's nodes
 follow the prompt, a mask lets each see the prompt and its own ancestors, and nodes of the same depth share a position.
 That equals a separate pass for each score line.
 """
@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from judgelm.engines.score_tree import ROOT
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
-from judgelm.parsing.distribution import score_lines
+from judgelm.engines.candidates import ROOT, CandidateTokenizer
+from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from judgelm.modes.reasoned import read_pair_verdict
+from judgelm.modes.pairwise import read_pair_verdict
 from judgelm.parsing.thinking import separate
 from judgelm.records import Unparsed
 

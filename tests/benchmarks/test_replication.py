@@ -16,7 +16,7 @@ from benchmarks.replication.page import claim_figure, claim_lines, scaling_figur
 from benchmarks.replication.plan import PLANS, Run
 from benchmarks.replication.runs import Outcome, read_pairs
 from benchmarks.replication.tables import Claim, claims_of, tables_of
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.metrics.resampling import Estimate, Resampling
 
 ROOT = Path(__file__).parents[2]

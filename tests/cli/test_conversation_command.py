@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from judgelm.judge import Judge
-from judgelm.modes.chat import FollowUp
+from judgelm.modes.conversation import FollowUp
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments

@@ -9,7 +9,7 @@ import datasets
 import pytest
 import yaml
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 
 ROOT = Path(__file__).parents[2]
 

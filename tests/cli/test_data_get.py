@@ -1,6 +1,6 @@
 """`judgelm data get` before any download: the list, licences and terms, and errors."""
 
-from judgelm.data.sources.hub.cards import dataset_names
+from judgelm.data.sources.public_datasets import dataset_names
 
 
 def test_without_a_name_all_are_listed_with_licence_rows_and_whether_verified(cli):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.registry import BENCHMARKS
+from judgelm.data.sources.registry import benchmarks
 
 ROW = {
     "idx": 7,
@@ -48,48 +48,23 @@ def test_what_is_missing_is_said(cli, tmp_path):
     assert (code, "-o is missing" in err) == (1, True)
 
 
-def test_pandalm_runs_as_a_baseline_over_it(cli, tmp_path):
+def test_pandalm_judges_it(cli, tmp_path):
     cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "pairs.jsonl", "-q")
-    options = (
-        "--engine",
-        "scripted",
-        "--model",
-        "1\\n\\n### Reason: x",
-        "--mode",
-        "baseline",
-        "--mode-arg",
-        "judge=pandalm",
-    )
-    command = ("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "run.jsonl", *options)
-    code, _, err = cli(*command, "--both-orders")
+    command = ("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "run.jsonl", "--engine", "scripted")
+    code, _, err = cli(*command, "--model", "1\\n\\n### Reason: x", "--card", "pandalm", "--both-orders")
     assert code == 0
-    assert "mode baseline, template pandalm, both_orders True" in err
+    assert "mode released, template pandalm-pair, both_orders True" in err
     rows = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     # always "1": the first answer as given, the second one swapped
     assert [row["verdict"]["winner"] for row in rows] == ["tie", "tie"]
     manifest = json.loads((tmp_path / "run.run.json").read_text())
-    assert manifest["fingerprint"]["template"]["id"] == "pandalm"
-    assert manifest["fingerprint"]["mode"]["judge"] == "pandalm"
-
-
-def test_another_judge_over_the_same_file_is_another_run(cli, tmp_path):
-    cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "pairs.jsonl", "-q")
-    command = ("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "run.jsonl", "--engine", "scripted")
-    reply = ("--model", "So, the final decision is Tie. [RESULT] A")
-    code, *_ = cli(*command, *reply, "--mode", "baseline", "--mode-arg", "judge=prometheus-relative")
-    assert code == 0
-    code, _, err = cli(*command, *reply, "--mode", "baseline", "--mode-arg", "judge=pandalm")
+    assert manifest["fingerprint"]["template"]["id"] == "pandalm-pair"
+    code, _, err = cli(*command, "--model", "1\\n\\n### Reason: x", "--card", "prometheus-2")
     assert code == 1
     assert "holds judgments of another run" in err
 
 
-def test_a_judge_that_does_not_exist_is_refused(cli, pairs, tmp_path):
-    command = ("judgelm-batch", pairs(1), "-o", tmp_path / "run.jsonl", "--engine", "scripted", "--model", "1")
-    code, _, err = cli(*command, "--mode", "baseline", "--mode-arg", "judge=judge-9")
-    assert (code, "judge" in err) == (1, True)
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", benchmarks())
 def test_a_file_of_another_shape_is_no_benchmark(cli, tmp_path, name):
     path = tmp_path / "other.json"
     path.write_text(json.dumps([{"colour": "red", "weight": 3}, {"colour": "blue", "weight": 4}]))

@@ -2,8 +2,7 @@
 
 import json
 
-from judgelm.engines.measured_speed import read_speeds
-from judgelm.engines.model_cache import CACHE_VARIABLE
+from judgelm.engines.model_cache import CACHE_VARIABLE, read_speeds
 
 
 def test_the_command_prints_keeps_and_writes_the_speeds(cli, pairs, tiny_judge, tmp_path, monkeypatch):

@@ -18,7 +18,8 @@ from judgelm.jsonl import encode_line
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, Judgment, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row
-from judgelm.studies.self_bias.study import SelfBiasOptions, study_self_bias
+from judgelm.studies.self_bias import study_self_bias
+from judgelm.studies.self_bias_fits import SelfBiasOptions
 
 
 @pytest.fixture

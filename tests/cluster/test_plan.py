@@ -5,31 +5,31 @@ import torch
 
 from judgelm import Judge
 from judgelm.cli.options import ClusterOptions
-from judgelm.cluster.plan import Cluster, Node, Plan, gpus_each, idle_gpus, make_plan, unused_gpus_note
+from judgelm.cluster.plan import Node, RayCluster, WorkerPlan, gpus_each, idle_gpus, make_plan, unused_gpus_note
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 
 
 def test_all_gpus_are_taken_in_groups():
     nodes = [Node(cpus=64, gpus=8), Node(cpus=64, gpus=8), Node(cpus=8, gpus=1)]
-    assert make_plan(Cluster(address="auto"), nodes, 1) == Plan(workers=17, gpus=1, cores=1)
-    assert make_plan(Cluster(address="auto"), nodes, 4) == Plan(workers=4, gpus=4, cores=1)
-    assert make_plan(Cluster(address="auto", workers=3, cores=8), nodes, 2) == Plan(workers=3, gpus=2, cores=8)
+    assert make_plan(RayCluster(address="auto"), nodes, 1) == WorkerPlan(workers=17, gpus=1, cores=1)
+    assert make_plan(RayCluster(address="auto"), nodes, 4) == WorkerPlan(workers=4, gpus=4, cores=1)
+    assert make_plan(RayCluster(address="auto", workers=3, cores=8), nodes, 2) == WorkerPlan(workers=3, gpus=2, cores=8)
 
 
 def test_a_group_is_on_one_node():
     with pytest.raises(ConfigError, match=r"needs 4 GPUs of one node.*the largest has 2"):
-        make_plan(Cluster(), [Node(cpus=8, gpus=2)] * 2, 4)
+        make_plan(RayCluster(), [Node(cpus=8, gpus=2)] * 2, 4)
 
 
 def test_without_gpus_each_node_has_a_worker_or_the_cores_are_shared_out():
     nodes = [Node(cpus=8, gpus=0), Node(cpus=4, gpus=0)]
-    assert make_plan(Cluster(), nodes, 1) == Plan(workers=2, gpus=0, cores=4)
+    assert make_plan(RayCluster(), nodes, 1) == WorkerPlan(workers=2, gpus=0, cores=4)
     # three of 4 cores fit (2 on the first node, 1 on the second); four of 4 do not, four of 2 do
-    assert make_plan(Cluster(workers=3), nodes, 0) == Plan(workers=3, gpus=0, cores=4)
-    assert make_plan(Cluster(workers=4), nodes, 0) == Plan(workers=4, gpus=0, cores=2)
-    assert make_plan(Cluster(workers=40), nodes, 0) == Plan(workers=40, gpus=0, cores=1)
-    assert make_plan(Cluster(cores=3), nodes, 0) == Plan(workers=3, gpus=0, cores=3)
+    assert make_plan(RayCluster(workers=3), nodes, 0) == WorkerPlan(workers=3, gpus=0, cores=4)
+    assert make_plan(RayCluster(workers=4), nodes, 0) == WorkerPlan(workers=4, gpus=0, cores=2)
+    assert make_plan(RayCluster(workers=40), nodes, 0) == WorkerPlan(workers=40, gpus=0, cores=1)
+    assert make_plan(RayCluster(cores=3), nodes, 0) == WorkerPlan(workers=3, gpus=0, cores=3)
 
 
 def test_what_a_worker_wants_of_gpus():
@@ -37,7 +37,7 @@ def test_what_a_worker_wants_of_gpus():
     assert gpus_each("vllm", options) == 4
     copies = EngineOptions(model="m", engine_args={"tensor_parallel_size": 2, "data_parallel_size": 4})
     assert gpus_each("vllm", copies) == 8
-    assert make_plan(Cluster(), [Node(cpus=64, gpus=8)] * 2, gpus_each("auto", copies)).workers == 2
+    assert make_plan(RayCluster(), [Node(cpus=64, gpus=8)] * 2, gpus_each("auto", copies)).workers == 2
     assert gpus_each("scripted", EngineOptions(model="m")) == 0
     assert gpus_each("auto", EngineOptions(model="m", device="cpu")) == 0
 
@@ -79,27 +79,27 @@ def test_nothing_is_said_where_no_option_would_use_more(visible, used):
 )
 def test_options_that_do_not_fit_are_refused(options, words):
     with pytest.raises(ConfigError, match=words):
-        Cluster(**options)
+        RayCluster(**options)
 
 
 def test_a_cap_on_cost_is_not_multiplied_by_workers():
     with pytest.raises(ConfigError, match="max_cost_usd limits one client"):
-        Judge("m", engine="openai", cluster=Cluster(workers=2), engine_args={"max_cost_usd": 1})
+        Judge("m", engine="openai", cluster=RayCluster(workers=2), engine_args={"max_cost_usd": 1})
 
 
 def test_gpus_that_are_not_there_are_refused():
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA devices")
     with pytest.raises(ConfigError, match="torch sees no CUDA device on this machine; on CPUs use --ray local"):
-        Judge("8 6", engine="scripted", cluster=Cluster(gpus=2))
+        Judge("8 6", engine="scripted", cluster=RayCluster(gpus=2))
 
 
 def test_workers_need_a_cluster():
     with pytest.raises(ConfigError, match="add --ray local"):
         ClusterOptions(workers=2).cluster()
     assert ClusterOptions().cluster() is None
-    assert ClusterOptions(gpus=4).cluster() == Cluster(address="local", gpus=4)
-    assert ClusterOptions(ray="auto", workers=2, worker_cores=8).cluster() == Cluster(
+    assert ClusterOptions(gpus=4).cluster() == RayCluster(address="local", gpus=4)
+    assert ClusterOptions(ray="auto", workers=2, worker_cores=8).cluster() == RayCluster(
         address="auto", workers=2, cores=8
     )
 
@@ -116,4 +116,4 @@ def test_a_judge_names_the_gpus_that_it_leaves_idle(monkeypatch):
 
 def test_a_device_of_its_own_is_not_for_workers(tiny_model):
     with pytest.raises(ConfigError, match="each worker gets its own GPUs"):
-        Judge(str(tiny_model), engine="transformers", device="cuda:1", cluster=Cluster())
+        Judge(str(tiny_model), engine="transformers", device="cuda:1", cluster=RayCluster())

@@ -9,14 +9,14 @@ import torch
 
 from judgelm import Judge
 from judgelm.cluster.engine import total_stats
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import RayCluster
 from judgelm.errors import EngineError, ModelError
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
 from judgelm.training.tiny_model import make_base
 
 pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
-TWO = Cluster(workers=2, cores=1)
+TWO = RayCluster(workers=2, cores=1)
 
 pytestmark = [pytest.mark.distributed, pytest.mark.usefixtures("ray_cluster")]
 
@@ -51,7 +51,7 @@ def test_a_request_that_ends_workers_fails_alone():
 
 
 def test_an_engine_that_breaks_is_a_lost_worker_and_its_words_are_kept():
-    with Judge("any", engine="fragile", cluster=Cluster(workers=1, cores=1)) as fragile:
+    with Judge("any", engine="fragile", cluster=RayCluster(workers=1, cores=1)) as fragile:
         [judgment] = judge(samples(1, breaks=0), fragile.pairwise(), fragile.engine)
     assert "a kernel failed" in judgment.failure.text
 
@@ -68,7 +68,7 @@ def test_a_model_that_is_not_on_a_node_is_said_with_its_name():
 
 def test_workers_without_a_place_are_not_waited_for_for_ever():
     with pytest.raises(EngineError, match=r"no room for a worker within 1 s: 1 worker of 64 cores wanted"):
-        Judge("any", engine="fragile", cluster=Cluster(workers=1, cores=64, placing_timeout_s=1))
+        Judge("any", engine="fragile", cluster=RayCluster(workers=1, cores=64, placing_timeout_s=1))
 
 
 def test_the_format_is_chosen_by_one_worker_for_all(tmp_path):

@@ -118,17 +118,6 @@ def judgments_of_torn(out):
     return out.read_bytes().splitlines(keepends=True)[: out.read_bytes().count(b"\n")]
 
 
-def test_a_terminated_run(run, pairs, tiny_judge, expected):
-    process, out, log = run()
-    children = [*manifest(out)["sessions"][-1]["children"], *workers()]
-    process.terminate()
-    assert process.wait(120) == 130, log.read_text()
-    assert manifest(out)["sessions"][-1]["outcome"] == "interrupted"
-    assert not still_alive(children)
-    finish(pairs, out, tiny_judge)
-    assert judgments(out) == expected
-
-
 @pytest.fixture
 def two_nodes():
     """Two nodes of one core each, on this machine."""

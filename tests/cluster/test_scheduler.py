@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.cluster.scheduler import Scheduler
+from judgelm.cluster.engine import Scheduler
 from judgelm.records import Completion, Request, Sampling
 from tests.support.driving import prompt_of
 

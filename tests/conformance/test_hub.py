@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from judgelm.data.sources.hub.cards import dataset_card
+from judgelm.data.sources.public_datasets import dataset_card
 from tests.support.hub_server import running_hub
 
 pytestmark = pytest.mark.conformance

@@ -17,8 +17,7 @@ import pytest
 import yaml
 
 from judgelm.errors import ModelError
-from judgelm.judges.released import GOLDEN, prompt_bytes, released_judge, released_judges
-from judgelm.judges.words import cut, read_words
+from judgelm.judges.released import GOLDEN, cut, prompt_bytes, read_words, released_judge, released_judges
 from judgelm.parsing.thinking import separate
 from judgelm.records import Scores
 
@@ -27,7 +26,9 @@ pytestmark = pytest.mark.conformance
 QUESTION, ONE, TWO = (GOLDEN[name] for name in ("question", "answer_1", "answer_2"))
 CRITERION, LEVELS = GOLDEN["criterion"], "abcde"
 JUDGES = {judge.name: judge for judge in released_judges()}
-TASKS = [(judge.name, name) for judge in JUDGES.values() for name in judge.tasks]
+TASKS = [
+    (judge.name, name) for judge in JUDGES.values() for name, task in judge.tasks.items() if task.words is not None
+]
 
 
 def statements(code: str, *names: str, **given: Any) -> SimpleNamespace:
@@ -168,7 +169,7 @@ def text_of(file):
 def test_the_prompt_has_the_bytes_of_its_authors_code(name, task):
     released = JUDGES[name].tasks[task]
     theirs = "\0".join(AUTHORS[name](text_of(released.words), task)).encode()
-    assert prompt_bytes(JUDGES[name].task(task), chat=released.chat).decode() == theirs.decode()
+    assert prompt_bytes(JUDGES[name].prompt(task), chat=released.chat).decode() == theirs.decode()
     assert hashlib.sha256(theirs).hexdigest() == released.prompt_sha256
 
 
@@ -177,19 +178,19 @@ def test_a_published_reply_is_read_as_it_was_meant(name, task):
     released = JUDGES[name].tasks[task]
     for reply in released.published:
         text = cut(text_of(reply.file), reply.at, location=reply.file.url)
-        result = JUDGES[name].task(task).reply(separate(text).reply)
+        result = JUDGES[name].tasks[task].reply(separate(text).reply)
         values = result.values if isinstance(result, Scores) else result
         expected = reply.read if isinstance(reply.read, (str, tuple)) else (reply.read,)
         assert values == expected, result
 
 
 def test_each_card_with_tasks_is_checked():
-    assert set(AUTHORS) == {judge.name for judge in JUDGES.values() if judge.tasks}
+    assert set(AUTHORS) == {name for name, _ in TASKS}
 
 
 def test_verified_means_prompt_and_reply():
     for judge in released_judges():
-        if judge.tasks and not judge.unverified:
+        if judge.files and not judge.unverified:
             assert all(task.prompt_sha256 for task in judge.tasks.values()), judge.name
             assert any(task.published for task in judge.tasks.values()), judge.name
     assert released_judge("rm-r1-instruct").unverified == ""

@@ -9,12 +9,11 @@ from judgelm.data.judged_texts import (
     TextComparison,
     check_reversed,
     check_same_texts,
-    match_labels,
-    match_labels_of_runs,
+    digest_of,
     match_samples,
+    text_hashes,
 )
-from judgelm.data.labelled_set import LabelledSet
-from judgelm.data.text_hashes import digest_of, text_hashes
+from judgelm.data.labelled_set import LabelledSet, match_labels, match_labels_of_runs
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, PairVerdict, Sample
 

@@ -27,12 +27,6 @@ def test_pandalm_has_999_pairs_and_six_cells_that_are_no_text():
     assert all(len(sample.answer_models) == 2 for sample in samples)
 
 
-def test_pandalm_majorities():
-    labelled = read_labels(PANDALM)
-    assert Counter(label.winner for label in labelled.labels.values()) == {"tie": 105, 1: 422, 2: 472}
-    assert (labelled.unlabelled, len(labelled.groups["category"])) == (0, 999)
-
-
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -71,11 +65,6 @@ def test_vicuna_converted_and_split_reads_back_as_labels(tmp_path):
     assert (len(train.labels), len(holdout.labels)) == (480, 160)
     asked = [{sample.question for sample in side.samples.values()} for side in (train, holdout)]
     assert not asked[0] & asked[1]
-
-
-def test_llmbar_labels():
-    labelled = read_labels(str(DATA / "llmbar" / "Adversarial_Neighbor" / "dataset.json"))
-    assert (len(labelled.labels), labelled.unlabelled) == (134, 0)
 
 
 def test_qlora_ratings_are_labels_without_answers_and_their_failures_no_labels():

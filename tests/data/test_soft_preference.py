@@ -5,9 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.data.augmentation import swap_answers
-from judgelm.data.labelled_pair import judgelm_row
+from judgelm.data.labelled_pair import (
+    judgelm_row,
+    preference_of,
+    scores_by_preference,
+    swapped_preference,
+    winner_by_preference,
+)
 from judgelm.data.labelled_set import read_labelled
-from judgelm.data.soft_preference import preference_of, scores_by_preference, swapped_preference, winner_by_preference
 from judgelm.records import Label
 
 PREFERENCES = st.floats(0, 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.subsets import draw_subset
+from judgelm.data.samples import draw_subset
 from judgelm.errors import ConfigError, InputError
 
 

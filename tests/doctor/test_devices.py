@@ -1,4 +1,4 @@
-from judgelm.doctor.devices import Cpu, CudaDevice, Devices, look_at_devices, parse_cpuinfo
+from judgelm.doctor.machine import Cpu, CudaDevice, Devices, look_at_devices, parse_cpuinfo
 
 # two sockets of one core with two threads each
 _SERVER = "".join(

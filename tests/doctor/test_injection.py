@@ -4,16 +4,22 @@ import pytest
 
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row
-from judgelm.doctor.injection.attacks import Attack, attacks_on, closing_of, final_of
-from judgelm.doctor.injection.checks import check_attacks, score_escapes
-from judgelm.doctor.injection.success import measure_attack_success
-from judgelm.engines.openai.request_body import PromptRenderer
+from judgelm.doctor.injection import (
+    Attack,
+    attacks_on,
+    check_attacks,
+    closing_of,
+    final_of,
+    measure_attack_success,
+    score_escapes,
+)
+from judgelm.engines.openai.requests import PromptRenderer
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts import template
 from judgelm.prompts.catalog import TEMPLATES, get_template
+from judgelm.prompts.chat_templates import role_markers, special_tokens
 from judgelm.prompts.sanitization import Sanitizer
-from judgelm.prompts.special_tokens import role_markers, special_tokens
 from judgelm.prompts.truncation import Truncator, prompt_key
 from judgelm.records import Sample
 from tests.support.family_tokenizers import FAMILIES, folding_tokenizer, tokenizer_of

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from judgelm.doctor.packages import Package, declared_packages, findings, import_errors, with_error, with_imports_tried
-from judgelm.extras import install_hint
+from judgelm.doctor.machine import Package, declared_packages, findings, import_errors, with_error, with_imports_tried
+from judgelm.package import install_hint
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ import pytest
 import torch
 from transformers import AutoConfig, LlamaConfig, MixtralConfig
 
-from judgelm.doctor.probe import Probe, matmul_flops, run_probe
+from judgelm.doctor.speed import Probe, matmul_flops, run_probe
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.parameters import prefill_parameters
+from judgelm.engines.weights import prefill_parameters
 from judgelm.errors import ConfigError, EngineError, ModelError
 
 _SIZES = {

@@ -15,7 +15,7 @@ from judgelm.doctor.speed import (
     variants_of,
 )
 from judgelm.errors import InputError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 
 
 def _speed(verdicts):

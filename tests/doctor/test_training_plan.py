@@ -13,20 +13,32 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from typer.testing import CliRunner
 
 from judgelm.cli.main import app
-from judgelm.doctor.training_plan.configs import clusters_of, read_launch, read_training
-from judgelm.doctor.training_plan.estimate import (
+from judgelm.doctor.plan_inputs import (
+    SHAPES,
+    clusters_of,
+    known_shape,
+    look_at_data,
+    look_at_model,
+    read_launch,
+    read_training,
+    training_of,
+)
+from judgelm.doctor.training_plan import (
     GIB,
     RESERVE_BYTES,
-    Cluster,
+    Generation,
+    GpuCluster,
     ModelFacts,
-    Recipe,
+    TrainingSetup,
     fits,
+    generation_bytes,
     memory_of,
+    operations_of,
+    plan,
+    reference_bytes,
+    steps_of,
+    ways_out,
 )
-from judgelm.doctor.training_plan.generation import Generation, generation_bytes, reference_bytes
-from judgelm.doctor.training_plan.model import SHAPES, known_shape, look_at_data, look_at_model, training_of
-from judgelm.doctor.training_plan.operations import operations_of, steps_of
-from judgelm.doctor.training_plan.plan import plan, ways_out
 from judgelm.errors import ConfigError, ModelError
 
 ROOT = Path(__file__).parents[2]
@@ -35,8 +47,8 @@ MODEL = ModelFacts(
     name="m", source="hand", total=1000, adapter=10, adapter_inputs=8, linear=600, largest_module=100, block=300,
     layers=2, hidden=4, query=4, key_value=2, intermediate=8, vocab=50,
 )  # fmt: skip
-RECIPE = Recipe(window=10, micro_batch=2, accumulation=3)
-CLUSTER = Cluster(name="c", gpus_per_node=4, gpu_memory_bytes=GIB, sharding="zero2")
+RECIPE = TrainingSetup(window=10, micro_batch=2, accumulation=3)
+CLUSTER = GpuCluster(name="c", gpus_per_node=4, gpu_memory_bytes=GIB, sharding="zero2")
 BIG = replace(
     MODEL, total=7_000_000_000, adapter=4_000_000, linear=6_500_000_000, largest_module=131_000_000, block=200_000_000,
     layers=32, hidden=4096, query=4096, key_value=4096, intermediate=11_008, vocab=32_000,
@@ -364,7 +376,7 @@ def test_steps_are_counted_as_the_trainer_does():
 
 
 def test_a_plan_that_cannot_fit_names_what_would():
-    cluster = Cluster(name="c", gpus_per_node=8, gpu_memory_bytes=40 * GIB, sharding="ddp")
+    cluster = GpuCluster(name="c", gpus_per_node=8, gpu_memory_bytes=40 * GIB, sharding="ddp")
     made = plan(BIG, replace(RECIPE, window=2048), cluster, gpu_flops=312e12, mfu=0.4)
     assert not made.fits
     assert made.global_batch == 2 * 3 * 8
@@ -379,8 +391,8 @@ def test_a_plan_that_cannot_fit_names_what_would():
 
 
 def test_changes_are_put_together_where_none_is_enough():
-    cluster = Cluster(name="c", gpus_per_node=2, gpu_memory_bytes=24 * GIB, sharding="ddp")
-    recipe = Recipe(window=2048, micro_batch=16, accumulation=1, checkpointing=False)
+    cluster = GpuCluster(name="c", gpus_per_node=2, gpu_memory_bytes=24 * GIB, sharding="ddp")
+    recipe = TrainingSetup(window=2048, micro_batch=16, accumulation=1, checkpointing=False)
     found = ways_out(BIG, recipe, cluster)
     assert not any(way.fits and " + " not in way.change and not way.adapter for way in found)
     together = [way for way in found if way.fits and not way.adapter]
@@ -390,7 +402,7 @@ def test_changes_are_put_together_where_none_is_enough():
 
 
 def test_of_smaller_batches_the_largest_that_fits_is_named():
-    recipe = Recipe(window=2048, micro_batch=16, accumulation=1)
+    recipe = TrainingSetup(window=2048, micro_batch=16, accumulation=1)
     sizes = [memory_of(BIG, replace(recipe, micro_batch=one), CLUSTER).total for one in (16, 8)]
     cluster = replace(CLUSTER, gpu_memory_bytes=round((sizes[1] + 1) / 0.95))
     assert not fits(memory_of(BIG, recipe, cluster), cluster)
@@ -409,7 +421,7 @@ def test_what_is_absent_has_trls_default(configured):
 
 def test_the_accumulation_follows_from_the_global_batch_and_the_gpus(configured):
     def passes(gpus, **fields):
-        cluster = Cluster(name="c", gpus_per_node=gpus, gpu_memory_bytes=GIB)
+        cluster = GpuCluster(name="c", gpus_per_node=gpus, gpu_memory_bytes=GIB)
         return configured(per_device_train_batch_size=4, global_batch=128, **fields).on(cluster).accumulation
 
     # 128 rows, 4 a GPU: 32 passes on 1, 16 on 2, 4 on 8; 24 rows a pass on 6 make no 128, which is refused

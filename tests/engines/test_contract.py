@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.cluster.plan import Cluster, load_workers
+from judgelm.cluster import load_workers
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
@@ -34,7 +35,7 @@ def openai_engine(tiny_judge):
 def ray_engine(tiny_judge):
     """Two workers on Ray, each with `tiny_judge` on one core."""
     pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
-    engine = load_workers("transformers", EngineOptions(model=str(tiny_judge)), Cluster(workers=2, cores=1))
+    engine = load_workers("transformers", EngineOptions(model=str(tiny_judge)), RayCluster(workers=2, cores=1))
     yield engine
     engine.close()
 

@@ -1,15 +1,10 @@
 """What `--dtype auto` stands for: pure choices for CPUs by their flags, and this one for real."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from transformers import LlamaConfig
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.engines.dtype import (
     DtypeChoice,
     choose_cpu_dtype,
@@ -21,8 +16,8 @@ from judgelm.engines.dtype import (
     stored_dtype,
     wide_note,
 )
-from judgelm.engines.parameters import all_parameters
-from judgelm.engines.transformers.loading import in_gpu_dtype
+from judgelm.engines.transformers.loaded_model import in_gpu_dtype
+from judgelm.engines.weights import all_parameters
 from judgelm.training.tiny_model import make_base
 
 # flags as Linux prints them, those that matter and some beside
@@ -201,33 +196,3 @@ def test_all_weights_count_once(tmp_path):
 _TINY = {
     "hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 128, "seed": 0,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def bfloat16_model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bfloat16")
-    make_base(["a b a b"], folder, **_TINY, dtype=torch.bfloat16)
-    return str(folder)
-
-
-def test_this_cpu_loads_what_it_chose_and_says_so(bfloat16_model):
-    resolved, note = resolve_options("transformers", EngineOptions(model=bfloat16_model))
-    engine = load_engine("transformers", EngineOptions(model=bfloat16_model))
-    assert engine.describe()["dtype"] == resolved.dtype
-    [said] = engine.stats()["notes"]
-    assert said.startswith(f"dtype: {resolved.dtype}")
-    assert note.startswith(f"dtype: {resolved.dtype}")
-
-
-def test_a_cpu_whose_library_emulates_bfloat16_takes_float32(bfloat16_model):
-    # oneDNN told to use AVX2 alone is that of a Zen 3; the products are really slow then
-    script = (
-        "import sys; from judgelm.engines.base import EngineOptions; from judgelm.engines.catalog import load_engine\n"
-        "engine = load_engine('transformers', EngineOptions(model=sys.argv[1]))\n"
-        "print(engine.describe()['dtype'], engine.stats()['notes'][0])"
-    )
-    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-    command = [sys.executable, "-c", script, bfloat16_model]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("float32 dtype: float32 (")
-    assert "bfloat16 products measured" in done.stdout

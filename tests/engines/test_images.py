@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, ImageError
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.images import ImageError, image_url, read_image
-from judgelm.engines.scripted import ScriptedEngine
+from judgelm.engines.images import image_url, read_image
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Prompt, Request, Sampling, Span
 from tests.support.driving import run
@@ -82,21 +81,6 @@ def test_replies_are_those_of_transformers_itself(engine, judge, pictures):
     own = replies_of_transformers(judge, [(plain_text(one), one.prompt.images) for one in requests], max_tokens=6)
     found = run(engine, requests)
     assert [found[one.key].texts[0] for one in requests] == own
-
-
-def test_several_at_once_are_as_one_by_one(engine, pictures):
-    requests = mixed(pictures)
-    together = run(engine, requests)
-    for request in requests:
-        [alone] = run(engine, [request]).values()
-        assert alone.texts == together[request.key].texts
-        assert alone.candidate_logprobs == pytest.approx(together[request.key].candidate_logprobs, abs=1e-4)
-
-
-def test_another_image_is_another_judgment(engine, pictures):
-    found = run(engine, [request_of("a", pictures[:1]), request_of("b", pictures[1:2])])
-    first, second = found["a"].candidate_logprobs, found["b"].candidate_logprobs
-    assert max(abs(one - other) for one, other in zip(first, second, strict=True)) > 0.05
 
 
 def test_a_reply_goes_on_from_its_own_image(engine, pictures):
@@ -192,11 +176,6 @@ def test_a_vision_judge_without_processor_says_which_files_are_missing(judge, tm
     (folder / "processor_config.json").unlink()
     with pytest.raises(ModelError, match=r"processor cannot be loaded.*copy processor_config.json"):
         load_engine("transformers", EngineOptions(model=str(folder)))
-
-
-def test_the_scripted_engine_ignores_images(pictures):
-    engine = ScriptedEngine({"what is the capital ": "7 8"})
-    assert run(engine, [request_of("1", pictures[:1])])["1"].texts == ("7 8",)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,9 @@ import re
 
 from hypothesis import strategies as st
 
-from judgelm.parsing.answer_tags import read_label
-from judgelm.parsing.marked_reply import MarkedReply
-from judgelm.parsing.rubric_levels import parse_level
+from judgelm.modes.released import MarkedReply
 from judgelm.parsing.thinking import reply_so_far, separate
-from judgelm.parsing.verdicts import Verdict, read_verdict, settled, unmarked_verdicts
+from judgelm.parsing.verdicts import Verdict, parse_level, read_label, read_verdict, settled, unmarked_verdicts
 from judgelm.records import Unparsed
 from tests.support import fuzzing
 

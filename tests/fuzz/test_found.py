@@ -10,22 +10,19 @@ import pytest
 from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.readers.files import read_rows
+from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import read_capabilities
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
-from judgelm.data.swap.patterns import JOIN
-from judgelm.data.swap.spans import find_quotes
-from judgelm.data.swap.swap_names import swap_names
+from judgelm.data.swap_names import find_quotes, swap_names
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.openai.response import retry_after_s
+from judgelm.engines.openai.endpoint import retry_after_s
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
-from judgelm.parsing.answer_tags import tagged_answer
-from judgelm.parsing.final_answers import final_answer
-from judgelm.parsing.rubric_levels import parse_level
 from judgelm.parsing.scores import parse_pair, parse_scores
+from judgelm.parsing.short_answers import final_answer
+from judgelm.parsing.verdicts import parse_level, tagged_answer
 from judgelm.records import Judgment, PairVerdict, Unparsed
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing
@@ -50,8 +47,8 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
     with fuzzing.limited_cpu():
         assert isinstance(parse_scores(f"({' ' * 30_000}x", 3), Unparsed)
         assert tagged_answer("<ans>" * 20_000, "last") == ""
-        assert JOIN.match(" " * 30_000) is None
-        assert [quote.content for quote in find_quotes("“" * 100_000 + '"“a"')] == ['"“a"']
+        assert swap_names(f"Assistant 1{' ' * 30_000}2", (1, 0)).mentions == 1
+        assert [quote.span() for quote in find_quotes("“" * 100_000 + '"“a"')] == [(100_000, 100_004)]
         assert parse_level("Answer: " * 40_000 + "good", ("good", "bad")) == "good"
         assert swap_names("“a” Assistant 1 is better. " * 8_000, (1, 0)).mentions == 8_000
         assert swap_names("8 6 8:\n" * 8_000, (1, 0)).mentions == 0

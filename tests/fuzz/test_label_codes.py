@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import Reading
 from judgelm.data.sources.codes import parse_label_code
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError, InputError, LabelCodeError
 from tests.support import fuzzing
 
 VALUES = st.one_of(
@@ -27,7 +27,7 @@ def test_a_file_is_read_by_one_code_or_refused_in_any_order(fuzz, tmp_path):
         path.write_bytes(fuzzing.json_lines(rows))
         try:
             labelled = read_labels(str(path), on_reject=lambda reject: None, reading=Reading(label_code=code))
-        except InputError:
+        except (InputError, LabelCodeError):
             return None
         return {name: label.winner for name, label in labelled.labels.items()}
 

@@ -8,9 +8,10 @@ from io import BytesIO
 from hypothesis import strategies as st
 from PIL import Image
 
-from judgelm.engines.images import ImageError, read_image
-from judgelm.engines.openai.response import BadReplyError, Choice, read_choices, read_json, read_usage, retry_after_s
-from judgelm.engines.text_candidates import TextTree
+from judgelm.engines.base import ImageError
+from judgelm.engines.candidates import TextTree
+from judgelm.engines.images import read_image
+from judgelm.engines.openai.endpoint import BadReplyError, Choice, read_choices, read_json, read_usage, retry_after_s
 from tests.support import fuzzing
 
 TOKEN = {

@@ -6,25 +6,28 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from judgelm.data.sources.layouts import split_review
-from judgelm.parsing.answer_tags import TagRule, read_label, read_label_original, tagged_answer
-from judgelm.parsing.final_answers import Task, canonical, canonical_number, final_answer
-from judgelm.parsing.other_judges import (
-    read_auto_j,
-    read_auto_j_rating,
-    read_pandalm,
-    read_prometheus_letter,
-    read_prometheus_score,
-)
-from judgelm.parsing.rubric_levels import parse_level
+from judgelm.judges.released import released_judges
+from judgelm.modes.single import read_gold
 from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
 from judgelm.parsing.short_answers import (
+    Task,
+    canonical,
+    canonical_number,
     drop_normalised,
     exact_match,
+    final_answer,
     hotpot_normalised,
     strictly_normalised,
 )
-from judgelm.parsing.verdicts import Verdict, read_verdict
-from judgelm.prompts.multimodal import read_gold
+from judgelm.parsing.verdicts import (
+    TagRule,
+    Verdict,
+    parse_level,
+    read_label,
+    read_label_original,
+    read_verdict,
+    tagged_answer,
+)
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Scores, Unparsed
 from tests.support import fuzzing
@@ -175,8 +178,7 @@ WORDS = ({"correct": "Correct", "incorrect": "Incorrect"}, {"A": "A", "B": "B", 
 def check_reply(text):
     results = [
         *(parse_level(text, levels) for levels in LEVELS),
-        *(reader(text) for reader in (read_pandalm, read_auto_j, read_auto_j_rating)),
-        *(reader(text) for reader in (read_prometheus_score, read_prometheus_letter)),
+        *(task.reply(text) for judge in released_judges() for task in judge.tasks.values()),
         *(read_verdict(text, words, brackets_only=only) for words in WORDS for only in (False, True)),
         read_label(text),
         *(read_label_original(text, rule) for rule in ("first", "last_on_line")),

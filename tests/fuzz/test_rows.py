@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.table import TABLE
-from judgelm.data.swap.swap_names import SwappedText, swap_names
+from judgelm.data.sources.registry import TABLE
+from judgelm.data.swap_names import SwappedText, swap_names
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nbecause", "\n\nHuman: ", "\n\nAssistant: ", "error", "Assistant 1", " ", "\n", "[[A]]")

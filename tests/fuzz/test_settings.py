@@ -16,8 +16,7 @@ from judgelm.data.builder.options import build_options
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
-from judgelm.modes import MODES
-from judgelm.modes.factory import make_mode
+from judgelm.modes import MODES, make_mode
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card, write_card
 from tests.support import fuzzing
 

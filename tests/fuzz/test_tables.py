@@ -5,17 +5,16 @@ import json
 import pytest
 from hypothesis import strategies as st
 
+from benchmarks.seeds import read_seeds
 from judgelm.data.answers.files import AnswerSet, read_questions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import join_outputs, read_references
-from judgelm.data.seeds.files import read_seeds
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.data.sources.reviews import join_reviews, match_orders, read_results, read_reviews
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.answers import read_self_answers
-from judgelm.studies.self_reference.truth import truth_from_row
-from judgelm.studies.ssr.items import pair_truth_from_row
+from judgelm.studies.truth_file import AnswerTruth, PairTruth, truth_from_row
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nx", "gpt-4", "Human: ", "\n", " ", "NA", "n/a: x", "[[A]]", "1", "#### 18")
@@ -160,8 +159,8 @@ def test_lone_tables(fuzz, place):
         for read in (read_self_answers, read_references):
             fuzzing.refusal(lambda read=read: read(path), path)
         for number, row in enumerate(truths, 1):
-            for read in (truth_from_row, pair_truth_from_row):
-                fuzzing.refusal(lambda read=read: read(row, f"t.jsonl:{number}"), f"t.jsonl:{number}")  # noqa: B023
+            for kind in (AnswerTruth, PairTruth):
+                fuzzing.refusal(lambda kind=kind: truth_from_row(kind, row, f"t.jsonl:{number}"), f"t.jsonl:{number}")  # noqa: B023
         check_qa(place("qa.json", questions), len(questions))
         path, found = place("seeds.jsonl", seeds), []
         if fuzzing.refusal(lambda: found.extend(read_seeds(path)), path) is None:

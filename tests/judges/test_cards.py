@@ -1,12 +1,17 @@
 """The cards of judges by name."""
 
 import re
+import shutil
+from dataclasses import replace
 
 import pytest
 
-from judgelm.errors import ConfigError
-from judgelm.judges.cards import card_names, default_card, judge_card
+from judgelm import Judge
+from judgelm.errors import CardError, ConfigError, ModelError
+from judgelm.judges.cards import card_names, default_card, installed_judge, judge_card, named_judge
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import GgufBase, find_card, write_card
+from tests.support.named_judges import SMALL
 
 
 @pytest.mark.parametrize("name", card_names())
@@ -26,3 +31,80 @@ def test_the_default_is_one_judge():
 def test_a_name_without_a_card_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"judge 'smal-judge' does not exist; did you mean small-judge\?"):
         judge_card("smal-judge")
+
+
+INSTALL = "run: judgelm judges install small-judge"
+
+
+def test_without_a_name_the_small_judge_judges_and_says_its_licence(small_judge, judge_cache):
+    with Judge(engine="transformers") as judge:
+        assert judge.named.card.name == "small-judge"
+        assert judge.notes[0].startswith("small-judge 9.9: adapter under CC-BY-NC-4.0 (research use only")
+        described = judge.engine.describe()["model"]
+        assert judge.compare("what is paris", "a big capital", "red").completion_tokens > 0
+    assert described["judge"] == "small-judge"
+    assert described["gguf_sha256"] == SMALL.base.gguf_sha256
+    assert (described["adapter"], len(described["adapter_sha"])) == (str(small_judge), 64)
+    assert described["path"] == str(judge_cache / "gguf" / SMALL.base.gguf_sha256)
+
+
+def test_its_name_means_the_same(small_judge):
+    assert named_judge("small-judge") == named_judge(None)
+    assert named_judge("small-judge").adapter == small_judge
+
+
+def test_a_folder_of_that_name_comes_first_but_is_never_the_default(small_judge, tmp_path, monkeypatch):
+    (tmp_path / "work/small-judge").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    assert named_judge("small-judge") is None
+    assert named_judge(None).adapter == small_judge
+
+
+def test_other_names_mean_no_card():
+    assert named_judge("owner/name") is None
+
+
+def test_a_missing_distribution_is_named(judge_cache):
+    with pytest.raises(ModelError, match=r"its adapter \(judgelm-small-judge\) is not installed; run: judgelm judges"):
+        installed_judge(replace(SMALL, name="absent-judge"))
+
+
+def test_a_missing_base_is_named(small_judge, judge_cache):
+    shutil.rmtree(judge_cache / "gguf")
+    with pytest.raises(
+        ModelError, match=rf"its base SmolLM2-135M-Instruct \(Q4_1\) is not in {judge_cache}; {INSTALL}"
+    ):
+        named_judge(None)
+
+
+def test_a_distribution_without_weights_is_named(small_judge):
+    (small_judge / "adapter_model.safetensors").unlink()
+    with pytest.raises(
+        ModelError, match=r"has no adapter_model\.safetensors; install a version of judgelm-small-judge"
+    ):
+        named_judge(None)
+
+
+def test_an_adapter_for_another_base_is_refused(small_judge):
+    card = find_card(str(small_judge))
+    write_card(small_judge, replace(card, base=GgufBase(gguf_sha256="0" * 64)))
+    with pytest.raises(
+        CardError, match=r"trained on another base \(GGUF sha256 000000000000\) than the card of small-"
+    ):
+        named_judge(None)
+    write_card(small_judge, replace(card, base=None))
+    with pytest.raises(CardError, match="GGUF sha256 not stated"):
+        named_judge(None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "finding"),
+    [
+        ({"adapter": "mine"}, "small-judge is an adapter itself; name the base of mine as --model"),
+        ({"engine": "scripted"}, "the scripted engine has no default judge"),
+        ({"model": ""}, "the model's name is empty"),
+    ],
+)
+def test_what_does_not_go_with_the_default_judge_is_refused(small_judge, arguments, finding):
+    with pytest.raises(ConfigError, match=finding):
+        Judge(**arguments)

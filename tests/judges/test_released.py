@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -11,11 +12,20 @@ import pytest
 
 from judgelm import Judge
 from judgelm.errors import CardError, ConfigError, InputError, ModelError
-from judgelm.judges.recognition import recognise
-from judgelm.judges.released import ReleasedJudge, ReleasedTask, released_judge, released_judges, released_names
-from judgelm.judges.words import Cut, WordsFile, bring_words, cut, read_words
-from judgelm.modes.factory import make_mode
-from judgelm.parsing.marked_reply import MarkedReply
+from judgelm.judges.released import (
+    Cut,
+    ReleasedJudge,
+    ReleasedTask,
+    WordsFile,
+    bring_words,
+    cut,
+    read_words,
+    recognise,
+    released_judge,
+    released_judges,
+    released_names,
+)
+from judgelm.modes.released import MarkedReply, ReleasedMode
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
 from judgelm.runs.run_files import mode_identity
@@ -84,6 +94,9 @@ def test_a_card_is_whole(name):
         assert re.fullmatch(r"[\w.-]+/[\w.-]+", checkpoint.id)
         assert checkpoint.gigabytes("bfloat16") == 2 * checkpoint.parameters
     for task in judge.tasks.values():
+        if task.words is None:
+            assert judge.prompt(next(iter(judge.tasks))).texts
+            continue
         assert re.fullmatch("[0-9a-f]{64}", task.prompt_sha256)
         assert re.fullmatch("[0-9a-f]{64}", task.words.sha256)
         assert re.search(r"/blob/[0-9a-f]{40}/", task.words.url), "a fixed revision"
@@ -103,7 +116,7 @@ def test_an_unknown_card_is_refused_with_the_nearest():
 def test_words_are_cut_and_filled_without_running_the_code(tmp_path):
     judge = made_up()
     bring(tmp_path, judge)
-    prompt = judge.task("pair").prompt.render({"question": "Q?", "answer_1": "4", "answer_2": "5 B: 6"}, chat=True)
+    prompt = judge.prompt("pair").render({"question": "Q?", "answer_1": "4", "answer_2": "5 B: 6"}, chat=True)
     texts = {role: "".join(span.text for span in prompt.spans if span.role == role) for role in ("system", "user")}
     assert texts["system"] == "Judge fairly."
     assert texts["user"].startswith("Q: Q?\nA: 4\nB: 5")
@@ -150,9 +163,9 @@ def test_words_that_cannot_be_had_name_the_way_out(server):
 def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
     judge = made_up(licence="")
     with pytest.raises(ModelError, match="state no licence"):
-        judge.task("pair")
+        judge.prompt("pair")
     bring(tmp_path, judge)
-    assert judge.task("pair").prompt.answers == 2
+    assert judge.prompt("pair").answers == 2
 
 
 def test_a_folder_without_the_file_is_refused(tmp_path):
@@ -164,13 +177,13 @@ def test_another_prompt_than_the_authors_is_refused(tmp_path):
     judge = made_up(prompt_sha256="0" * 64)
     bring(tmp_path, judge)
     with pytest.raises(CardError, match="its authors' code makes 000000000000"):
-        judge.task("pair")
+        judge.prompt("pair")
 
 
 def test_a_pair_in_both_orders_and_a_fingerprint_without_the_words(tmp_path):
     judge = made_up()
     bring(tmp_path, judge)
-    mode = make_mode("baseline", {"both_orders": True}, {"released_task": judge.task("pair")})
+    mode = judge.mode("pair", {"both_orders": True})
     with Judge('So {"better": "A"}', engine="scripted") as scripted:
         [judgment] = run([PAIR], mode, scripted.engine)
     assert judgment.verdict.winner == "tie"
@@ -183,9 +196,8 @@ def test_a_pair_in_both_orders_and_a_fingerprint_without_the_words(tmp_path):
 def test_scores_of_both_answers_make_a_verdict(tmp_path):
     judge = made_up()
     bring(tmp_path, judge)
-    task = judge.task("pair")
     scored = MarkedReply(before="<answer>", after="</answer>", scale=(1, 10), values=2)
-    mode = make_mode("baseline", {}, {"released_task": type(task)(prompt=task.prompt, reply=scored, reply_id="scores")})
+    mode = ReleasedMode(prompt=replace(judge.prompt("pair"), reply=scored))
     with Judge("<answer>3</answer><answer>8</answer>", engine="scripted") as scripted:
         [judgment] = run([PAIR], mode, scripted.engine)
     assert (judgment.verdict.winner, judgment.scores) == (2, (3, 8))

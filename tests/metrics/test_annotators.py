@@ -1,6 +1,6 @@
 import pytest
 
-from judgelm.metrics.annotators import human_agreement
+from judgelm.metrics.agreement import human_agreement
 from judgelm.metrics.resampling import Resampling
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from judgelm.metrics.capabilities import (
+from judgelm.metrics.benchmark_scores import (
     Graded,
     by_capability,
     by_combination,

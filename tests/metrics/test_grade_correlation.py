@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from judgelm.metrics.grade_correlation import grade_correlation, kappas, kendalls, pearsons, spearmans
+from judgelm.metrics.correlation import grade_correlation, kappas, kendalls, pearsons, spearmans
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=200)

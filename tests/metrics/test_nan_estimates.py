@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.metrics.nan_estimates import Basis, defined_estimates, ratio
-from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.resampling import Basis, Resampling, defined_estimates, ratio
 
 HOW = Resampling(resamples=500)
 

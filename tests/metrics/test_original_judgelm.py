@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from judgelm.metrics.agreement import agreement
-from judgelm.metrics.position import position_bias
+from judgelm.metrics.agreement import agreement, position_bias
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "judgelm_metrics.json"
 pytestmark = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")

@@ -6,8 +6,14 @@ from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa as statsmodels_kappa
 
-from judgelm.metrics.agreement import confusion, confusion_cells
-from judgelm.metrics.paired import cohens_kappa, kappas_of_confusion, mcnemar, paired_difference
+from judgelm.metrics.agreement import (
+    cohens_kappa,
+    confusion,
+    confusion_cells,
+    kappas_of_confusion,
+    mcnemar,
+    paired_difference,
+)
 from judgelm.metrics.resampling import Resampling, bootstrap_sums, interval
 
 HOW = Resampling(seed=0, resamples=2000)

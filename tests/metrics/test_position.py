@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from judgelm.metrics.position import first_place_leads, position_bias, position_cells
+from judgelm.metrics.agreement import first_place_leads, position_bias, position_cells
 
 
 def test_always_first_leans_to_the_first_place():

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from judgelm.metrics.correctness import accuracies, calibration_curve, gate_scores, thresholds
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.selective import accuracies, calibration_curve, gate_scores, thresholds
 
 HOW = Resampling(resamples=300)
 NAN = float("nan")

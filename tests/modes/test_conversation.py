@@ -1,4 +1,4 @@
-"""Dialogues judged: turn by turn, as pairs and by themselves."""
+"""Dialogues judged turn by turn, as pairs and by themselves; talk about a finished judgment."""
 
 import math
 from dataclasses import replace
@@ -7,10 +7,11 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.conversation import Conversation, per_order
-from judgelm.modes.factory import make_mode
+from judgelm.modes import Pairwise, make_mode
+from judgelm.modes.conversation import Chat, Conversation, FollowUp, per_order
 from judgelm.modes.flow import interleave
-from judgelm.records import GradeVerdict, PairVerdict, Sample, Shown, Truncation
+from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Shown, Truncation
+from judgelm.runs.runner import drive as run
 from judgelm.runs.runner import judge
 from tests.support.flows import broken, drive, reply
 
@@ -18,7 +19,9 @@ TURNS = [
     {"question": "q1", "answers": ["a1", "b1"]},
     {"question": "q2", "answers": ["a2", "b2"], "reference": "r2"},
 ]
+
 DIALOGUE = Sample(id="d", question="q2", answers=("a2", "b2"), reference="r2", metadata={"turns": TURNS})
+
 ALONE = Sample(
     id="s",
     question="q2",
@@ -51,13 +54,6 @@ def test_one_judgment_of_the_last_turn_or_of_all(turns, part):
     [judgment] = judge([DIALOGUE], Conversation(turns=turns), ScriptedEngine(script | {"": ""}))
     assert parts(judgment) == [(part, (0, 1))]
     assert judgment.verdict == PairVerdict(winner=2)
-
-
-def test_references_are_ignored_where_that_is_said():
-    script = {"q1|a1|b1": "8 6\n", "q1|q2|a1|a2|b1|b2": "3 9\n"}
-    [judgment] = judge([DIALOGUE], Conversation(reference="ignore"), ScriptedEngine(script))
-    assert judgment.failure is None
-    assert [one.referenced for one in judgment.shown] == [False, False]
 
 
 def test_all_turns_and_orders_are_asked_at_once():
@@ -111,14 +107,6 @@ def test_a_turn_with_little_on_score_lines_leaves_no_probability():
     assert (judgment.probability, judgment.verdict, judgment.failure.code) == (None, None, "off_grammar")
 
 
-def test_reasons_are_asked_turn_by_turn():
-    asked, judgment = drive(
-        Conversation(reasons="all"), [reply("8 6"), reply("7 5")], [reply("first"), reply("second")], sample=DIALOGUE
-    )
-    assert [one.prompt.prefill for one in asked[1]] == ["8 6\n", "7 5\n"]
-    assert [one.reason for one in judgment.shown] == ["first", "second"]
-
-
 def test_only_the_unreadable_turn_is_repaired():
     asked, judgment = drive(
         Conversation(retry_unparseable=True), [reply("8 6"), reply("dunno")], [reply("7 5")], sample=DIALOGUE
@@ -126,11 +114,6 @@ def test_only_the_unreadable_turn_is_repaired():
     assert asked[1][0].prompt == asked[0][1].prompt
     assert [one.repaired is not None for one in judgment.shown] == [False, True]
     assert judgment.scores == (7.5, 5.5)
-
-
-def test_drawn_turns_have_seeds_of_their_own():
-    first, second = next(Conversation(temperature=1.0)(DIALOGUE))
-    assert first.sampling.seed != second.sampling.seed
 
 
 def test_one_dialogue_gets_the_mean_of_its_grades():
@@ -183,12 +166,6 @@ def test_a_grade_that_failed_is_no_number(sample, bad, code):
     assert judgment.shown[0].scores == (8.0,)
 
 
-def test_what_was_cut_stands_with_its_turn():
-    cut = (Truncation(answer=3, tokens_before=90, tokens_after=20),)
-    _, judgment = drive(Conversation(), [reply("8 6"), reply("8 6", truncations=cut)], sample=DIALOGUE)
-    assert [one.truncations for one in judgment.shown] == [(), cut]
-
-
 def test_the_prompt_of_a_part_can_be_made_again():
     mode = Conversation(both_orders=True)
     asked, judgment = drive(mode, [reply("8 6")] * 4, sample=DIALOGUE)
@@ -199,8 +176,6 @@ def test_the_prompt_of_a_part_can_be_made_again():
 def test_three_answers_and_unknown_options_are_refused():
     with pytest.raises(InputError, match="sample x: expected 1 or 2 answers, got 3"):
         next(Conversation()(Sample(id="x", question="q", answers=("a", "b", "c"))))
-    with pytest.raises(ConfigError, match="turns 'all' does not exist; available: each, last, whole"):
-        Conversation(turns="all")
     made = make_mode("conversation", {"turns": "last"}, {"template": "judgelm-chat", "scale": (1, 5)})
     assert made == Conversation(turns="last", template="judgelm-chat", scale=(1, 5))
 
@@ -228,3 +203,138 @@ def test_flows_side_by_side_keep_their_order_and_may_end_apart():
     with pytest.raises(StopIteration) as ended:
         both.send(["C1"])
     assert ended.value.value == [["A0"], [], ["C0", "C1"]]
+
+
+def asking(*questions):
+    return Sample(id="1", question="q", answers=("a", "b"), metadata={"follow_ups": list(questions)})
+
+
+def said(prompt):
+    """What was said since the judge's prompt."""
+    return [span.text for span in prompt.spans if span.kind != "template"][3:]
+
+
+def parts_of_chat(judgment):
+    return [(one.part, one.text) for one in judgment.shown]
+
+
+def test_each_question_is_asked_with_all_that_was_said_before():
+    rounds = [reply("8 6")], [reply("The first is right.")], [reply(" It says so. ")], [reply("Ask a teacher.")]
+    asked, judgment = drive(Chat(), *rounds, sample=asking("Why?", "And then?"))
+    opening = "8 6\nThe first is right."
+    assert said(asked[2][0].prompt) == [opening, "Why?"]
+    assert said(asked[3][0].prompt) == [opening, "Why?", "It says so.", "And then?"]
+    assert parts_of_chat(judgment)[1:] == [("follow-up 1", "It says so."), ("follow-up 2", "Ask a teacher.")]
+    assert (judgment.mode, judgment.verdict, judgment.scores) == ("chat", PairVerdict(winner=1), (8.0, 6.0))
+    assert (judgment.prompt_tokens, judgment.completion_tokens) == (40, 12)
+
+
+def test_the_judge_is_asked_as_the_pair_mode_asks_and_the_verdict_is_its():
+    sample, first = asking("Why?"), ([reply("8 6"), reply("9 4")], [reply("x")])
+    asked, judgment = drive(Chat(both_orders=True), *first, [reply("y")], sample=sample)
+    plain, pair = drive(Pairwise(both_orders=True, reasons="all"), *first, sample=sample)
+    assert asked[:2] == plain
+    assert (judgment.verdict, judgment.scores, judgment.consistent) == (pair.verdict, pair.scores, pair.consistent)
+    assert judgment.shown[:2] == pair.shown
+
+
+def test_without_questions_it_is_a_pair():
+    _, judgment = drive(Chat(reasons="none"), [reply("8 6")], sample=asking())
+    assert parts_of_chat(judgment) == [("", "8 6")]
+    assert drive(Chat(reasons="none"), [reply("8 6")])[1].verdict == PairVerdict(winner=1)
+
+
+def test_a_judgment_that_failed_is_not_talked_about():
+    _, judgment = drive(Chat(), [reply("dunno")], sample=asking("Why?"))
+    assert (judgment.verdict, len(judgment.shown)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [(broken("error", "gone"), "engine"), (broken("too_long", "no room"), "too_long"), (reply(" \n"), "off_grammar")],
+)
+def test_after_a_question_without_reply_no_other_is_asked(bad, code):
+    _, judgment = drive(Chat(reasons="none"), [reply("8 6")], [bad], sample=asking("Why?", "And then?"))
+    assert judgment.verdict == PairVerdict(winner=1)
+    first, second = judgment.shown[1:]
+    assert (first.failure.code, second.failure.code) == (code, code)
+    assert second.failure.why == "not asked, since follow-up 1 has no reply"
+
+
+def test_a_reply_without_end_is_kept_and_marked_and_the_talk_goes_on():
+    rounds = [reply("8 6")], [reply("It is", finish="length")], [reply("Yes.")]
+    asked, judgment = drive(Chat(reasons="none", reply_tokens=2), *rounds, sample=asking("Why?", "Sure?"))
+    assert judgment.shown[1].failure.why == "no end within 2 tokens or the window"
+    assert said(asked[2][0].prompt) == ["8 6", "Why?", "It is", "Sure?"]
+
+
+JUDGED = Judgment(
+    sample_id="1",
+    mode="pair",
+    verdict=PairVerdict(winner=1),
+    shown=(
+        Shown(order=(0, 1), text="8 6", scores=(8.0, 6.0)),
+        Shown(order=(1, 0), text="5 7", scores=(5.0, 7.0), reason="why"),
+    ),
+)
+
+
+def test_a_page_drives_the_same_flow_and_keeps_the_history():
+    engine = ScriptedEngine(lambda prompt: f"{len(said(prompt))} texts")
+    talk = FollowUp(mode=Pairwise(template="judgelm-chat"), sample=asking(), judgment=JUDGED)
+    for place, expected in enumerate(["2 texts", "4 texts", "6 texts"]):
+        [exchange] = run(["Why?"], talk, engine)
+        assert (exchange.reply, exchange.failure, len(talk.history)) == (expected, None, place)
+        talk = talk.after(exchange)
+
+
+def test_the_explained_prompt_comes_first():
+    talk = FollowUp(mode=Pairwise(both_orders=True), sample=asking(), judgment=JUDGED)
+    [request] = next(talk("Why?"))
+    assert said(request.prompt) == ["5 7\nwhy", "Why?"]
+    assert [span.text for span in request.prompt.spans if span.kind == "answer"] == ["b", "a"]
+
+
+def test_a_dialogue_can_be_talked_about():
+    turns = [{"question": f"q{turn}", "answers": [f"x{turn}", f"y{turn}"]} for turn in (1, 2)]
+    sample = Sample(id="d", question="q2", answers=("x2", "y2"), metadata={"turns": turns})
+    mode = Conversation(turns="last")
+    _, judgment = drive(mode, [reply("8 6")], sample=sample)
+    [request] = next(FollowUp(mode=mode, sample=sample, judgment=judgment)("Why?"))
+    assert [span.text for span in request.prompt.spans if span.kind == "answer"] == ["x1", "x2", "y1", "y2"]
+    assert said(request.prompt)[-2:] == ["8 6", "Why?"]
+
+
+def test_drawn_replies_have_seeds_of_their_own():
+    talk = FollowUp(mode=Pairwise(), sample=asking(), judgment=JUDGED, temperature=1.0)
+    [first] = next(talk("Why?"))
+    flow = talk("Why?")
+    next(flow)
+    with pytest.raises(StopIteration) as ended:
+        flow.send([reply("So.", truncations=(Truncation(answer=0, tokens_before=9, tokens_after=8),))])
+    [second] = next(talk.after(ended.value.value)("Why?"))
+    assert ended.value.value.truncations
+    assert first.sampling.seed != second.sampling.seed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mode": Conversation()}, "of sample 1 by mode pair, not of 1 by conversation"),
+        ({"sample": Sample(id="2", question="q", answers=("a", "b"))}, "of sample 1 by mode pair, not of 2 by pair"),
+        ({"judgment": Judgment(sample_id="1", mode="pair", verdict=None, shown=())}, "no readable reply to talk about"),
+    ],
+)
+def test_what_cannot_be_talked_about_is_said(change, message):
+    with pytest.raises(InputError, match=message):
+        FollowUp(**{"mode": Pairwise(), "sample": asking(), "judgment": JUDGED} | change)
+
+
+def test_wrong_questions_and_options_are_named():
+    with pytest.raises(InputError, match="follow-up 1 is blank"):
+        next(FollowUp(mode=Pairwise(), sample=asking(), judgment=JUDGED)(" "))
+    for wrong in ("Why?", ["Why?", 7], ["Why?", ""]):
+        with pytest.raises(InputError, match="sample 1: follow_ups: expected a list of questions"):
+            next(Chat()(Sample(id="1", question="q", answers=("a", "b"), metadata={"follow_ups": wrong})))
+    with pytest.raises(ConfigError, match="reply_tokens is 0"):
+        Chat(reply_tokens=0)

@@ -6,8 +6,7 @@ from dataclasses import fields
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.modes import MODES, Pairwise
-from judgelm.modes.factory import CARD_FIELDS, make_mode
+from judgelm.modes import CARD_FIELDS, MODES, Pairwise, make_mode
 
 
 def test_a_mode_takes_its_options_and_what_is_the_judges_own():

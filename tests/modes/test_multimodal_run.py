@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.mm_vet import mm_vet_rows, read_capabilities
+from judgelm.data.sources.graded import mm_vet_rows, read_capabilities
 from judgelm.errors import EngineError
 from judgelm.jsonl import encode_line
 from judgelm.judge import Judge

@@ -1,12 +1,23 @@
-"""The pair mode: what it asks, and how it concludes."""
+"""Pairs: what is asked and how it is concluded; probabilities, reasons, retries, and judges that reason first."""
+
+import math
+import re
+from dataclasses import replace
 
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.modes import Pairwise
-from judgelm.records import Completion, PairVerdict, Sample
+from judgelm.errors import ConfigError, InputError
+from judgelm.judge import Judge
+from judgelm.judges.released import judge_format
+from judgelm.modes import Pairwise, Reasoned
+from judgelm.parsing.scores import score_lines
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card
+from judgelm.records import Completion, PairVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
-from tests.support.flows import broken, drive
+from judgelm.runs.stats import RunStats
+from tests.support.flows import broken, drive, reply
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")
 
@@ -17,12 +28,6 @@ def conclude(given, swapped=None, **options):
     mode = Pairwise(both_orders=swapped is not None, reference="ignore", **options)
     [judgment] = judge([SAMPLE], mode, ScriptedEngine(script))
     return judgment
-
-
-def test_answers_that_are_equal_after_the_cut_are_a_failure_of_its_own_code():
-    _, judgment = drive(Pairwise(), [broken("equal_after_cut", "answers 1 and 2 are equal")])
-    assert judgment.verdict is None
-    assert (judgment.failure.code, judgment.failure.why) == ("equal_after_cut", "answers 1 and 2 are equal")
 
 
 def test_one_order():
@@ -68,20 +73,10 @@ def test_under_rule_given_the_swapped_order_serves_consistency_alone():
     assert (given_failed.verdict, given_failed.scores, given_failed.failure.code) == (None, None, "off_grammar")
 
 
-def test_two_failed_orders_fail_even_so():
-    assert conclude("x\n", "y\n", accept_one_order=True).failure.code == "off_grammar"
-
-
 def test_a_reply_that_was_cut_off_is_no_score():
     # "8 10" cut after three tokens could read "8 1": never take the beginning of a line for the line
     judgment = conclude("8 6 and so on without end", max_tokens=2)
     assert judgment.failure.code == "truncated"
-
-
-def test_engine_failures_keep_the_engines_words():
-    [judgment] = judge([SAMPLE], Pairwise(), ScriptedEngine({"other": "8 6"}))
-    assert judgment.failure.code == "engine"
-    assert "q|r|a|b" in judgment.failure.text
 
 
 @pytest.mark.parametrize(("use", "key"), [("auto", "q|r|a|b"), ("use", "q|r|a|b"), ("ignore", "q|a|b")])
@@ -112,4 +107,413 @@ def test_counts_of_both_prompts_are_added():
     judgment = finished.value.value
     # the question's confusable is sanitized in both prompts, and the engine found one special token in each
     assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (20, 6, 4)
-    assert judgment.neutralised == 4  # its name in version 0.1
+
+
+FIRST = {"8 6": 0.9, "6 8": 0.1}  # 0.9 for the one shown first
+
+
+def judged(*completions, **options):
+    mode = Pairwise(both_orders=len(completions) == 2, **({"distribution": True} | options))
+    return drive(mode, completions)[1]
+
+
+def test_every_score_line_is_asked_for():
+    asked, _ = drive(Pairwise(distribution=True), [reply("8 6", lines=FIRST)])
+    assert asked[0][0].candidates == score_lines((1, 10), 1).texts
+    asked, judgment = drive(Pairwise(), [reply("8 6")])
+    assert asked[0][0].candidates == ()
+    assert judgment.probability is None
+
+
+def test_both_orders_are_averaged_in_sample_order():
+    # swapped, the one shown first has 0.2, so the sample's first has 0.8; mean of 0.9 and 0.8
+    judgment = judged(reply("8 6", lines=FIRST), reply("6 8", lines={"8 6": 0.2, "6 8": 0.8}))
+    assert judgment.probability == pytest.approx(0.85)
+    assert judgment.shown[1].distribution.first_better == pytest.approx(0.2)
+    assert judgment.verdict == PairVerdict(winner=1)
+
+
+def test_the_scores_decide_unless_the_rule_says_probability():
+    # greedy 6 8, but two lines for the first answer have more together
+    lines = {"6 8": 0.4, "8 6": 0.3, "9 6": 0.3}
+    assert judged(reply("6 8", lines=lines)).verdict == PairVerdict(winner=2)
+    by_probability = judged(reply("6 8", lines=lines), order_rule="probability")
+    assert by_probability.verdict == PairVerdict(winner=1)
+    assert by_probability.scores == (6, 8)
+
+
+@pytest.mark.parametrize(("band", "winner"), [(0.1, "tie"), (0.05, 1)])
+def test_the_tie_threshold_makes_ties(band, winner):
+    lines = {"8 6": 0.6, "6 8": 0.4}
+    judgment = judged(reply("8 6", lines=lines), order_rule="probability", tie_threshold=band)
+    assert judgment.verdict == PairVerdict(winner=winner)
+
+
+def test_little_mass_is_no_probability_but_is_recorded():
+    judgment = judged(reply("8 6", lines={"8 6": 0.3}))
+    assert judgment.probability is None
+    assert judgment.verdict == PairVerdict(winner=1)
+    assert judgment.shown[0].distribution.unassigned == pytest.approx(0.7)
+
+
+def test_under_the_probability_rule_little_mass_is_a_failure_that_says_so():
+    judgment = judged(reply("8 6", lines={"8 6": 0.3}), order_rule="probability")
+    assert judgment.verdict is None
+    assert judgment.failure.code == "off_grammar"
+    assert judgment.failure.why == "the score lines have only 0.3 of the probability together, less than half"
+
+
+def test_an_engine_without_probabilities_leaves_them_out_or_fails_the_rule():
+    assert judged(reply("8 6")).probability is None
+    failure = judged(reply("8 6"), order_rule="probability").failure
+    assert (failure.code, failure.text) == ("engine", "")
+    assert "gives no probabilities" in failure.why
+
+
+@pytest.mark.parametrize("unread", ["The first is better", "8 6 5", "11 2", "8/6"])
+def test_under_the_probability_rule_the_mass_decides_where_the_line_cannot_be_read(unread):
+    # swapped, the one shown first has 0.2 of what is assigned, so the sample's first has 0.8; mean of 0.9 and 0.8
+    swapped = reply(unread, lines={"8 6": 0.12, "6 8": 0.48})
+    judgment = judged(reply("8 6", lines=FIRST), swapped, order_rule="probability")
+    assert judgment.verdict == PairVerdict(winner=1)
+    assert judgment.probability == pytest.approx(0.85)
+    assert (judgment.scores, judgment.failure) == ((8, 6), None)
+    assert (judgment.shown[1].failure is not None, judgment.consistent) == (True, None)  # counted and stated
+    stats = RunStats()
+    stats.add(judgment)
+    assert (stats.parts_failed, stats.failures) == (1, {})
+    assert judged(reply("8 6", lines=FIRST), swapped).failure is not None  # other rules rest on the scores
+
+
+def test_where_no_line_can_be_read_the_scores_are_the_expected_ones():
+    judgment = judged(reply("Both", lines={"8 6": 0.75, "4 6": 0.25}), order_rule="probability")
+    # 0.75 * 8 + 0.25 * 4 = 7
+    assert (judgment.verdict, judgment.scores) == (PairVerdict(winner=1), (7.0, 6.0))
+    assert judged(broken(), order_rule="probability").failure.code == "engine"
+
+
+def test_a_failed_order_leaves_no_probability():
+    judgment = judged(reply("8 6", lines=FIRST), reply("dunno", lines={"8 6": 0.1}), order_rule="probability")
+    assert (judgment.failure.code, judgment.probability) == ("off_grammar", None)
+    assert judgment.shown[0].distribution is not None
+
+
+@pytest.mark.parametrize("other", [broken(), reply("dunno", lines={}), reply("6 8", lines={"6 8": 0.3}), reply("6 8")])
+def test_one_order_is_enough_where_the_user_says_so_probability(other):
+    judgment = judged(reply("8 6", lines=FIRST), other, order_rule="probability", accept_one_order=True)
+    assert judgment.probability == pytest.approx(0.9)
+    assert judgment.verdict == PairVerdict(winner=1)
+
+
+def test_the_approximation_is_kept():
+    judgment = judged(reply("8 6", lines=FIRST, approximation="sampled 16 times"))
+    assert judgment.shown[0].distribution.approximation == "sampled 16 times"
+
+
+@pytest.mark.parametrize("options", [{"order_rule": "probability"}, {"reasons": "close"}])
+def test_what_rests_on_the_distribution_asks_for_it(options):
+    assert Pairwise(**options) == Pairwise(**options, distribution=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "finding"),
+    [
+        ({"order_rule": "given", "accept_one_order": True}, "of the given order alone; leave accept_one_order out"),
+        ({"reasons": "flips"}, "add --both-orders"),
+        ({"tie_threshold": 0.6}, r"tie_threshold is 0\.6"),
+        ({"close_threshold": -0.1}, r"close_threshold is -0\.1"),
+        ({"reason_tokens": 0}, "reason_tokens is 0"),
+        ({"step": 0}, "step is 0; it must be above 0"),
+        ({"step": 0.01, "distribution": True}, "holds 901 scores"),
+        ({"scale": (0, 1000), "retry_unparseable": True}, "holds 1001 scores"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, finding):
+    with pytest.raises(ConfigError, match=finding):
+        Pairwise(**options)
+
+
+CLOSE = {"8 6": 0.55, "6 8": 0.45}
+
+CLEAR = {"8 6": 0.95, "6 8": 0.05}
+
+FLIP = [reply("8 6"), reply("8 6")]  # whoever stands first
+
+STEADY = [reply("8 6"), reply("6 8")]
+
+WHY = reply("The first is right.\nThe second is not.\n", prompt_tokens=14, completion_tokens=9)
+
+
+def test_all_explains_the_order_given():
+    asked, judgment = drive(Pairwise(both_orders=True, reasons="all"), STEADY, [WHY])
+    [request] = asked[1]
+    assert request.prompt == replace(asked[0][0].prompt, prefill="8 6\n")
+    assert (request.sampling.max_tokens, request.sampling.stop, request.candidates) == (512, (), ())
+    assert request.sampling.reserve == asked[0][0].sampling.max_tokens  # so that the same answers are cut alike
+    assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", None]
+    assert judgment.reason == "The first is right.\nThe second is not."
+
+
+def test_flips_explains_both_orders_of_a_pair_whose_orders_disagree():
+    asked, judgment = drive(Pairwise(both_orders=True, reasons="flips"), FLIP, [WHY, reply("The second is.")])
+    assert [one.prompt.prefill for one in asked[1]] == ["8 6\n", "8 6\n"]
+    assert asked[1][1].prompt.spans == asked[0][1].prompt.spans
+    assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", "The second is."]
+
+
+def test_close_explains_what_is_nearly_a_tie():
+    _, judgment = drive(Pairwise(reasons="close"), [reply("8 6", lines=CLOSE)], [WHY])
+    assert judgment.probability == pytest.approx(0.55)
+    assert judgment.reason
+
+
+@pytest.mark.parametrize(
+    "first", [reply("8 6", lines=CLEAR), reply("8 6", lines={"8 6": 0.2, "6 8": 0.2}), reply("8 6")]
+)
+def test_close_leaves_the_others_alone(first):
+    # clear, too little mass for a probability, an engine without probabilities
+    _, judgment = drive(Pairwise(reasons="close"), [first])
+    assert judgment.reason is None
+
+
+@pytest.mark.parametrize("reasons", ["all", "close", "flips"])
+def test_a_judgment_without_verdict_gets_no_reason(reasons):
+    _, judgment = drive(Pairwise(both_orders=True, reasons=reasons), [reply("8 6", lines=CLOSE), reply("dunno")])
+    assert judgment.failure is not None
+    assert judgment.reason is None
+
+
+def test_where_one_order_is_enough_the_one_that_could_be_read_is_explained():
+    mode = Pairwise(both_orders=True, accept_one_order=True, reasons="all")
+    asked, judgment = drive(mode, [reply("dunno"), reply("6 8")], [WHY])
+    assert asked[1][0].key == "1"
+    assert [one.reason is not None for one in judgment.shown] == [False, True]
+
+
+def test_a_line_is_continued_as_the_judge_wrote_it():
+    asked, _ = drive(Pairwise(reasons="all"), [reply(" **8** 6")], [WHY])
+    assert asked[1][0].prompt.prefill == " **8** 6\n"
+
+
+def test_a_repaired_line_is_continued_from_the_retry():
+    asked, judgment = drive(Pairwise(reasons="all", retry_unparseable=True), [reply("dunno")], [reply("8 6")], [WHY])
+    assert asked[2][0].prompt.prefill == "8 6\n"
+    assert judgment.shown[0].repaired.code == "off_grammar"
+
+
+@pytest.mark.parametrize("which", ["all", "close", "flips"])
+@pytest.mark.parametrize(
+    "wanted", [WHY, broken("error"), broken("too_long"), reply("9 1\nno, rather this", finish="length")]
+)
+def test_nothing_concluded_changes_with_a_reason(which, wanted):
+    first = [reply("8 6", lines=CLOSE), reply("7 6", lines=CLOSE)]
+    plain = Pairwise(both_orders=True, distribution=True)
+    _, without = drive(plain, first)
+    _, judgment = drive(replace(plain, reasons=which), first, [wanted] * (2 if which == "flips" else 1))
+    bare = tuple(replace(one, reason=None, reason_failure=None) for one in judgment.shown)
+    counted = {"prompt_tokens": without.prompt_tokens, "completion_tokens": without.completion_tokens}
+    assert replace(judgment, shown=bare, **counted) == without
+
+
+@pytest.mark.parametrize(
+    ("completion", "code", "words"),
+    [
+        (broken("error", "server gone"), "engine", "server gone"),
+        (broken("too_long", "no room"), "too_long", "no room"),
+        (reply(" \n"), "off_grammar", "nothing follows the score line"),
+    ],
+)
+def test_a_reason_that_failed_says_why_and_the_verdict_stands(completion, code, words):
+    _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [completion])
+    [shown] = judgment.shown
+    assert shown.reason is None
+    assert shown.reason_failure.code == code
+    assert words in shown.reason_failure.text + shown.reason_failure.why
+    assert judgment.failure is None
+    assert judgment.verdict is not None
+
+
+def test_a_reason_without_end_is_kept_and_marked():
+    _, judgment = drive(
+        Pairwise(reasons="all", reason_tokens=4), [reply("8 6")], [reply("It is very", finish="length")]
+    )
+    [shown] = judgment.shown
+    assert (shown.reason, shown.reason_failure.code) == ("It is very", "truncated")
+    assert shown.reason_failure.why == "no end within 4 tokens or the window"
+
+
+def test_a_reason_about_answers_cut_further_is_marked():
+    cut = (Truncation(answer=0, tokens_before=900, tokens_after=300),)
+    _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [reply("It is.", truncations=cut)])
+    [shown] = judgment.shown
+    assert (shown.reason, shown.reason_failure.code, shown.truncations) == ("It is.", "too_long", ())
+
+
+BOTH = Pairwise(retry_unparseable=True, both_orders=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        (reply("the first is better"), "off_grammar"),
+        (reply("80 6"), "out_of_range"),
+        (reply("8 6 and on and on", finish="length"), "truncated"),
+    ],
+)
+def test_the_judges_own_failures_are_tried_again(first, code):
+    asked, judgment = drive(Pairwise(retry_unparseable=True), [first], [reply("8 6")])
+    [retry] = asked[1]
+    assert retry.prompt == asked[0][0].prompt
+    assert re.fullmatch(retry.sampling.grammar, "10 7")
+    assert not re.fullmatch(retry.sampling.grammar, "11 7")
+    assert (retry.sampling.temperature, retry.candidates) == (0, ())
+    [shown] = judgment.shown
+    assert (shown.text, shown.scores, shown.failure, shown.repaired.code) == ("8 6", (8, 6), None, code)
+    assert shown.repaired.text == first.texts[0]  # what the judge really wrote is kept
+    assert judgment.verdict == PairVerdict(winner=1)
+    assert judgment.repaired
+
+
+@pytest.mark.parametrize("first", [broken("error"), broken("too_long"), reply("8 6")])
+def test_nothing_else_is_tried_again(first):
+    _, judgment = drive(Pairwise(retry_unparseable=True), [first])
+    assert not judgment.repaired
+
+
+def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
+    asked, judgment = drive(BOTH, [reply("8 6"), reply("dunno")], [reply("3 9")])
+    assert [request.key for request in asked[1]] == ["1"]
+    assert asked[1][0].prompt == asked[0][1].prompt
+    assert [one.repaired is None for one in judgment.shown] == [True, False]
+    # 8 6 and, put back in sample order, 9 3
+    assert (judgment.scores, judgment.consistent) == ((8.5, 4.5), True)
+
+
+@pytest.mark.parametrize(
+    ("retry", "words"),
+    [
+        (broken("error", "server gone"), "engine, server gone"),
+        (reply("8", finish="length"), "truncated, no end within"),
+        (reply("dunno"), "off_grammar, the first line holds 0 numbers"),
+    ],
+)
+def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, words):
+    _, judgment = drive(Pairwise(retry_unparseable=True), [reply("80 6")], [retry])
+    assert (judgment.failure.code, judgment.failure.text) == ("out_of_range", "80 6")
+    assert f"a retry held to the grammar failed too: {words}" in judgment.failure.why
+    assert not judgment.repaired
+
+
+def test_a_retry_is_greedy_at_any_temperature_and_its_tokens_count():
+    first = reply("dunno", prompt_tokens=100, completion_tokens=20, sanitized=1)
+    second = reply("8 6", prompt_tokens=100, completion_tokens=4, sanitized=1)
+    asked, judgment = drive(Pairwise(retry_unparseable=True, temperature=0.7), [first], [second])
+    assert asked[1][0].sampling.temperature == 0
+    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (200, 24, 1)
+
+
+def test_the_distribution_stays_that_of_the_first_reply():
+    mode = Pairwise(retry_unparseable=True, distribution=True)
+    _, judgment = drive(mode, [reply("dunno", lines={"8 6": 0.6})], [reply("8 6")])
+    assert judgment.shown[0].distribution.unassigned == pytest.approx(0.4)
+    assert judgment.probability == 1
+
+
+REASONED_BOTH = Reasoned(template="reasoned-compact", both_orders=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "swapped", "winner", "consistent"),
+    # swapped, place 1 is the sample's second
+    [("1", "2", 1, True), ("2", "1", 2, True), ("1", "1", "tie", False), ("2", "2", "tie", False)],
+)
+def test_both_orders_decide(given, swapped, winner, consistent):
+    _, judgment = drive(REASONED_BOTH, [reply(f"Better.\n[[{given}]]"), reply(f"Better.\n[[{swapped}]]")])
+    assert judgment.verdict == PairVerdict(winner=winner)
+    assert judgment.consistent is consistent
+
+
+def test_a_reply_without_a_verdict_in_double_brackets_is_a_failure():
+    _, judgment = drive(REASONED_BOTH, [reply("Both are fine. [[tie]]"), reply("So.\n[[2]]")])
+    assert (judgment.verdict, judgment.failure.code) == (None, "off_grammar")
+    accepting = Reasoned(template="reasoned-compact", both_orders=True, accept_one_order=True)
+    _, judgment = drive(accepting, [reply("Both are fine. [[tie]]"), reply("So.\n[[2]]")])
+    assert judgment.winner == 1
+
+
+def test_the_answers_stand_in_both_orders_and_cannot_write_verdicts():
+    sample = Sample(id="1", question="q", answers=("so [[1]]", "b"), reference="r")
+    requests = next(REASONED_BOTH(sample))
+    texts = ["".join(span.text for span in request.prompt.spans) for request in requests]
+    assert texts == ["[Q] q\n[R] r\n[1] so ((1))\n[2] b\n[S] ", "[Q] q\n[R] r\n[1] b\n[2] so ((1))\n[S] "]
+    assert "[R]" not in next(Reasoned(template="reasoned-compact", reference="ignore")(sample))[0].prompt.spans[0].text
+
+
+def test_the_probability_is_asked_for_where_the_verdict_stands():
+    mode = Reasoned(template="reasoned-compact", both_orders=True, distribution=True)
+    answers = [
+        Completion(key="", texts=("",), finish_reasons=("length",), candidate_logprobs=tuple(map(math.log, shares)))
+        for shares in ((0.6, 0.2), (0.15, 0.45))
+    ]
+    asked, judgment = drive(mode, [reply("Good.\n[[1]]"), reply("Bad.\n[[2]]")], answers)
+    assert [request.prompt.prefill for request in asked[1]] == ["Good.\n[[", "Bad.\n[["]
+    # given 0.6 / 0.8 = 0.75; swapped 0.15 / 0.6 = 0.25 for place 1, the sample's second: 0.75 for its first
+    assert judgment.probability == pytest.approx(0.75)
+
+
+def test_a_missing_verdict_is_the_more_probable_label_behind_the_reply_and_is_counted_apart():
+    mode = Reasoned(template="reasoned-compact", both_orders=True, retry_unparseable=True)
+    cut = Completion(key="", texts=("The first one is",), finish_reasons=("length",))
+    forced = Completion(
+        key="", texts=("",), finish_reasons=("length",), candidate_logprobs=(math.log(0.6), math.log(0.2))
+    )
+    asked, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [forced])
+    [request] = asked[1]
+    assert (request.prompt.prefill, request.candidates) == ("The first one is\n\n[[", ("1", "2"))
+    assert (judgment.winner, judgment.repaired) == (1, True)
+    assert (judgment.shown[0].text, judgment.shown[0].repaired.code) == ("The first one is\n\n[[1]]", "truncated")
+    assert judgment.shown[1].repaired is None
+    # an engine without probabilities changes nothing
+    _, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [Completion(key="", texts=("",), finish_reasons=("stop",))])
+    assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match="begins with a score line"):
+        Reasoned(template="judgelm-v1")
+    with pytest.raises(InputError, match="expected 2 answers, got 3"):
+        drive(REASONED_BOTH, sample=Sample(id="1", question="q", answers=("a", "b", "c")))
+
+
+def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs():
+    with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge_:
+        assert judge_.mode("pair", both_orders=True) == Reasoned(template="reasoned-compact", both_orders=True)
+        judgment = judge_.compare("q", "a", "b")
+        assert (judgment.verdict, judgment.consistent) == (PairVerdict(winner="tie"), False)
+        with pytest.raises(ConfigError, match="mode multi expects scores"):
+            judge_.mode("multi")
+        with pytest.raises(ConfigError, match="writes no score lines"):
+            judge_.pairwise()
+
+
+@pytest.mark.parametrize(
+    ("fields", "room"), [({}, 1024), ({"window": 512}, 256), ({"training": {"max_completion_length": 64}}, 64)]
+)
+def test_the_room_for_a_reply_is_that_of_the_training(fields, room):
+    template = get_template("reasoned-compact")
+    card = Card(template=template.id, template_sha=template.sha, **fields)
+    with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge_:
+        judge_.format = judge_format(card, None, location="judge", ignore_card=False)
+        assert judge_.mode("pair").max_tokens == room
+        assert judge_.mode("pair", max_tokens=7).max_tokens == 7
+
+
+def test_any_other_model_can_be_asked_to_reason_first():
+    with Judge("So.\n[[1]]", engine="scripted") as judge_:
+        assert judge_.mode("reasoned") == Reasoned()
+        assert isinstance(judge_.mode("pair"), Pairwise)
+    with (
+        Judge("So.\n[[1]]", engine="scripted", template="judgelm-v1") as judge_,
+        pytest.raises(ConfigError, match="such as reasoned-chat"),
+    ):
+        judge_.mode("reasoned")

@@ -28,11 +28,10 @@ OPTIONS = {
     "correctness": SHORT | {"task": "number", "self_reference": "guided", "solve_tokens": 16},
     "ssr": SHORT | {"solve_tokens": 16, "solves": 1, "solve_temperature": 0},
     "qa": SHORT,
-    "baseline": {"max_tokens": 16, "both_orders": True},
     "multimodal": {},
 }
 ASKED = [mode for mode in MODES if mode != "reasoned"]
-"""Mode `reasoned` needs a chat template or a card: tests/modes/test_reasoned.py, tests/training/test_grpo.py."""
+"""Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py."""
 
 NOT_THE_ENGINES = {"off_grammar", "out_of_range", "truncated", "too_long"}
 
@@ -62,7 +61,7 @@ def items(shared_data):
         for number, (item, _) in enumerate(requests(shared_data, "fastchat_pair_mt"))
     ]
     found = dict.fromkeys(MODES, ones)
-    found |= {"pair": pairs, "baseline": pairs, "ssr": pairs, "multi": groups, "conversation": dialogues}
+    found |= {"pair": pairs, "ssr": pairs, "multi": groups, "conversation": dialogues}
     return found | {"chat": [row | {"follow_ups": ["Why?"]} for row in pairs]}
 
 

@@ -4,19 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.modes.baseline import Baseline
-from judgelm.modes.chat import Chat
-from judgelm.modes.conversation import Conversation
-from judgelm.modes.correctness import Correctness
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.judges.released import released_judge
+from judgelm.modes.conversation import Chat, Conversation
 from judgelm.modes.multi import Multi
-from judgelm.modes.multimodal import Multimodal
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.rubric import Rubric
-from judgelm.modes.single import Single
-from judgelm.modes.ssr import SelectiveSelfReference
+from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
+from judgelm.modes.single import Multimodal, Single
 from judgelm.modes.thinking import separate_thinking
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import judge
 from tests.support import thinking_model
@@ -35,8 +33,8 @@ WAYS = {
     "correctness": (Correctness(task="number", self_reference="guided"), ONE, "The answer is 17.\n[[Correct]]"),
     "qa": (QaCorrectness(), ONE, "So. <ans>CORRECT</ans>"),
     "ssr": (SelectiveSelfReference(task="choice", distribution=True), PAIR, "The answer is (A).\n[[1]]"),
-    "baseline": (Baseline(judge="prometheus-relative"), PAIR, "So. [RESULT] A"),
-    "pandalm": (Baseline(judge="pandalm"), PAIR, "1\n\nwhy"),
+    "released": (released_judge("prometheus-2").mode("pair", {}), PAIR, "So. [RESULT] A"),
+    "pandalm": (released_judge("pandalm").mode("pair", {}), PAIR, "1\n\nwhy"),
     "conversation": (Conversation(reasons="all"), DIALOGUE, "8 6\nBecause."),
     "chat": (Chat(template="judgelm-chat"), replace(PAIR, metadata={"follow_ups": ["Why?"]}), "8 6\nBecause."),
     "multimodal": (Multimodal(reasons="all"), ONE, "10 7\nFine."),
@@ -65,7 +63,27 @@ def test_thinking_changes_no_conclusion(way, resumes):
         assert thought.probability == plain.probability
 
 
-@pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "baseline"])
+class FailingEngine(ScriptedEngine):
+    """Fails each request in the same way."""
+
+    def __init__(self, reason):
+        super().__init__({})
+        self.reason = reason
+
+    def answer(self, request):
+        return Completion.failed(request.key, "out of order", self.reason)
+
+
+@pytest.mark.parametrize(("reason", "code"), [("error", "engine"), ("too_long", "too_long")])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_not_answered_is_a_failure_in_every_mode(way, reason, code):
+    mode, sample, _ = WAYS[way]
+    [judgment] = judge([sample], mode, FailingEngine(reason))
+    assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
+    assert "out of order" in judgment.failure.text + judgment.failure.why
+
+
+@pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "released"])
 def test_a_judge_that_thinks_unasked_is_read_alike(way):
     mode, sample, reply = WAYS[way]
     mode = replace(mode, distribution=False) if way == "ssr" else mode

@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 from tests.support.containerfiles import instructions, stages
 from tests.support.snippet_commands import check_shell
 

@@ -59,7 +59,7 @@ def test_the_wheel_holds_the_package_and_all_that_it_reads(built):
     package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "judgelm").rglob("*") if is_tracked(path)}
     assert package <= names
     assert {"judgelm/py.typed", "judgelm/judges/cards/small-judge.yaml"} <= names
-    assert "judgelm/data/hub/cards/judgelm-100k.yaml" in names
+    assert "judgelm/data/sources/cards/judgelm-100k.yaml" in names
     assert not [name for name in names if name.endswith((".safetensors", ".gguf", ".bin"))]
     others = {name for name in names - package if ".dist-info/" not in name}
     assert others == set()

@@ -22,7 +22,7 @@ WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt")
 
 def test_the_build_context_is_what_the_package_is_built_from():
     names = build_context(ROOT)
-    assert {"judgelm/version.py", "pyproject.toml", "Makefile", "train/sft.py", "LICENSE"} <= set(names)
+    assert {"judgelm/package.py", "pyproject.toml", "Makefile", "train/sft.py", "LICENSE"} <= set(names)
     folders = {name.partition("/")[0] for name in names if "/" in name}
     assert folders == {"configs", "examples", "judgelm", "serve", "train"}
     assert [name for name in names if name.endswith(WEIGHTS)] == []

@@ -31,7 +31,7 @@ CHANGELOG = """# Changelog
 
 def notes(folder, tag, *, version="1.2.0", changelog=CHANGELOG):
     (folder / "judgelm").mkdir()
-    (folder / "judgelm/version.py").write_text(f'VERSION = "{version}"\n')
+    (folder / "judgelm/package.py").write_text(f'VERSION = "{version}"\n')
     (folder / "CHANGELOG.md").write_text(changelog)
     return runpy.run_path(str(SCRIPT))["release_notes"](tag, folder)
 
@@ -45,7 +45,7 @@ def test_the_last_section_ends_before_the_links(tmp_path):
 
 
 def test_a_tag_of_another_version_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^tag v1\.3\.0: judgelm/version\.py has 1\.2\.0; "):
+    with pytest.raises(ValueError, match=r"^tag v1\.3\.0: judgelm/package\.py has 1\.2\.0; "):
         notes(tmp_path, "v1.3.0")
 
 
@@ -58,4 +58,4 @@ def test_a_version_without_entries_is_refused(tmp_path, entries):
 def test_the_command_says_it_in_a_sentence():
     done = subprocess.run([sys.executable, SCRIPT, "v0.0.0"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: tag v0.0.0: judgelm/version.py has ")
+    assert done.stderr.startswith("error: tag v0.0.0: judgelm/package.py has ")

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.judges.cards import judge_card
-from judgelm.judges.installed import check_adapter
+from judgelm.judges.cards import check_adapter, judge_card
 from judgelm.prompts.judge_card import find_card, write_card
 from tests.support.named_judges import MODULE, cached_adapter, cached_base
 

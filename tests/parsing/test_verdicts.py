@@ -1,17 +1,22 @@
-"""Verdicts that a reply states: which of several counts, in every mode's grammar."""
+"""Verdicts that a reply states, levels of rubrics, and labels in tags."""
+
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.parsing.answer_tags import read_label
-from judgelm.parsing.marked_reply import MarkedReply
-from judgelm.parsing.other_judges import read_prometheus_score
-from judgelm.parsing.rubric_levels import parse_level
-from judgelm.parsing.verdicts import read_verdict
+from judgelm.judges.released import released_judge
+from judgelm.modes.released import MarkedReply
+from judgelm.modes.rubric import PLAY_FAVORITES
+from judgelm.parsing.verdicts import parse_level, read_label, read_label_original, read_verdict, tagged_answer
 from judgelm.records import Scores, Unparsed
 
 LABELS = {"correct": "Correct", "incorrect": "Incorrect"}
+
+read_prometheus_score = released_judge("prometheus-2").tasks["single"].reply
+
 PLACES = {"1": "1", "2": "2"}
 
 
@@ -143,7 +148,9 @@ def test_without_brackets_a_final_verdict_is_none_where_only_they_count():
 
 
 LEVELS = ("poor", "good")
+
 LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2"})
+
 GRADE = MarkedReply(before="<score>", after="</score>", scale=(1, 5))
 
 
@@ -180,3 +187,153 @@ def test_any_text_is_a_verdict_that_it_holds_or_a_failure(text):
 def test_long_replies_cost_little(text):
     found = read_verdict(text, LABELS)
     assert isinstance(found, Unparsed) or found.label == "correct"
+
+
+CORRECTNESS = ("correct", "partially correct", "incorrect")
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("Explanation: It is correct up to the sum, Answer: incorrect", "incorrect"),
+        ("Explanation: not incorrect at all, Answer: correct", "correct"),
+        ("Explanation: ...\n\nAnswer: Partially  Correct.", "partially correct"),
+        ("**Explanation:** so. **Answer:** **correct**", "correct"),
+        ("Answer:\n[incorrect]", "incorrect"),
+        ('ANSWER: "correct"\n\nI hope this helps.', "correct"),
+        ("- Answer: - correct", "correct"),
+        ("The candidate's answer: 42. That is right, Answer: correct", "correct"),
+        ("Answer: correct. Once more, Answer: correct", "correct"),
+    ],
+)
+def test_the_level_is_read(text, level):
+    assert parse_level(text, CORRECTNESS) == level
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the reply is empty"),
+        ("It is correct.", "the reply has no `Answer:`"),
+        ("Answer: correct, mostly", "what follows `Answer:` is none of the levels: 'correct, mostly'"),
+        ("Answer: not correct", "what follows `Answer:` is none of the levels: 'not correct'"),
+        ("Answer: correct or incorrect", "what follows `Answer:` is none of the levels: 'correct or incorrect'"),
+        ("Answer:", "what follows `Answer:` is none of the levels: ''"),
+        ("Answer: NA", "what follows `Answer:` is none of the levels: 'NA'"),
+        (
+            "First thought, Answer: correct\nNo. Answer: incorrect",
+            "verdicts that differ: correct on line 1 and incorrect on line 2",
+        ),
+        ("Explanation: [Explanation], Answer: [Answer]", "what follows `Answer:` is none of the levels: '[Answer]'"),
+        ("My myanswer: correct", "the reply has no `Answer:`"),
+    ],
+)
+def test_what_is_no_level_is_a_failure_with_its_reason(text, why):
+    assert parse_level(text, CORRECTNESS) == Unparsed("off_grammar", text, why)
+
+
+def test_markup_in_a_levels_own_name_does_not_count():
+    assert parse_level("Answer: fully correct", ("**fully** correct", "wrong")) == "**fully** correct"
+
+
+@pytest.mark.parametrize("name", PLAY_FAVORITES)
+def test_every_level_of_the_paper_is_told_from_the_others(name):
+    levels = list(PLAY_FAVORITES[name].levels)
+    assert [parse_level(f"Explanation: {levels}, Answer: {one.upper()}.", levels) for one in levels] == levels
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_level_or_a_failure(text):
+    found = parse_level(text, CORRECTNESS)
+    assert isinstance(found, Unparsed) or found in CORRECTNESS
+
+
+EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
+
+UNTAGGED = "no <ans> tags, and the reply is not one of the two words"
+
+absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
+
+
+def replies():
+    return json.loads(EXPECTED.read_text(encoding="utf-8"))["answer_parsing"] if EXPECTED.exists() else []
+
+
+@absent
+@pytest.mark.parametrize("reply", replies(), ids=lambda reply: repr(reply["text"][:24]))
+def test_the_original_codes_readings_are_met_exactly(reply):
+    text = reply["text"]
+    assert tagged_answer(text, "first") == reply["extract_answer"]
+    assert tagged_answer(text, "second") == reply["extract_answer_mistral"]
+    assert tagged_answer(text, "last_on_line") == reply["extract_answer_mistral_judge"]
+    assert (read_label_original(text, "first") == "correct") is reply["counts_as_correct_default"]
+    assert (read_label_original(text, "last_on_line") == "correct") is reply["counts_as_correct_mistral"]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("<ans> CORRECT </ans>", "correct"),
+        ("The two differ. <ANS>\nincorrect.\n</ANS>", "incorrect"),
+        ('<ans>"CORRECT"</ans>', "correct"),
+        ("<ans> <b>CORRECT</b> </ans>", "correct"),
+        ("<ans>**INCORRECT**</ans>", "incorrect"),
+        ("<ans>YOUR LABEL</ans>\n<ans>INCORRECT</ans>", "incorrect"),
+        ("<ans>CORRECT</ans> ... <ans>CORRECT</ans>", "correct"),
+        ("CORRECT", "correct"),
+        (" **Incorrect.**\n", "incorrect"),
+    ],
+)
+def test_a_label_is_read_however_it_is_dressed(text, label):
+    found = read_label(text)
+    assert found.label == label
+    assert text[found.position :].startswith(found.written)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "one line names correct and incorrect"),
+        ("<ans>Partially CORRECT</ans>", "no tag holds CORRECT or INCORRECT"),
+        ("<ans></ans>", "no tag holds CORRECT or INCORRECT"),
+        ("The answer is <ans> CORRECT", UNTAGGED),
+        ("It is correct.", UNTAGGED),
+        ("", UNTAGGED),
+        ("I think </ans>CORRECT<ans>", UNTAGGED),
+    ],
+)
+def test_what_is_neither_word_or_both_is_a_failure(text, why):
+    assert read_label(text) == Unparsed("off_grammar", text, why)
+
+
+def test_the_label_stands_in_the_last_tags_that_hold_it():
+    text = "INCORRECT? No: <ans>correct</ans>, so <ans> **CORRECT** </ans>"
+    assert read_label(text) == ("correct", text.rindex("CORRECT"), "CORRECT")
+
+
+def test_the_original_rule_says_what_it_takes_for_incorrect():
+    assert read_label_original("<ans> INCORRECT </ans>", "first") == "incorrect"
+    assert read_label_original("<ans> correct </ans>", "first").code == "off_grammar"
+    assert read_label_original("CORRECT\n", "first") == "correct"
+    assert read_label_original("CORRECT", "last_on_line") == Unparsed(
+        "off_grammar", "CORRECT", "what rule last_on_line finds is neither CORRECT nor INCORRECT"
+    )
+
+
+def test_the_first_answer_is_the_one_that_is_taken_unless_said_otherwise():
+    assert tagged_answer("<ans> one\n</ans> no: <ans>two</ans>") == "one"
+    assert tagged_answer(" one\n") == " one\n"
+
+
+def test_the_last_answer_stands_in_the_last_tags():
+    assert tagged_answer("<ans>one</ans> no: <Ans>\ntwo </Ans>", "last") == "two"
+    assert tagged_answer("one", "last") == ""
+
+
+@given(st.text())
+def test_every_text_is_read_or_a_failure_with_a_reason(text):
+    found = read_label(text)
+    if isinstance(found, Unparsed):
+        assert found.why
+    else:
+        assert text[found.position :].startswith(found.written)

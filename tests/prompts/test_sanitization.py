@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.prompts.catalog import TEMPLATES, get_template
-from judgelm.prompts.confusables import OPENING, beginnings, plain_form
-from judgelm.prompts.sanitization import Sanitizer
+from judgelm.prompts.sanitization import OPENING, Sanitizer, beginnings, plain_form
 from judgelm.records import Sample
 
 V1 = get_template("judgelm-v1").sanitizer

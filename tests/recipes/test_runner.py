@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.recipes.recipe import read_recipe
-from judgelm.recipes.runner import StepError, check_inputs, plan_steps, run_steps
+from judgelm.recipes import StepError, check_inputs, plan_steps, read_recipe, run_steps
 
 # each step appends its name to a file, so that the file says which ran; `copy` reads what `make` wrote
 RECIPE = """

@@ -9,9 +9,8 @@ import pytest
 from judgelm.data.builder.counts import SetCounts
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
-from judgelm.reports.data_set import tables as data_tables
-from judgelm.reports.data_set.page import render_data_report
-from judgelm.reports.data_set.wording import AMBIGUOUS, DROPPED, sums_note
+from judgelm.reports import data_set_tables as data_tables
+from judgelm.reports.data_set import AMBIGUOUS, DROPPED, render_data_report, sums_note
 
 ALERT = "<script>alert(1)</script>"
 
@@ -152,11 +151,6 @@ def test_figures_name_their_axes(mixed):
         assert f">{axis}</text>" in found
 
 
-def test_same_build_same_report(tmp_path):
-    done, options = built(tmp_path, MIXED)
-    assert render_data_report(done, options, title="t") == render_data_report(done, options, title="t")
-
-
 def test_sums_that_do_not_add_up_are_shouted(tmp_path):
     done, options = built(tmp_path, MIXED)
     assert sums_note(done) is None
@@ -186,11 +180,6 @@ def test_many_models_are_named_up_to_a_number_and_the_rest_counted():
     assert after == before
 
 
-def test_one_model_more_than_shown_is_named():
-    counts = SetCounts(models=Counter({("a", "b"): 2, ("a", "c"): 1}))
-    assert data_tables.matrices(counts, counts, shown=2)[0].names == ("a", "b", "c")
-
-
 def test_lengths_are_bounded_by_the_ends_of_their_steps():
     [row] = data_tables.length_rows({("answer", 40): 5, ("answer", 0): 4, ("answer", 400): 1})
     # 4 below 20, 9 below 60, 10 below 420
@@ -205,7 +194,7 @@ def test_every_reason_to_drop_is_explained():
     from typing import get_args
 
     from judgelm.data.builder.cleaning import DropReason
-    from judgelm.data.swap.mentions import AmbiguityCode
+    from judgelm.data.swap_names import AmbiguityCode
 
     assert set(DROPPED) == set(get_args(DropReason))
     assert set(AMBIGUOUS) == set(get_args(AmbiguityCode))

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from benchmarks.synthetic.pairs import generate
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
-from judgelm.data.synthetic.pairs import generate
-from judgelm.reports.data_set.page import render_data_report
+from judgelm.reports.data_set import render_data_report
 from tests.support.headless import CHROMIUM, dom
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]

@@ -11,10 +11,10 @@ import pytest
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
 from judgelm.reports.html import render_report
-from judgelm.reports.study.folder import render_study
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.result import Bars, Column, Forest, ForestRow, Group, HeatMap, StudyResult, Table
 from tests.support.headless import CHROMIUM
+from tests.support.studies import render_study
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from judgelm.metrics.annotators import HumanAgreement
+from judgelm.metrics.agreement import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.html import facts, look_up, sessions, throughput
 from judgelm.reports.pairs import clipped, score_text

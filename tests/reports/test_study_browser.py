@@ -5,9 +5,9 @@ import re
 import pytest
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study.folder import render_study
 from judgelm.studies.result import Column, Forest, ForestRow, StudyResult, Table
 from tests.support.headless import CHROMIUM, dom
+from tests.support.studies import render_study
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]
 

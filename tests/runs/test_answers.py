@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.data.answers.generators import for_task, parse_generator, with_samples
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
 from judgelm.runs.answers import collect, read_self_answers, with_self_answers

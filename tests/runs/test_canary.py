@@ -4,8 +4,8 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import EngineError, InputError
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
 from judgelm.modes import Pairwise
+from judgelm.package import EVERYDAY_PAIRS
 from judgelm.records import Completion
 from judgelm.runs.canary import judge_canary, read_canary, read_pairs, write_canary
 from judgelm.studies.canary import compare_canaries

@@ -21,7 +21,7 @@ from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.stats import CascadeStats
-from judgelm.studies.cascade import cascade_agreement
+from judgelm.studies.evaluation import cascade_agreement
 
 SMALL = {"q0|a|b": "9 2\n", "q1|a|b": "2 9\n", "q2|a|b": "5 5\n", "q3|a|b": "dunno\n", "q4|a|b": "6 6\n"}
 LARGE = {"q2|a|b": "8 3\n", "q3|a|b": "3 8\n", "q4|a|b": "7 7\n"}  # knows no other pair: being shown one is a failure

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from judgelm import Judge
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, RunError
 from judgelm.modes import MODES, Pairwise

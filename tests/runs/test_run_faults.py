@@ -9,7 +9,7 @@ import pytest
 
 from judgelm.errors import InputError, RunError
 from judgelm.records import Judgment, PairVerdict
-from judgelm.reports.study.folder import write_study
+from judgelm.reports.study import write_study
 from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, standing_judgments
 from judgelm.studies.result import Column, StudyResult, Table
 from tests.support.batch_runs import BATCH, judged_rows

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import (
     GradeDistribution,
     GradeVerdict,

@@ -2,7 +2,7 @@
 
 import math
 
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.stats import RunStats
 
@@ -37,7 +37,7 @@ def test_repairs_and_reasons_are_counted_apart():
     assert (stats.reasons, stats.reasons_incomplete, stats.reasons_failed) == (2, 1, 1)
 
 
-def test_unassigned_mass_is_a_mean_over_orders_and_low_coverage_is_counted():
+def test_unassigned_mass_is_a_mean_over_orders_and_mostly_unassigned_is_counted():
     stats = stats_of(
         judged(Shown(**GIVEN, distribution=some(1.0)), Shown(**GIVEN, distribution=some(0.8)), probability=1.0),
         judged(Shown(**GIVEN, distribution=some(0.4))),
@@ -45,7 +45,7 @@ def test_unassigned_mass_is_a_mean_over_orders_and_low_coverage_is_counted():
     )
     # 0, 0.2 and 0.6 over three orders
     assert math.isclose(stats.mean_unassigned, 0.8 / 3)
-    assert (stats.probabilities, stats.low_coverage, stats.distributions) == (1, 1, 3)
+    assert (stats.probabilities, stats.mostly_unassigned, stats.distributions) == (1, 1, 3)
     assert math.isclose(stats.row()["mean_unassigned"], 0.8 / 3)
     assert RunStats().row()["mean_unassigned"] is None
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.modes.teacher import TeacherMode
+from judgelm.modes.generation import TeacherMode
 from judgelm.records import Sample
 from judgelm.runs.teacher import Prices, estimate, prices_of, spent_usd
 

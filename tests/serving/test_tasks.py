@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.modes.factory import make_mode
+from judgelm.modes import make_mode
 from judgelm.records import Sample
 from judgelm.serving.tasks import checked_sample, read_task
 

@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.metrics import f1_score
 
 from judgelm.metrics.correctness import quality
-from judgelm.metrics.partial_correlation import generation_judgment
+from judgelm.metrics.correlation import generation_judgment
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.self_bias.annotation import annotator_agreement, rank_correlation
 from judgelm.metrics.self_bias.design import design_of

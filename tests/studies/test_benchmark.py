@@ -16,11 +16,12 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Multi, Pairwise
-from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
+from judgelm.records import Sample
 from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pair_labels import by_id
+from tests.support.studies import judged_pair
 
 HOW = Resampling(resamples=200)
 
@@ -31,13 +32,6 @@ def imported(name, tmp_path, rows, file="in.jsonl"):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     import_benchmark(name, [str(path)], tmp_path / f"{name}.jsonl", overwrite=True)
     return read_labels(str(tmp_path / f"{name}.jsonl"))
-
-
-def judgment(key, winner):
-    failure = None if winner else Unparsed("off_grammar", "?")
-    verdict = PairVerdict(winner=winner) if winner else None
-    shown = (Shown(order=(0, 1), text="", failure=failure),)
-    return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=shown, failure=failure)
 
 
 def cells(result, table):
@@ -59,11 +53,11 @@ def test_rewardbenchs_sections(tmp_path):
         "hep-go-2": "tie",
         "alpacaeval-easy-3": None,
     }
-    result = benchmark_study("rewardbench", {key: judgment(key, one) for key, one in judged.items()}, labelled, HOW)
+    result = benchmark_study("rewardbench", {key: judged_pair(key, one) for key, one in judged.items()}, labelled, HOW)
     # math-prm 1/2, hep-go a tie 1/2, alpacaeval-easy a failure 1/2; Reasoning (984/2 + 164/2) / (984 + 164)
     assert cells(result, "scores") == {"overall": 0.5, "Chat": 0.5, "Reasoning": 0.5}
     judged["hep-go-2"] = right["hep-go-2"]
-    result = benchmark_study("rewardbench", {key: judgment(key, one) for key, one in judged.items()}, labelled, HOW)
+    result = benchmark_study("rewardbench", {key: judged_pair(key, one) for key, one in judged.items()}, labelled, HOW)
     reasoning = (984 * 0.5 + 164 * 1) / (984 + 164)
     assert cells(result, "scores")["Reasoning"] == pytest.approx(reasoning)
     assert cells(result, "scores")["overall"] == pytest.approx((reasoning + 0.5) / 2)
@@ -144,7 +138,7 @@ def test_what_it_does_not_measure_it_says_who_does(tmp_path):
     with pytest.raises(ConfigError, match=r"pandalm: measured by `judgelm eval` .* knows: rewardbench"):
         benchmark_study("pandalm", {}, labelled)
     with pytest.raises(InputError, match="no judgment has a label"):
-        benchmark_study("auto-j", {"x": judgment("x", 1)}, labelled)
+        benchmark_study("auto-j", {"x": judged_pair("x", 1)}, labelled)
     assert {"rewardbench", "rewardbench-2", "judgebench"} <= SCORING_RULES.keys()
 
 

@@ -11,8 +11,9 @@ from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import GradeVerdict, Judgment, PairVerdict, Unparsed
+from judgelm.records import Judgment, PairVerdict
 from judgelm.studies.benchmark.study import benchmark_study
+from tests.support.studies import graded
 
 HOW = Resampling(resamples=100)
 
@@ -22,12 +23,6 @@ def labelled(shared_data, tmp_path_factory):
     out = tmp_path_factory.mktemp("prometheus") / "rows.jsonl"
     import_benchmark("prometheus", [str(shared_data / "prometheus" / "vicuna_eval.json.gz")], out)
     return read_labels(str(out))
-
-
-def graded(key, grade):
-    failure = Unparsed("off_grammar", "?") if grade is None else None
-    verdict = None if grade is None else GradeVerdict(score=grade)
-    return Judgment(sample_id=key, mode="baseline", verdict=verdict, shown=(), failure=failure)
 
 
 def correlations(result):

@@ -11,13 +11,14 @@ from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.pairs import AUTO_J_GROUPS
 from judgelm.engines.scripted import ScriptedEngine
+from judgelm.metrics.agreement import two_orders
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.two_orders import two_orders
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pair_labels import by_id
+from tests.support.studies import table
 
 HOW = Resampling(resamples=100)
 LLMBAR = [
@@ -27,11 +28,6 @@ LLMBAR = [
         *("ChatGPT/CoT", "ChatGPT/Vanilla", "GPT-4/CoT", "GPT-4/Rating", "GPT-4/Swap", "GPT-4/Vanilla", "LLaMA2/CoT"),
     )
 ]
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    return [dict(zip([column.key for column in found.columns], row, strict=True)) for row in found.rows]
 
 
 def shown(order, winner):
@@ -45,7 +41,7 @@ def judgment(key, given, swapped):
     failure = Unparsed("off_grammar", "?") if None in (given, swapped) else None
     verdict = PairVerdict(winner=int(given) if given == swapped else "tie") if failure is None else None
     orders = (shown((0, 1), given), shown((1, 0), swapped))
-    return Judgment(sample_id=key, mode="baseline", verdict=verdict, shown=orders, failure=failure)
+    return Judgment(sample_id=key, mode="released", verdict=verdict, shown=orders, failure=failure)
 
 
 @pytest.mark.parametrize(("folder", "judge_name"), LLMBAR)

@@ -8,13 +8,14 @@ import pytest
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import MODELS
-from judgelm.data.sources.registry import BENCHMARKS
+from judgelm.data.sources.registry import benchmarks
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, Shown, Unparsed
-from judgelm.studies.benchmark.published import PUBLISHED, published_findings, published_table
+from judgelm.records import Judgment, LabelVerdict, Unparsed
+from judgelm.studies.benchmark.published import published_findings, published_scores, published_table
 from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
 from judgelm.studies.benchmark.study import benchmark_study
+from tests.support.studies import graded, judged_pair
 
 RESAMPLING = Resampling(resamples=200)
 
@@ -29,13 +30,6 @@ def imported(name, tmp_path, rows, file="in.json"):
 def labels(name, tmp_path, *files):
     import_benchmark(name, list(files), tmp_path / "out.jsonl")
     return read_labels(str(tmp_path / "out.jsonl"))
-
-
-def pair(key, winner):
-    failure = None if winner else Unparsed("off_grammar", "?")
-    verdict = PairVerdict(winner=winner) if winner else None
-    shown = (Shown(order=(0, 1), text="", failure=failure),)
-    return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=shown, failure=failure)
 
 
 def cells(result, name, column=1):
@@ -69,13 +63,13 @@ def test_rmbs_best_of_n_counts_only_against_all_losers(tmp_path):
         "rmb", tmp_path, imported("rmb", tmp_path, best, "BoN_set/a.json"), imported("rmb", tmp_path, pairs)
     )
     right = {key: label.winner for key, label in labelled.labels.items()}
-    judged = {key: pair(key, winner) for key, winner in right.items()}
+    judged = {key: judged_pair(key, winner) for key, winner in right.items()}
     for key, winner in (
         ("bon-helpfulness-0-1", 3 - right["bon-helpfulness-0-1"]),
         ("pairwise-harmlessness-0", "tie"),
         ("pairwise-harmlessness-1", None),
     ):
-        judged[key] = pair(key, winner)
+        judged[key] = judged_pair(key, winner)
     result = benchmark_study("rmb", judged, labelled, RESAMPLING)
     # best of n: 1 of 2 lists; pairs: a tie and a failure do not count, 2 of 4; mean of the sections judged
     assert cells(result, "scores") == {"overall": 0.5, "Helpfulness BoN": 0.5, "Harmlessness Pairwise": 0.5}
@@ -97,7 +91,7 @@ def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):
         own = scores[domain][int(index)]
         chosen, rejected = own[0][styles.index(better)], own[1][styles.index(worse)]
         winner = "tie" if chosen == rejected else label.winner if chosen > rejected else 3 - label.winner
-        judged[key] = pair(key, winner)
+        judged[key] = judged_pair(key, winner)
     result = benchmark_study("rm-bench", judged, labelled, RESAMPLING)
     expected = {}
     for domain, own in scores.items():  # the README's matrix
@@ -151,13 +145,9 @@ def test_evounas_verdicts_beside_lexical_match(evouna):
 
 
 def test_evouna_asks_for_verdicts_on_answers(evouna):
-    judged = {"NQ-1-fid": pair("NQ-1-fid", 1)}
+    judged = {"NQ-1-fid": judged_pair("NQ-1-fid", 1)}
     with pytest.raises(InputError, match="judge with judgelm-batch --mode qa"):
         benchmark_study("evouna", judged, evouna, RESAMPLING)
-
-
-def grade(key, score):
-    return Judgment(sample_id=key, mode="single", verdict=GradeVerdict(score=score), shown=(), scores=(score,))
 
 
 def test_judge_benchs_correlations_and_their_mean_over_properties(tmp_path):
@@ -179,8 +169,8 @@ def test_judge_benchs_correlations_and_their_mean_over_properties(tmp_path):
     labelled = labels("judge-bench-nlp", tmp_path, imported("x", tmp_path, content, "newsroom.json"))
     judged = {}
     for index, swapped in enumerate((1, 2, 4, 3), 1):
-        judged[f"newsroom-{index}-Relevance"] = grade(f"newsroom-{index}-Relevance", index + 1)
-        judged[f"newsroom-{index}-Fluency"] = grade(f"newsroom-{index}-Fluency", swapped)
+        judged[f"newsroom-{index}-Relevance"] = graded(f"newsroom-{index}-Relevance", index + 1)
+        judged[f"newsroom-{index}-Fluency"] = graded(f"newsroom-{index}-Fluency", swapped)
     result = benchmark_study("judge-bench-nlp", judged, labelled, RESAMPLING)
     # Spearman of 1 2 3 4 with itself 1, with 1 2 4 3: 1 - 6 * 2 / (4 * 15) = 0.8
     assert cells(result, "properties", 2) == pytest.approx({"newsroom: Relevance": 1.0, "newsroom: Fluency": 0.8})
@@ -199,7 +189,7 @@ def test_wmts_pairs_beside_the_translators(tmp_path):
             lines.append(f"ONLINE-Y\td\t{segment}\tr{rater}\tsource {segment}\tother {segment}\tOther\t{severity}")
     file = imported("x", tmp_path, "\n".join(lines) + "\n", "ende.tsv")
     labelled = labels("wmt-side-by-side", tmp_path, file)
-    judged = {key: pair(key, 1 if "-1-ONLINE" in key else "tie") for key in labelled.labels}
+    judged = {key: judged_pair(key, 1 if "-1-ONLINE" in key else "tie") for key in labelled.labels}
     result = benchmark_study("wmt-side-by-side", judged, labelled, RESAMPLING)
     assert cells(result, "scores")["English to German"] == 0.5
     # the judge agrees with 3 of 3 and with 1 of 3 translators; they with each other on 3 of 3 and 1 of 3 pairs
@@ -208,8 +198,8 @@ def test_wmts_pairs_beside_the_translators(tmp_path):
 
 
 def test_published_scores_have_a_source_and_are_shares():
-    for name, judges in PUBLISHED.items():
-        assert name in BENCHMARKS
+    for name, judges in published_scores().items():
+        assert name in benchmarks()
         for judge in judges:
             assert judge.source
             assert judge.scores
@@ -220,7 +210,7 @@ def test_published_scores_have_a_source_and_are_shares():
 
 def test_published_overall_scores_are_means_of_their_sections():
     for name, sections in (("rewardbench", 4), ("rmb", 4), ("rm-bench", 4)):
-        for judge in PUBLISHED[name]:
+        for judge in published_scores()[name]:
             parts = [value for key, value in judge.scores.items() if key[0].isupper()]
             if len(parts) == sections:
                 assert np.mean(parts) == pytest.approx(judge.scores["overall"], abs=0.001), judge.judge

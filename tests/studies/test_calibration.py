@@ -5,23 +5,11 @@ from scipy.special import expit
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.studies.calibration.measures import CalibrationOptions
-from judgelm.studies.calibration.study import calibration_study
+from judgelm.records import Label, Sample
+from judgelm.studies.calibration import CalibrationOptions, calibration_study
+from tests.support.studies import judged_pair, table
 
 HOW = Resampling(seed=0, resamples=100)
-
-
-def judged(key, probability):
-    shown = (Shown(order=(0, 1), text="8 6", scores=(8, 6)),)
-    verdict = PairVerdict(winner=1 if probability is None or probability > 0.5 else 2)
-    return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=shown, probability=probability)
-
-
-def failed(key):
-    failure = Unparsed("off_grammar", "dunno")
-    shown = (Shown(order=(0, 1), text="dunno", failure=failure),)
-    return Judgment(sample_id=key, mode="pair", verdict=None, shown=shown, failure=failure)
 
 
 def labelled(winners, kinds=None, per_question=1):
@@ -35,16 +23,12 @@ def labelled(winners, kinds=None, per_question=1):
 
 def study(probabilities, winners, kinds=None, **options):
     judgments = {
-        key: failed(key) if probability == "failed" else judged(key, probability)
-        for key, probability in probabilities.items()
+        key: judged_pair(
+            key, None if p == "failed" else 1 if p is None or p > 0.5 else 2, probability=None if p == "failed" else p
+        )
+        for key, p in probabilities.items()
     }
     return calibration_study(judgments, labelled(winners, kinds), CalibrationOptions(resampling=HOW, **options))
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
 
 
 def too_sure(n=400, seed=0):
@@ -97,7 +81,7 @@ def test_a_judge_that_is_too_sure_is_told_so_and_mended():
 
 def test_no_question_is_on_both_sides():
     probabilities, winners = too_sure(60)
-    judgments = {key: judged(key, value) for key, value in probabilities.items()}
+    judgments = {key: judged_pair(key, 1 if p > 0.5 else 2, probability=p) for key, p in probabilities.items()}
     found = calibration_study(
         judgments, labelled(winners, per_question=20), CalibrationOptions(resampling=HOW, fit_share=0.4)
     )
@@ -135,11 +119,6 @@ def test_one_question_cannot_be_split():
     found = study({"a": 0.9}, {"a": 1})
     assert "scalings" not in [one.name for one in found.tables]
     assert any("too few questions" in one for one in found.warnings)
-
-
-def test_no_probability_anywhere():
-    with pytest.raises(InputError, match="--distribution"):
-        study({"a": None}, {"a": 1})
 
 
 def test_only_tied_labels():

@@ -2,11 +2,12 @@
 
 import pytest
 
-from judgelm.data.sources.mm_vet import VisualQuestion
+from judgelm.data.sources.graded import VisualQuestion
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import GradeVerdict, Judgment, PairVerdict, Unparsed
+from judgelm.records import Judgment, PairVerdict
 from judgelm.studies.capabilities import CapabilityOptions, capability_study, rescaled
+from tests.support.studies import graded
 
 QUESTIONS = {
     "a": VisualQuestion(("ocr",), "1.png"),
@@ -14,12 +15,6 @@ QUESTIONS = {
     "c": VisualQuestion(("math", "ocr"), "3.png"),
     "d": VisualQuestion(("know",), "4.png"),
 }
-
-
-def graded(sample_id, score):
-    if score is None:
-        return Judgment(sample_id=sample_id, mode="m", verdict=None, shown=(), failure=Unparsed("off_grammar", "x"))
-    return Judgment(sample_id=sample_id, mode="m", verdict=GradeVerdict(score=score), shown=(), scores=(score,))
 
 
 def run_of(**scores):

@@ -4,17 +4,9 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate
-from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.studies.claim.study import ClaimOptions, claim_sentences, claim_win_rate
-
-FAILURE = Unparsed("off_grammar", "hm")
-
-
-def judgment(key, winner, probability=None):
-    verdict = None if winner is None else PairVerdict(winner=winner)
-    failure = FAILURE if winner is None else None
-    shown = (Shown(order=(0, 1), text="", failure=failure),)
-    return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=shown, probability=probability, failure=failure)
+from judgelm.records import Label, Sample
+from judgelm.studies.claim import ClaimOptions, claim_sentences, claim_win_rate
+from tests.support.studies import judged_pair
 
 
 def sample(key, models=("a", "b"), answers=("x", "y")):
@@ -24,7 +16,10 @@ def sample(key, models=("a", "b"), answers=("x", "y")):
 def run(winners, models=("a", "b"), probabilities=None):
     keys = [str(index) for index in range(len(winners))]
     probabilities = probabilities or [None] * len(keys)
-    judged = {key: judgment(key, *row) for key, row in zip(keys, zip(winners, probabilities, strict=True), strict=True)}
+    judged = {
+        key: judged_pair(key, winner, probability=probability)
+        for key, winner, probability in zip(keys, winners, probabilities, strict=True)
+    }
     return judged, {key: sample(key, models) for key in keys}
 
 
@@ -55,7 +50,7 @@ def test_probabilities_are_used_where_each_verdict_has_one():
     judged, samples = run([1, 2] * 10, probabilities=[0.9, 0.3] * 10)
     claim = claim_win_rate(judged, labels([1, 2] * 6), samples)
     assert (claim.soft, claim.estimates.judge.value) == (True, pytest.approx(0.6))
-    judged["0"] = judgment("0", 1)
+    judged["0"] = judged_pair("0", 1)
     assert claim_win_rate(judged, {}, samples).estimates.judge.value == 0.5
 
 
@@ -88,7 +83,7 @@ def test_the_control_is_fitted_on_all_pairs_and_takes_length_out():
         answers = ("w " * (30 if longer else 10), "w " * (10 if longer else 30))
         winners.append(1 if longer == (index % 5 != 0) else 2)
         samples[str(index)] = sample(str(index), answers=answers)
-        judged[str(index)] = judgment(str(index), winners[-1])
+        judged[str(index)] = judged_pair(str(index), winners[-1])
     claim = claim_win_rate(judged, labels(winners[:40]), samples, ClaimOptions(control="length"))
     assert claim.uncontrolled.value == pytest.approx(0.65)
     assert claim.estimates.judge.value == pytest.approx(0.5, abs=0.01)

@@ -5,9 +5,9 @@ from judgelm.data.sources.reviews import read_results
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import parse_pair
-from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.studies.compare_judges.comparison import CompareOptions
-from judgelm.studies.compare_judges.study import compare_judges
+from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown
+from judgelm.studies.compare_judges import CompareOptions, compare_judges
+from tests.support.studies import judged_pair, table
 
 HOW = Resampling(seed=0, resamples=100)
 WINNERS = {"1": 1, "2": 2, "=": "tie"}
@@ -15,16 +15,7 @@ WINNERS = {"1": 1, "2": 2, "=": "tie"}
 
 def judge(letters):
     """One judgment a letter: 1, 2, = for a tie, x for a failure, a dot for none."""
-    found = {}
-    for place, letter in enumerate(letters):
-        failure = Unparsed("off_grammar", "dunno") if letter == "x" else None
-        verdict = None if failure else PairVerdict(winner=WINNERS.get(letter, 1))
-        shown = (Shown(order=(0, 1), text="", failure=failure),)
-        if letter != ".":
-            found[str(place)] = Judgment(
-                sample_id=str(place), mode="pair", verdict=verdict, shown=shown, failure=failure
-            )
-    return found
+    return {str(i): judged_pair(str(i), WINNERS.get(letter)) for i, letter in enumerate(letters) if letter != "."}
 
 
 def labels(letters, kinds=""):
@@ -38,12 +29,6 @@ def labels(letters, kinds=""):
 def study(judges, truth, kinds="", **options):
     given = {name: judge(letters) for name, letters in judges.items()}
     return compare_judges(given, labels(truth, kinds), CompareOptions(resampling=HOW, **options))
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
 
 
 def test_two_judges_by_hand():

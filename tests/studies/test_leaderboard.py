@@ -12,7 +12,7 @@ from judgelm.cli.study.pairs import leaderboard_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, PairDistribution, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row
-from judgelm.studies.leaderboard.matches import matches_of_run
+from judgelm.studies.leaderboard import matches_of_run
 
 APP = typer.Typer()
 add_command(APP, leaderboard_command, "study")

@@ -4,10 +4,9 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.parsing.distribution import pair_distribution, score_lines
+from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
-from judgelm.studies.join import failure_code
-from judgelm.studies.pair_labels import pair_label
+from judgelm.studies.pair_labels import failure_code, pair_label
 
 
 def judgment(*shown, winner=1):

@@ -12,8 +12,7 @@ from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import by_id
-from judgelm.studies.position_bias.pairs import merge_groups, pairs_of_reviews, pairs_of_run
-from judgelm.studies.position_bias.study import PairGroup, position_bias_study
+from judgelm.studies.position_bias import PairGroup, merge_groups, pairs_of_reviews, pairs_of_run, position_bias_study
 
 HOW = Resampling(resamples=200)
 

@@ -8,12 +8,12 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
-from judgelm.parsing.answer_tags import read_label
+from judgelm.parsing.verdicts import read_label
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
-from judgelm.studies.qa.answers import QaRun, qa_answers
-from judgelm.studies.qa.correlation import prompt_spread
-from judgelm.studies.qa.study import QaOptions, qa_study
+from judgelm.studies.qa import QaOptions, prompt_spread, qa_study
+from judgelm.studies.qa_scores import QaRun, qa_answers
+from tests.support.studies import table
 
 HOW = Resampling(resamples=200)
 
@@ -41,12 +41,6 @@ def judgment(key, sign):
 
 def run_of(name, labels, variant="initial"):
     return QaRun(judge=name, variant=variant, judgments={key: judgment(key, sign) for key, sign in labels.items()})
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
 
 
 def names(result):
@@ -126,14 +120,6 @@ def test_failures_are_counted_as_the_authors_count_them_in_a_table_of_their_own(
     # people call all but f correct: against 1 1 0 0 1 0 (a to f) that is 0.447 = 1 / sqrt(5)
     assert first["correlation"].value == pytest.approx(pearsonr([1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 1, 0])[0])
     assert first["own_correlation"] is None  # without f judgelm's labels are all the same
-
-
-def test_a_reply_that_never_came_is_neither_to_them():
-    lost = Judgment(sample_id="b", mode="qa", verdict=None, shown=(), failure=Unparsed("engine", "gone"))
-    first, _ = table(
-        study(FOUR, [QaRun(judge="q", judgments={"b": lost, "c": replied("c", "INCORRECT")})]), "authors-failures"
-    )
-    assert (first["asked"], first["incorrect"], first["neither"]) == (2, 1, 1)
 
 
 def test_judging_all_is_compared_with_exact_match_first():
@@ -225,11 +211,6 @@ def test_prompts_are_compared_with_maximum_mean_and_variance():
 def test_the_papers_table_7_has_the_sample_variance(row, maximum, average, variance):
     found = prompt_spread(row)
     assert (found[0], round(found[1], 3), round(found[2], 4)) == (maximum, average, variance)
-
-
-def test_the_spread_over_one_prompt_or_none_is_undefined():
-    assert prompt_spread([0.5]) == (0.5, 0.5, None)
-    assert prompt_spread([]) == (None, None, None)
 
 
 def test_by_type_among_answers_that_do_not_match():

@@ -1,4 +1,3 @@
-import json
 import os
 from pathlib import Path
 
@@ -12,7 +11,9 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias.design import BiasModel, design_of, redundant
 from judgelm.metrics.self_bias.ordinal import fit_ordinal
-from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, paired_ratings, study_self_bias
+from judgelm.studies.self_bias import debiased_ratings, paired_ratings, study_self_bias
+from judgelm.studies.self_bias_fits import SelfBiasOptions
+from tests.support.studies import table
 
 HELM = ("GPT-4", "GPT-3.5 Turbo", "Claude v1.3", "Command-Xlarge-Beta")
 QUICK = Resampling(resamples=100)
@@ -46,12 +47,6 @@ def study(ratings=None, **options):
     return study_self_bias(ratings or helm_shaped(), SelfBiasOptions(**options))
 
 
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
-
-
 def figure(result, name):
     return next(one for one in result.figures if one.name == name)
 
@@ -70,10 +65,6 @@ def test_data_of_helm_instructs_shape_is_studied_as_a_whole():
     assert "positive for GPT-4 +0." in result.findings[0]
     assert {row["fit"] for row in table(result, "ordinal")} == {"dimension: Harmlessness", "dimension: Helpfulness"}
     assert [row["judge"] for row in table(result, "length")] == ["Claude v1.3", "GPT-4"]
-
-
-def test_the_result_is_json_without_nan():
-    json.dumps(study(checks=False).to_json(), allow_nan=False)
 
 
 def test_without_checks_there_is_the_main_regression_and_its_slices():

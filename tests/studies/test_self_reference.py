@@ -1,13 +1,12 @@
-import json
-
 import pytest
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import Judgment, LabelVerdict, SelfAnswer, Unparsed
-from judgelm.studies.self_reference.selection import JudgeResult, crossover, rank_correlation
-from judgelm.studies.self_reference.study import self_reference_study
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
+from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Unparsed
+from judgelm.studies.self_reference import JudgeQuality, crossover, rank_correlation, self_reference_study
+from judgelm.studies.self_reference_answers import JudgeRuns, judged_answers, own_correct
+from judgelm.studies.truth_file import AnswerTruth
+from tests.support.studies import table, value
 
 HOW = Resampling(resamples=200)
 
@@ -34,20 +33,10 @@ def truths(truth, own, datasets=None):
             agent="agent",
             dataset="X" if datasets is None else datasets[key],
             truth=truth[key] == "1",
-            own={} if own[key] == "?" else {"": own[key] == "1"},
+            judge_correct=None if own[key] == "?" else own[key] == "1",
         )
         for key in range(len(truth))
     }
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
-
-
-def value(cell):
-    return cell.value if isinstance(cell, Estimate) else cell
 
 
 # the first eight are D_J+, four agents right and four wrong; the last four D_J-, two and two
@@ -149,7 +138,7 @@ def test_own_answers_of_the_guided_run_serve_the_cot_run_too():
 
 def test_choosing_the_judge_that_answers_best():
     own = {"0": {"a": True, "b": True}, "1": {"a": True, "b": False}, "2": {"a": False, "b": False}}
-    known = {key: AnswerTruth(id=key, agent="x", dataset="X", truth=key != "2", own=own[key]) for key in own}
+    known = {key: AnswerTruth(id=key, agent="x", dataset="X", truth=key != "2", judge_correct=own[key]) for key in own}
     runs = [JudgeRuns(judge="a", cot=run("cic")), JudgeRuns(judge="b", cot=run("cci"))]
     [row] = table(self_reference_study(runs, known, HOW), "judge-selection")
     # a answers 2/3, its F1: TP 1, FN 1, FP 1: 2/4; b answers 1/3, its F1 is 1
@@ -182,7 +171,7 @@ def test_crossovers_that_are_not_there(points, expected):
 def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_same():
     def standings(*pairs):
         return [
-            JudgeResult(judge=str(place), generation=x, f1=Estimate(value=y, low=y, high=y, n=9))
+            JudgeQuality(judge=str(place), generation=x, f1=Estimate(value=y, low=y, high=y, n=9))
             for place, (x, y) in enumerate(pairs)
         ]
 
@@ -193,18 +182,41 @@ def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_sam
     assert rank_correlation(standings(*[(0.5, x / 10) for x in range(6)])) is None
 
 
-def test_the_result_is_json_and_names_every_figure_once():
-    result = study(cot=run(COT), guided=run(GUIDED))
-    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["study"] == "self-reference"
-    names = {figure.name for figure in result.figures}
-    assert {
-        "generation-and-judgment-1",
-        "four-way-accuracy-cot-1",
-        "four-way-f1-guided-1",
-        "four-way-change-1",
-    } <= names
+def answered(key, label, *answers):
+    verdict = None if label is None else LabelVerdict(label=label)
+    failure = Unparsed("off_grammar", "?") if label is None else None
+    solves = tuple(SelfAnswer(text="...", answer=answer) for answer in answers)
+    return Judgment(sample_id=key, mode="correctness", verdict=verdict, shown=(), failure=failure, self_answers=solves)
 
 
-def test_judges_of_one_name_are_refused():
-    with pytest.raises(InputError, match="a name of its own"):
-        self_reference_study([JudgeRuns(judge="a", cot=run("c"))] * 2, truths("1", "1"), HOW)
+def answer_truth(key="1", **fields):
+    return AnswerTruth(id=key, agent="small", dataset="GSM8K", truth=True, **fields)
+
+
+def test_the_truth_file_goes_before_the_solves():
+    runs = JudgeRuns(judge="big", guided={"1": answered("1", "correct", "18")})
+    assert own_correct(runs, answer_truth(judge_correct={"big": False}, answer="18")) == (False, "truth file")
+    assert own_correct(runs, answer_truth(judge_correct=False, answer="18")) == (False, "truth file")
+    assert own_correct(runs, answer_truth(judge_correct={"other": False}, answer="18")) == (True, "solves")
+
+
+def test_own_answers_from_solves():
+    runs = JudgeRuns(
+        judge="big", cot={"1": answered("1", "correct")}, guided={"1": answered("1", "correct", "17", "18")}
+    )
+    assert own_correct(runs, answer_truth(answer="18")) == (False, "solves")  # the first solve is the reference
+    nothing = JudgeRuns(judge="big", cot={"1": answered("1", "correct", None)})
+    assert own_correct(nothing, answer_truth(answer="18")) == (False, "no answer extracted")
+    assert own_correct(nothing, answer_truth()) == (None, "unknown")
+    assert own_correct(JudgeRuns(judge="big"), answer_truth(answer="18")) == (None, "unknown")
+
+
+def test_verdicts_of_other_modes_are_refused():
+    pair = Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=())
+    with pytest.raises(InputError, match="needs correct or incorrect"):
+        judged_answers(JudgeRuns(judge="big", cot={"1": pair}), "cot", {"1": answer_truth()})
+
+
+def test_nothing_joined_is_an_error():
+    with pytest.raises(InputError, match="'x' against '1'"):
+        judged_answers(JudgeRuns(judge="big", cot={"x": answered("x", "correct")}), "cot", {"1": answer_truth()})

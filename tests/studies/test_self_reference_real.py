@@ -7,10 +7,11 @@ import pytest
 
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
-from judgelm.studies.self_reference.study import self_reference_study
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
-from judgelm.studies.ssr.items import PairTruth
-from judgelm.studies.ssr.study import SsrOptions, ssr_study
+from judgelm.studies.self_reference import self_reference_study
+from judgelm.studies.self_reference_answers import JudgeRuns
+from judgelm.studies.ssr import SsrOptions, ssr_study
+from judgelm.studies.truth_file import AnswerTruth, PairTruth
+from tests.support.studies import table
 
 HOW = Resampling(resamples=300)
 JUDGES = ("gemini-1.5-pro-002", "Meta-Llama-3_1-70B-Instruct")
@@ -25,12 +26,6 @@ def questions(shared_data):
 
 def letter(question, model):
     return question["outputs"][model]["l2"]
-
-
-def table(result, name):
-    [found] = [one for one in result.tables if one.name == name]
-    keys = [column.key for column in found.columns]
-    return [dict(zip(keys, row, strict=True)) for row in found.rows]
 
 
 def test_a_judge_that_only_compares_with_its_own_answer(questions):

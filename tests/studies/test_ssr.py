@@ -1,16 +1,14 @@
-import json
 from dataclasses import replace
 
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.modes.ssr import SelectiveSelfReference
+from judgelm.modes.self_reference import SelectiveSelfReference
 from judgelm.records import Judgment, PairVerdict, Sample, SelfAnswer, Shown, Unparsed
 from judgelm.runs.runner import judge
-from judgelm.studies.ssr.items import PairTruth
-from judgelm.studies.ssr.study import SsrOptions, ssr_study
+from judgelm.studies.ssr import SsrOptions, ssr_study
+from judgelm.studies.truth_file import PairTruth
 
 HOW = Resampling(resamples=200)
 LABELS = {"right": ("1", "2"), "wrong": ("2", "1"), "split": ("1", "1")}
@@ -142,17 +140,6 @@ def test_runs_of_the_mode_itself():
     assert never["splits"] == 2
     assert result.counts["selective run, compared"] == 2
     assert not result.warnings
-
-
-def test_the_result_is_json():
-    assert json.loads(json.dumps(study().to_json(), allow_nan=False))["study"] == "ssr"
-
-
-def test_tau_out_of_range_is_refused():
-    with pytest.raises(ConfigError, match="tau is 4"):
-        SsrOptions(tau=4)
-    with pytest.raises(ConfigError, match="calibration_share is 1"):
-        SsrOptions(calibration_share=1)
 
 
 def test_a_judge_that_fails_on_every_pair_has_no_share_of_nothing():

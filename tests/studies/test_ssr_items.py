@@ -4,8 +4,8 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown, Unparsed
-from judgelm.studies.ssr.items import PairTruth, credit, join_items, pair_outcome, pair_truth_from_row
-from judgelm.studies.truth_file import by_sample
+from judgelm.studies.ssr_items import credit, join_items, pair_outcome
+from judgelm.studies.truth_file import PairTruth, by_sample
 
 
 def judged(key, given, swapped, answers=(), **fields):
@@ -100,17 +100,3 @@ def test_nothing_to_compare_is_an_error():
         join_items({}, {"a": judged("a", "1", "2")}, truths)
     with pytest.raises(InputError, match="no self-solves"):
         join_items({"a": judged("a", "1", "2")}, {"a": judged("a", "1", "2")}, truths)
-
-
-def test_rows_of_a_truth_file():
-    found = pair_truth_from_row({"id": "a", "winner": 2, "answer": "G", "category": "math"}, "t:1")
-    assert found == PairTruth(id="a", winner=2, answer="G", category="math")
-    for change, message in (
-        ({"winner": "tie"}, "expected 1 or 2"),
-        ({"id": 3}, 'field "id"'),
-        ({"answer": 3}, '"answer"'),
-    ):
-        with pytest.raises(InputError, match=message):
-            pair_truth_from_row({"id": "a", "winner": 1} | change, "t:1")
-    with pytest.raises(InputError, match="appears twice"):
-        by_sample([PairTruth(id="a", winner=1)] * 2)

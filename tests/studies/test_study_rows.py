@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers.contrastive_pairs import contrastive_pair
+from benchmarks.contrastive_pairs import contrastive_pair
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.rating_tables import run_ratings
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, SelfAnswer, Shown
 from judgelm.runs.serialization import judgment_row
-from judgelm.studies.ssr.items import pair_truth_from_row
+from judgelm.studies.truth_file import PairTruth, truth_from_row
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "study_rows.py"
 
@@ -137,7 +137,7 @@ def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path,
     assert made(capsys, "pairs", known, "--answers", files, "-o", out)[0] == 0
     [sample] = SampleStream([str(out)])
     [truth] = rows(tmp_path / "pairs.truth.jsonl")
-    found = pair_truth_from_row(truth, "truth")
+    found = truth_from_row(PairTruth, truth, "truth")
     assert sample.answers[found.winner - 1] == "Fins. The answer is (B)."
     assert sample.answers[2 - found.winner] == "Well. The answer is (C)."
     assert (sample.reference, list(sample.metadata["options"])) == (None, ["x", "y", "z"])
@@ -169,6 +169,6 @@ def test_the_right_response_stands_in_both_places_over_many_questions():
 )
 def test_questions_that_cannot_be_asked_are_named(tmp_path, capsys, change, finding):
     known = write(tmp_path / "known.jsonl", [QUESTION | change])
-    code, said = made(capsys, "asked", known, "-o", tmp_path / "asked.jsonl")
+    code, said = made(capsys, "generator-prompts", known, "-o", tmp_path / "asked.jsonl")
     assert code == 1
     assert finding in said

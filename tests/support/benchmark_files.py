@@ -1,9 +1,12 @@
-"""Published files of benchmarks, which are not in the repository: below a folder that an environment variable names."""
+"""Imports of benchmarks in tests, and published files that are below a folder that an environment variable names."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+
+from judgelm.data.sources.importer import import_benchmark
 
 VARIABLE = "JUDGELM_BENCHMARK_FILES"
 
@@ -17,3 +20,9 @@ def published(benchmark, *names):
     if missing := [str(path) for path in paths if not path.is_file()]:
         pytest.skip(f"{missing[0]} is not there")
     return [str(path) for path in paths]
+
+
+def imported(name, folder, *files):
+    """The result of an import into FOLDER/out.jsonl, and its rows."""
+    done = import_benchmark(name, [str(file) for file in files], folder / "out.jsonl", overwrite=True)
+    return done, [json.loads(line) for line in (folder / "out.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]

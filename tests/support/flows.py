@@ -2,7 +2,7 @@
 
 import math
 
-from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import score_lines
 from judgelm.records import Completion, Sample
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"))

@@ -10,7 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.loading import LoadedModel
+from judgelm.engines.transformers.loaded_model import LoadedModel
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.training.validation.live_model import unwrapped

@@ -18,7 +18,7 @@ from judgelm.cli.batch import app as batch_app
 from judgelm.cli.main import app as judgelm_app
 from judgelm.cli.options import parse_pairs
 from judgelm.errors import ConfigError
-from judgelm.modes.factory import make_mode
+from judgelm.modes import make_mode
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs/", "train/", "serve/", "data_tools/", "benchmarks/")

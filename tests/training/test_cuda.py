@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.judge import Judge
 from tests.support.recipe_runs import configure, losses_of, run_here
 

@@ -13,7 +13,7 @@ import pytest
 from safetensors import SafetensorError
 from trl import ModelConfig, SFTConfig
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
 from judgelm.training.config import JudgeArguments

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import checkpoint_of, gguf_record
 from judgelm.engines.model_files import split_adapter

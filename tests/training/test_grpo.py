@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 from trl import ModelConfig, TrlParser
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes import Reasoned

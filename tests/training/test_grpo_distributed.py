@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.verdict_reward import Attempt, both_orders_right
 from tests.rewards.test_scoring import CHANCES, of_quality

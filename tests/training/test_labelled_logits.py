@@ -10,7 +10,7 @@ from trl import DPOConfig, ModelConfig, SFTConfig
 from trl.kernels import chunked_logprob
 from trl.trainer import utils as trl_utils
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.training.config import JudgeArguments
 from judgelm.training.dpo import DPOArguments
 from tests.support.recipe_runs import build

@@ -11,7 +11,7 @@ import pytest
 from transformers import TrainerCallback
 from trl import ModelConfig, SFTConfig
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.errors import TrainingError
 from judgelm.training.config import JudgeArguments
 from tests.support.poisoned_training import poison

@@ -11,7 +11,7 @@ import torch
 from transformers.utils.import_utils import enable_tf32
 from trl import ModelConfig
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.training.config import JudgeArguments
 from judgelm.training.precision import JudgeGRPOConfig, JudgeSFTConfig, settle_precision
 from judgelm.training.tiny_model import make_base

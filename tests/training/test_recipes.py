@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantization_config
 
 from judgelm.errors import ConfigError
-from judgelm.extras import extra_requirements
+from judgelm.package import extra_requirements
 from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import row_options
 from judgelm.training.config import JudgeArguments, accumulation_steps

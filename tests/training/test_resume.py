@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.judge import Judge
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
 from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start

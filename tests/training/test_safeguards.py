@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
 from judgelm.training.safeguards import PreemptionCallback
 from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, start

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.data.training_questions import hashes_of_files, read_hashes
 from judgelm.errors import ConfigError
 from judgelm.training.save import cast_weights, save_dtype_of

@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 from trl import SFTConfig
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.errors import InputError
 from judgelm.training.rows.dataset import build_epochs
 from judgelm.training.rows.records import RowOptions

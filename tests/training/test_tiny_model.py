@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.training.tiny_model import make_base, make_tokenizer
 

@@ -15,7 +15,7 @@ from transformers.utils import is_liger_kernel_available
 from trl import ModelConfig, SFTConfig
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from judgelm.data.synthetic.pairs import generate
+from benchmarks.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.trainer import ScoreLineCollator, is_padding_free, score_line_tokens

@@ -13,7 +13,7 @@ from judgelm.cli.options import ColumnOptions, Config, EngineName, JudgeOptions
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
-from judgelm.modes.teacher import TeacherMode
+from judgelm.modes.generation import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype

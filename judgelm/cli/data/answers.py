@@ -22,7 +22,7 @@ from judgelm.data.answers.judged_rows import judged_rows, read_collected
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import check_no_input, whole_file
-from judgelm.modes.answer import QuestionTask
+from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answers import collect
 from judgelm.runs.run_files import check_output_is_no_input

@@ -19,8 +19,8 @@ from judgelm.yaml_files import parse_yaml, read_yaml
 if TYPE_CHECKING:
     from judgelm.data.labelled_pair import LabelledPair
     from judgelm.data.overlap import ExcludedQuestions, Overlap, OverlapKind
-    from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.data.subsets import Subset
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.data.samples import Subset
 
 
 def build_command(
@@ -44,7 +44,7 @@ def build_command(
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
-    from judgelm.reports.data_set.page import build_data_set
+    from judgelm.reports.data_set import build_data_set
 
     if results.quiet:
         built = build_data_set(options)
@@ -212,9 +212,9 @@ def sample_command(
 
     The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.readers.rejects import RejectCounts  # numpy takes a moment to load
+    from judgelm.data.readers.rows import RejectCounts  # numpy takes a moment to load
     from judgelm.data.readers.streams import input_files
-    from judgelm.data.subsets import draw_subset
+    from judgelm.data.samples import draw_subset
     from judgelm.runs.run_files import check_output_is_no_input, input_identities
 
     if (per is None) == (size is None):

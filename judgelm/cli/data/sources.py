@@ -9,14 +9,14 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.console import Results, console, echo, is_stdout, write_json
 from judgelm.cli.options import LabelOptions
-from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from judgelm.data.readers.rows import Reject
-    from judgelm.data.sources.hub.cards import DatasetCard
-    from judgelm.data.sources.hub.importer import DatasetResult, Revision
+    from judgelm.data.sources.hub import DatasetResult, Revision
     from judgelm.data.sources.importer import ImportResult
+    from judgelm.data.sources.public_datasets import DatasetCard
     from judgelm.runs.published import JudgmentImportResult
 
 
@@ -55,7 +55,7 @@ def get_command(
 
     The first lists all data sets. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.hub.cards import dataset_card
+    from judgelm.data.sources.public_datasets import dataset_card
 
     if name is None:
         if out is not None or split or update or dry_run:
@@ -73,7 +73,7 @@ def get_command(
         return
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    from judgelm.data.sources.hub.importer import import_dataset  # loads huggingface_hub, for which no list waits
+    from judgelm.data.sources.hub import import_dataset  # loads huggingface_hub, for which no list waits
 
     if results.quiet:
         disable_progress_bars()
@@ -92,7 +92,7 @@ def get_command(
 
 
 def _list(results: Results) -> None:
-    from judgelm.data.sources.hub.cards import dataset_card, dataset_names
+    from judgelm.data.sources.public_datasets import dataset_card, dataset_names
 
     cards = [dataset_card(known) for known in dataset_names()]
     write_json(results.json_out, [_card_row(card) for card in cards])
@@ -125,7 +125,7 @@ def _announce(card: "DatasetCard") -> None:
     if card.purpose == "evaluation":
         lines.append("  purpose: evaluation of judges; do not train a judge on it that is to be measured by it")
     if card.gated:
-        from judgelm.data.sources.hub.download import token_advice
+        from judgelm.data.sources.hub import token_advice
 
         lines.append(f"  access: gated; {token_advice(card)}")
     for line in lines:
@@ -228,11 +228,11 @@ def import_command(
 
     The first lists all benchmarks and the files that each takes. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.registry import BENCHMARKS, get_benchmark
+    from judgelm.data.sources.registry import benchmarks, get_benchmark
     from judgelm.data.sources.source import protocol_of
 
     if name is None:
-        files_of = {known: protocol_of(listed).files for known, listed in BENCHMARKS.items()}
+        files_of = {known: protocol_of(listed).files for known, listed in benchmarks().items()}
         write_json(results.json_out, files_of)
         if not is_stdout(results.json_out):
             for known, published in files_of.items():
@@ -329,15 +329,14 @@ def import_judgments_command(
 
     The first lists all formats and the files that each takes. Exit codes: 0 done, 1 usage or input error.
     """
-    from judgelm.data.sources.registry import PUBLISHED
-    from judgelm.runs.published import runs_of
+    from judgelm.data.sources.source import publications
 
     if not files:
-        write_json(results.json_out, {name: runs_of(source).files for name, source in PUBLISHED.items()})
+        published = publications().judgments
+        write_json(results.json_out, {name: publication.files for name, publication in published.items()})
         if not is_stdout(results.json_out):
-            for name, source in PUBLISHED.items():
-                runs = runs_of(source)
-                echo(f"{name:16} {runs.files}{' (unverified)' if runs.unverified else ''}")
+            for name, publication in published.items():
+                echo(f"{name:16} {publication.files}{' (unverified)' if publication.unverified else ''}")
         return
     if out is None:
         raise ConfigError("-o is missing; name the run file, such as -o published.jsonl")
@@ -359,14 +358,14 @@ def import_judgments_command(
 
 
 def _judgments_row(result: "JudgmentImportResult") -> dict[str, Any]:
-    from judgelm.runs.published import runs_of
+    from judgelm.data.sources.source import publications
 
-    counts, runs = result.stats.row(), runs_of(result.source)
+    counts, published = result.stats.row(), publications().judgments[result.source.name]
     return {
         "format": result.source.name,
         "judge": result.judge,
-        "source": runs.paper,
-        "unverified": runs.unverified,
+        "source": published.paper,
+        "unverified": published.unverified,
         **{name: counts[name] for name in ("winners", "labels", "grades", "failures")},
         "rejected": len(result.rejects),
         "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
@@ -374,15 +373,15 @@ def _judgments_row(result: "JudgmentImportResult") -> dict[str, Any]:
 
 
 def _show_judgments(result: "JudgmentImportResult", out: Path) -> None:
-    from judgelm.runs.published import runs_of
+    from judgelm.data.sources.source import publications
 
-    stats, runs = result.stats, runs_of(result.source)
+    stats, published = result.stats, publications().judgments[result.source.name]
     verdicts = {**stats.winners, **stats.labels, **({"grades": stats.grades} if stats.grades else {})}
     parts = [f"{name}: {count:,}" for name, count in verdicts.items()]
     parts += [f"{count:,} failed ({code})" for code, count in stats.failures.items()]
     console.message(f"{result.source.name}, judge {result.judge}: {', '.join(parts)}")
-    if runs.unverified:
-        console.message(f"note: this format is unverified: {runs.unverified}")
+    if published.unverified:
+        console.message(f"note: this format is unverified: {published.unverified}")
     _show_rejects(result.rejects)
-    console.message(f"source: {runs.paper}")
+    console.message(f"source: {published.paper}")
     console.message(f"written: {out}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from judgelm.data.readers.rows import Row
     from judgelm.data.samples import Reading
     from judgelm.records import Sample
-    from judgelm.studies.qa.answers import QaRun
+    from judgelm.studies.qa_scores import QaRun
 
 
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
@@ -55,8 +55,8 @@ def qa_command(
         validated: Match any validated answer, or the first alone; as in the run.
     """
     from judgelm.data.judged_texts import match_samples
-    from judgelm.studies.qa.answers import qa_answers  # statsmodels takes seconds to load
-    from judgelm.studies.qa.study import QaOptions, qa_study
+    from judgelm.studies.qa import QaOptions, qa_study
+    from judgelm.studies.qa_scores import qa_answers  # statsmodels takes seconds to load
 
     options = QaOptions(
         failures=failures,
@@ -99,7 +99,7 @@ def _run(text: str) -> "QaRun":
         ConfigError: the text has another form.
     """
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.qa.answers import QaRun
+    from judgelm.studies.qa_scores import QaRun
 
     name, equals, file = text.partition("=")
     judge, _, variant = name.partition(":")
@@ -156,9 +156,9 @@ def self_reference_command(
         guided: A run guided by the judge's own answer; once per judge.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
-    from judgelm.studies.self_reference.study import self_reference_study
-    from judgelm.studies.self_reference.truth import JudgeRuns, truth_from_row
-    from judgelm.studies.truth_file import read_truths
+    from judgelm.studies.self_reference import self_reference_study
+    from judgelm.studies.self_reference_answers import JudgeRuns
+    from judgelm.studies.truth_file import AnswerTruth, read_truths
 
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))
@@ -172,7 +172,7 @@ def self_reference_command(
         )
         for name in names
     ]
-    output.write(self_reference_study(runs, read_truths(truth, truth_from_row), output.resampling))
+    output.write(self_reference_study(runs, read_truths(truth, AnswerTruth), output.resampling))
 
 
 def _by_judge(option: str, values: list[str] | None) -> dict[str, Path]:
@@ -216,12 +216,11 @@ def ssr_command(
         calibration_share: Share of each category's questions on which tau is chosen.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
-    from judgelm.studies.ssr.items import pair_truth_from_row
-    from judgelm.studies.ssr.study import SsrOptions, ssr_study
-    from judgelm.studies.truth_file import read_truths
+    from judgelm.studies.ssr import SsrOptions, ssr_study
+    from judgelm.studies.truth_file import PairTruth, read_truths
 
     options = SsrOptions(tau=tau, split=split, calibration_share=calibration_share, resampling=output.resampling)
-    truths = read_truths(truth, pair_truth_from_row)
+    truths = read_truths(truth, PairTruth)
     gated = None if selective is None else read_judgments(selective)
     output.write(ssr_study(read_judgments(never), read_judgments(always), truths, options, selective=gated))
 
@@ -292,15 +291,16 @@ def self_bias_command(
         draws: How often these labels are drawn.
         debiased: Also write all scores without the bias, as JSON lines.
     """
-    from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.data.sources.helm_instruct import helm_instruct_ratings, is_helm_output
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
+        helm_instruct_ratings,
+        is_helm_output,
         read_ratings,
         write_ratings,
     )
     from judgelm.metrics.self_bias.design import BiasModel
-    from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
+    from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, study_self_bias
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
     columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)
@@ -429,7 +429,7 @@ def capabilities_command(
         load_manifest,  # scikit-learn takes seconds to load
         read_judges,
     )
-    from judgelm.data.sources.mm_vet import read_capabilities
+    from judgelm.data.sources.graded import read_capabilities
     from judgelm.studies.capabilities import CapabilityOptions, capability_study
 
     runs = read_judges(judgments, name or [], parser="judgelm", scale="any")

@@ -18,14 +18,14 @@ from judgelm.cli.options import (
     named_run,
 )
 from judgelm.errors import ConfigError, InputError
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 
 if TYPE_CHECKING:
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Reading
     from judgelm.data.sources.alpaca_eval import Comparison
-    from judgelm.studies.leaderboard.matches import JudgeMatches
-    from judgelm.studies.position_bias.study import PairGroup
+    from judgelm.studies.leaderboard import JudgeMatches
+    from judgelm.studies.position_bias import PairGroup
 
 
 def compare_judges_command(
@@ -54,8 +54,7 @@ def compare_judges_command(
         tie_threshold: Under rule probability: a tie is at most this far from 0.5.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_judges  # scikit-learn takes seconds to load
-    from judgelm.studies.compare_judges.comparison import CompareOptions
-    from judgelm.studies.compare_judges.study import compare_judges
+    from judgelm.studies.compare_judges import CompareOptions, compare_judges
 
     options = CompareOptions(
         failures=failures, order_rule=order_rule, tie_threshold=tie_threshold, resampling=output.resampling
@@ -79,7 +78,7 @@ def position_bias_command(
         judgments: Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of one
             NAME. NAME is the file's without one; a pair has the name of the first file that holds it.
     """
-    from judgelm.studies.position_bias.study import position_bias_study  # statsmodels takes seconds to load
+    from judgelm.studies.position_bias import position_bias_study  # statsmodels takes seconds to load
 
     output.write(position_bias_study(_groups([named_run(text) for text in judgments]), output.resampling))
 
@@ -93,7 +92,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
     from judgelm.cli.evaluation import check_once, is_run_file
     from judgelm.data.sources.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.position_bias.pairs import merge_groups, pairs_of_reviews, pairs_of_run
+    from judgelm.studies.position_bias import merge_groups, pairs_of_reviews, pairs_of_run
 
     check_once(path for _, path in files)
     runs = [(name, path) for name, path in files if is_run_file(path)]
@@ -128,8 +127,7 @@ def calibration_command(
         fit_share: Share of the questions to fit scalings on; 0 fits none.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_run  # scikit-learn takes seconds to load
-    from judgelm.studies.calibration.measures import CalibrationOptions
-    from judgelm.studies.calibration.study import calibration_study
+    from judgelm.studies.calibration import CalibrationOptions, calibration_study
 
     options = CalibrationOptions(bins=bins, binning=binning, fit_share=fit_share, resampling=output.resampling)
     labelled = load_labels(labels, label_reference, load_manifest(judgments), rows_as.reading)
@@ -152,8 +150,8 @@ def leaderboard_command(
         files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
         rows: The pairs that runs judged, with the models' names.
     """
-    from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.studies.leaderboard.study import leaderboard_study  # statsmodels takes seconds to load
+    from judgelm.data.readers.rows import RejectCounts
+    from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
     notes: list[str] = []
@@ -176,7 +174,7 @@ def _judges(
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.alpaca_eval import read_annotations
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.leaderboard.matches import matches_of_comparisons, matches_of_run
+    from judgelm.studies.leaderboard import matches_of_comparisons, matches_of_run
 
     named = [named_run(text) for text in files]
     check_once(path for _, path in named)
@@ -215,7 +213,7 @@ def win_rates_command(
         rows: The pairs that runs judged; answer 1 is the baseline's.
         difficulty: Rows: instruction (or index) and instruction_difficulty, for the length control.
     """
-    from judgelm.data.readers.rejects import RejectCounts
+    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.alpaca_eval import read_difficulties
     from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
 

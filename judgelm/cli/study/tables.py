@@ -11,7 +11,7 @@ from judgelm.cli.evaluation import ScoredRun, read_run, score
 from judgelm.cli.options import ScoringOptions
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment
 from judgelm.runs.teacher import prices_of
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate

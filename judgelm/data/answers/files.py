@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from judgelm.data.readers.fields import (
     content_id,
     extra_fields,
-    field_error,
     optional_text,
     reference_field,
     required_id,
@@ -24,10 +23,9 @@ from judgelm.data.readers.fields import (
     text_field,
 )
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, unique
 from judgelm.data.sources.codes import winner_field
-from judgelm.modes.answer import Answer, QuestionTask
+from judgelm.modes.generation import GeneratedAnswer, QuestionTask
 from judgelm.records import Sample, Winner
 
 REFERENCE_MODEL = "reference"
@@ -81,7 +79,7 @@ def _question(row: Row) -> Sample:
     )
 
 
-def answer_row(answer: Answer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
+def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
     """An answer as a line of its model's run file, in the fields of JudgeLM's answer files.
 
     Tasks whose replies end in an answer have it beside the text.

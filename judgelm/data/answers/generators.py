@@ -16,8 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
-from judgelm.former_names import current_names
-from judgelm.modes.answer import AnswerMode, Decoding, QuestionTask
+from judgelm.modes.generation import AnswerMode, Decoding, QuestionTask
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]
@@ -83,7 +82,7 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
         **own | {"name": str(own["name"])},
         options=_checked(
             EngineOptions,
-            current_names(rest, EngineOptions.__dataclass_fields__),
+            rest,
             label,
             beside=(*_OWN, *_ASKING, "decodings", *_DECODING),
         ),
@@ -93,7 +92,7 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
 
 
 def read_generators(path: Path | None) -> list[AnswerGenerator]:
-    """The generators of a YAML file: a list under the key `generators` (formerly `answerers`); none without a file.
+    """The generators of a YAML file: a list under the key `generators`; none without a file.
 
     Raises:
         ConfigError: the file cannot be read or has another shape, or a generator in it is wrong.
@@ -102,7 +101,7 @@ def read_generators(path: Path | None) -> list[AnswerGenerator]:
         return []
     values = read_yaml(path)
     key = next(iter(values), None) if isinstance(values, dict) and len(values) == 1 else None
-    if key not in ("generators", "answerers") or not isinstance(values[key], list):
+    if key != "generators" or not isinstance(values[key], list):
         raise ConfigError(f"--config {path}: expected a list under the single key generators")
     return [build_generator(value if isinstance(value, dict) else {"name": value}) for value in values[key]]
 

@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from judgelm.data.readers.fields import optional_text, required_id, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import convert_rows
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, convert_rows
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import InputError
-from judgelm.modes.answer import QuestionTask
-from judgelm.parsing.final_answers import canonical, final_answer
-from judgelm.prompts.correctness import question_of
+from judgelm.modes.generation import QuestionTask
+from judgelm.parsing.short_answers import canonical, final_answer
+from judgelm.prompts.self_reference import question_of
 from judgelm.records import Sample
 
 _NEEDS = "question_id, model, text"

@@ -39,7 +39,7 @@ class CleaningOptions:
         out_of_scale: `drop` such judgments, or `clip` their scores to the scale.
         winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone; such labels
             are dropped where it is None. Labels with a preference and without scores stay as they are: trainers
-            make scores of them (`judgelm.data.soft_preference`).
+            make scores of them (`judgelm.data.labelled_pair`).
     """
 
     scale: tuple[float, float] = (1, 10)

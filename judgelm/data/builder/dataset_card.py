@@ -10,7 +10,7 @@ import yaml
 from judgelm.data.builder.counts import BuildCounts, SetCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.pipeline import BuildResult
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 
 def dataset_card(options: BuildOptions, built: BuildResult) -> str:

@@ -14,7 +14,7 @@ from judgelm.data.builder.balance import LENGTH_STRATA, Balance
 from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
 from judgelm.data.samples import Reading
 from judgelm.data.sources.codes import parse_label_code
-from judgelm.data.swap.swap_names import OnAmbiguous
+from judgelm.data.swap_names import OnAmbiguous
 from judgelm.errors import ConfigError
 
 _CHECKED = ConfigDict(extra="forbid")

@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores, uniform_hash
 from judgelm.data.readers.fields import content_id
-from judgelm.data.soft_preference import training_scores
 from judgelm.data.sources.source import json_scores
 from judgelm.errors import ConfigError
-from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import score_lines
 from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import chat_messages
 

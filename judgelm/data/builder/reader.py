@@ -16,12 +16,11 @@ from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.splits import Stratum, stratum
 from judgelm.data.duplicates import Duplicates, QuestionGroups
-from judgelm.data.labelled_pair import LabelledPair, score_line
+from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.overlap import ExcludedQuestions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
-from judgelm.data.soft_preference import training_scores
 from judgelm.jsonl import Appender
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from string import ascii_lowercase
 
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, field_error, row_error
 from judgelm.data.readers.streams import row_suffix
 from judgelm.data.readers.values import raw_text
 from judgelm.errors import InputError
@@ -22,16 +22,6 @@ _SHOWN = 60
 _URLS = ("data:", "http://", "https://")
 _WHOLE = re.compile(r"(-?[1-9]\d*|0)\.0+")
 _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
-
-
-def row_error(row: Row, finding: str) -> InputError:
-    """The finding with the row's place before it."""
-    return InputError(f"{row.file}:{row.line}: {finding}")
-
-
-def field_error(row: Row, name: str, finding: str) -> InputError:
-    """The finding with the row's place and the field's name before it."""
-    return row_error(row, f'field "{name}": {finding}')
 
 
 def describe(value: object) -> str:
@@ -89,6 +79,24 @@ def optional_text(row: Row, name: str) -> str | None:
     return None if row.data.get(name) is None else text_field(row, name, name)
 
 
+def text_fields(row: Row, *names: str, needs: Sequence[str] = ()) -> tuple[str, ...]:
+    """Fields that must be texts; an error names `needs`, by default these fields, as what each row needs."""
+    expected = ", ".join(needs or names)
+    return tuple(text_field(row, name, expected) for name in names)
+
+
+def optional_texts(row: Row, *names: str) -> tuple[str, ...]:
+    """Texts of several fields; empty where one of them is missing, null or NaN."""
+    if any(row.data.get(name) is None for name in names):
+        return ()
+    return tuple(text_field(row, name, name) for name in names)
+
+
+def has_value(row: Row, name: str) -> bool:
+    """True if the field is there and neither null nor empty text."""
+    return row.data.get(name) not in (None, "")
+
+
 def reference_field(row: Row, name: str = "reference") -> str | None:
     """A reference answer: text, or JudgeLM's `{"text": ...}`. Missing, null and blank all mean there is none."""
     value = row.data.get(name)
@@ -137,7 +145,7 @@ def images_field(row: Row) -> tuple[str, ...]:
 
 def _image(row: Row, name: str, image: object) -> str:
     if not isinstance(image, str) or not image or not encodable(image):
-        raise field_error(row, name, f"expected where an image lies, as text, got {describe(image)}; write its path")
+        raise field_error(row, name, f"expected the image path as a string, got {describe(image)}; write its path")
     return image if image.startswith(_URLS) else str(Path(row.file).parent / image)
 
 

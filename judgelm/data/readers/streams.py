@@ -18,7 +18,6 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, cast
 
@@ -57,7 +56,7 @@ _HEAD = 512
 def input_files(path: str) -> list[str]:
     """The files of one input: the file itself, those of a folder, or those that a pattern such as `part-*` matches.
 
-    A folder stands for its files of rows, in the order of their names, without hidden ones and those that begin with
+    A folder means its files of rows, in the order of their names, without hidden ones and those that begin with
     an underscore.
 
     Raises:
@@ -154,7 +153,7 @@ def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
 
     Args:
         path: a file, a named pipe, or `-`.
-        once: the caller reads all at once and nobody reads it again, so that a stream need not be kept on disk.
+        once: the caller reads all at once and nothing reads it again, so that a stream need not be kept on disk.
 
     Raises:
         InputError: it cannot be read, is damaged, neither text nor Parquet, or a stream that was read `once` before.
@@ -197,7 +196,7 @@ def _unpacked(stream: io.BufferedReader, compression: Compression) -> io.RawIOBa
         import pyarrow  # the standard library has no zstd before Python 3.14; loading takes 0.1 s
 
         return cast(io.RawIOBase, _Pulled(pyarrow.CompressedInputStream(stream, "zstd").read))
-    return _Unpacked(stream, bz2.BZ2Decompressor if compression == "bzip2" else lzma.LZMADecompressor)
+    return _Pulled(_unpacked_blocks(stream, bz2.BZ2Decompressor if compression == "bzip2" else lzma.LZMADecompressor))
 
 
 class _Pulled(io.RawIOBase):
@@ -215,31 +214,33 @@ class _Pulled(io.RawIOBase):
         return len(data)
 
 
-class _Unpacked(_Pulled):
-    """Streams of bzip2 or xz one after the other; the library's own files end in silence at a damaged second one."""
+def _unpacked_blocks(
+    source: io.BufferedReader, start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
+) -> Callable[[int], bytes]:
+    """Reads streams of bzip2 or xz one after the other; the library's own files end in silence at a damaged second one.
 
-    def __init__(
-        self, source: io.BufferedReader, start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
-    ) -> None:
-        super().__init__(self._next)
-        self._source = source
-        self._start = start
-        self._decompressor = start()
+    Raises:
+        EOFError: a stream ends too early.
+    """
+    decompressor = start()
 
-    def _next(self, size: int) -> bytes:
+    def read(size: int) -> bytes:
+        nonlocal decompressor
         while True:
             packed = b""
-            if self._decompressor.eof:
-                packed = self._decompressor.unused_data.lstrip(b"\0")  # xz pads streams with zeros
-                while not packed and (block := self._source.read(BUFFER)):
+            if decompressor.eof:
+                packed = decompressor.unused_data.lstrip(b"\0")  # xz pads streams with zeros
+                while not packed and (block := source.read(BUFFER)):
                     packed = block.lstrip(b"\0")
                 if not packed:
                     return b""
-                self._decompressor = self._start()
-            elif self._decompressor.needs_input and not (packed := self._source.read(BUFFER)):
+                decompressor = start()
+            elif decompressor.needs_input and not (packed := source.read(BUFFER)):
                 raise EOFError("the file ends before the end-of-stream marker was reached")
-            if data := self._decompressor.decompress(packed, size):
+            if data := decompressor.decompress(packed, size):
                 return data
+
+    return read
 
 
 @contextmanager
@@ -310,25 +311,18 @@ class _Spool:
         return self._file.read(min(size, self._size - position))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Stream:
-    """A stream of this process. It stays open: the number of a closed pipe would be given to another one."""
-
-    source: io.BufferedReader
-    spool: _Spool | None
-
-
-_STREAMS: dict[object, _Stream] = {}
+_STREAMS: dict[object, tuple[io.BufferedReader, _Spool | None]] = {}
+"""The streams of this process. They stay open: the number of a closed pipe would be given to another one."""
 
 
 def _open_stream(path: str, *, once: bool) -> io.BufferedReader:
     key = id(sys.stdin.buffer) if path == "-" else _identity(path)
     if key in _STREAMS:
-        spool = _STREAMS[key].spool
+        _, spool = _STREAMS[key]
         if spool is None:
             raise InputError(f"{shown_name(path)}: a stream can be read only once; save it as a file first")
         return spool.reader()
     source = cast(io.BufferedReader, sys.stdin.buffer if path == "-" else open(path, "rb", BUFFER))  # noqa: SIM115
     spool = None if once else _Spool(source.read1)
-    _STREAMS[key] = _Stream(source=source, spool=spool)
+    _STREAMS[key] = source, spool
     return source if spool is None else spool.reader()

@@ -1,7 +1,7 @@
 """Values of raw rows, whatever the file: the JSON that rows are made of, and lists in the cells of tables.
 
 A row holds what JSON can say: NaN is null, a date is its text, a whole decimal an integer. Bytes stay bytes until
-somebody wants them as text or writes them, which is an error with the field's name.
+they are read as text or written, which is an error with the field's name.
 """
 
 import ast

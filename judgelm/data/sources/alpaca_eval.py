@@ -16,18 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judgelm.data.readers.fields import (
-    describe,
-    field_error,
-    number_field,
-    optional_text,
-    row_error,
-    row_id,
-    text_field,
-)
+from judgelm.data.readers.fields import describe, number_field, optional_text, row_id, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, row_error
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
@@ -47,7 +38,7 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
 
 def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """Entries of annotations; a judgment that came before is a reject."""
-    yield from _converted(files, partial(_entry, set()), on_reject)
+    yield from converted_annotations(files, partial(_entry, set()), on_reject)
 
 
 def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
@@ -56,28 +47,23 @@ def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T]
     Raises:
         InputError: a file has another shape, or none of its rows can be used.
     """
-    yield from _converted(files, lambda row: convert(row, _annotation_id(row)), on_reject)
+    if not are_tables(files):
+        for path in files:
+            yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
+        return
+    by_name = {Path(path).stem: path for path in files}
+    instructions, outputs = (_columns(by_name[name], _TABLES[name]) for name in ("instructions", "outputs"))
+
+    def with_texts(row: Row, row_number: int) -> T:
+        whole = _with_texts(instructions, outputs, row)
+        return convert(whole, _annotation_id(whole))
+
+    yield from convert_file(by_name["judgments"], _JUDGMENTS, with_texts, on_reject)
 
 
 def are_tables(files: Sequence[str]) -> bool:
     """True for the three tables."""
     return {Path(path).stem for path in files} == _TABLES.keys()
-
-
-def _converted(files: Sequence[str], convert: Callable[[Row], T], on_reject: OnReject) -> Iterator[T]:
-    """Each annotation of files or of the three tables, with its texts, converted."""
-    if are_tables(files):
-        by_name = {Path(path).stem: path for path in files}
-        instructions, outputs = (_columns(by_name[name], _TABLES[name]) for name in ("instructions", "outputs"))
-        yield from convert_file(
-            by_name["judgments"],
-            _JUDGMENTS,
-            lambda row, row_number: convert(_with_texts(instructions, outputs, row)),
-            on_reject,
-        )
-        return
-    for path in files:
-        yield from convert_file(path, _ANNOTATIONS, lambda row, row_number: convert(row), on_reject)
 
 
 def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
@@ -111,12 +97,12 @@ def _index(row: Row, name: str, rows: int) -> int:
     return index
 
 
-def _entry(seen: set[str], row: Row) -> Entry:
+def _entry(seen: set[str], row: Row, name: str) -> Entry:
     """A judgment; its annotator is in the metadata, since a pair may be judged by several."""
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None:
         raise row_error(row, "no preference; the judge gave none, leave the row out")
-    name, annotator = _annotation_id(row), _annotator(row)
+    annotator = _annotator(row)
     if name in seen:
         raise row_error(row, "the same annotator judged this pair before in this import; one judgment stays")
     seen.add(name)

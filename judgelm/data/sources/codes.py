@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, field_error, list_value
-from judgelm.data.readers.rows import Row
-from judgelm.errors import ConfigError, FileError
+from judgelm.data.readers.fields import describe, list_value
+from judgelm.data.readers.rows import Row, field_error
+from judgelm.errors import ConfigError, LabelCodeError
 from judgelm.records import Winner
 
 Values = Mapping[str, Winner | None]
@@ -95,16 +95,12 @@ def check_side(row: Row, name: str, value: object, winner: Winner) -> None:
         raise field_error(row, name, f"{describe(value)} names one side and the other side's model; write 1 or 2")
 
 
-class LabelCodeError(FileError):
-    """A label field holds values that its code does not explain, so no row of the file is read by guess."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldCode:
     """The code of one or more label fields.
 
     Attributes:
-        fields: names; one that ends in `*` stands for it with a number behind (`annotator1`).
+        fields: names; one that ends in `*` matches any number in its place (`annotator1`).
         values: of its numbers; None where the layout does not state them, so that only 1 and 2 are read.
     """
 
@@ -166,18 +162,20 @@ class LabelDecoder:
             InputError: a word that means no winner; other rows can be read.
         """
         decoded: dict[str, object] = {}
-        for code in self.codes:
-            for name in code.names(row):
-                value = list_value(row.data[name])
-                decoded[name] = None if is_missing(value) else self._decoded(row, name, value, code)
+        for name, value, code in self._labels(row):
+            if isinstance(value, list):
+                decoded[name] = [self._winner(row, name, vote, code) for vote in value]
+            else:
+                decoded[name] = None if is_missing(value) else self._winner(row, name, value, code)
         if not is_missing(row.data.get("preference")):
             decoded |= self._soft(row, decoded)
         return Row(row.file, row.line, {**row.data, **decoded}) if decoded else row
 
-    def _decoded(self, row: Row, name: str, value: object, code: FieldCode) -> object:
-        if isinstance(value, list):
-            return [self._winner(row, name, vote, code) for vote in value]
-        return self._winner(row, name, value, code)
+    def _labels(self, row: Row) -> Iterator[tuple[str, object, FieldCode]]:
+        """The row's label fields, with their values and codes."""
+        for code in self.codes:
+            for name in code.names(row):
+                yield name, list_value(row.data[name]), code
 
     def _winner(self, row: Row, name: str, value: object, code: FieldCode) -> Winner | None:
         text = label_text(value)
@@ -196,7 +194,7 @@ class LabelDecoder:
         raise field_error(row, name, f"expected {self._expected(code)}, got {describe(value)}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
-        """A stated code applied to `preference`; values that stand alone are kept for `finish`."""
+        """A stated code applied to `preference`; values of rows without another label are kept for `finish`."""
         text = label_text(row.data["preference"])
         if self.stated is not None and text in self.stated:
             winner = self.stated[text]
@@ -226,12 +224,10 @@ class LabelDecoder:
 
     def count(self, row: Row) -> None:
         """Count the values of a row that is not decoded any more."""
-        for code in self.codes:
-            for name in code.names(row):
-                value = list_value(row.data[name])
-                for each in value if isinstance(value, list) else [value]:
-                    if not is_missing(each):
-                        self._count(name, label_text(each))
+        for name, value, _ in self._labels(row):
+            for each in value if isinstance(value, list) else [value]:
+                if not is_missing(each):
+                    self._count(name, label_text(each))
         if not is_missing(row.data.get("preference")):
             self._count("preference", label_text(row.data["preference"]))
 

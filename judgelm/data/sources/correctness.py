@@ -1,7 +1,10 @@
-"""Questions with one right answer, GSM8K and MMLU-Pro, and models' answers to them, right or wrong.
+"""Questions with one right answer (GSM8K, GSM-Symbolic, MMLU-Pro), and models' answers to them, right or wrong.
 
 Each answer is a row for mode `correctness`, with a line of truth beside it. MMLU-Pro's pairs of a right and a wrong
 answer are rows for mode `ssr`. Files of questions alone make rows without answers, for an answering run.
+
+GSM-Symbolic, P1 and P2 are GSM8K's problems as templates with other names and numbers, P1 and P2 with further clauses.
+The rows of all three files have the same ids, and no field tells the files apart: their names do.
 """
 
 import re
@@ -9,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 
-from judgelm.data.readers.fields import describe, field_error, required_id, row_error, text_field, texts_field
+from judgelm.data.readers.fields import describe, required_id, text_field, texts_field
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Reject, Row, field_error, row_error
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
-from judgelm.parsing.final_answers import canonical, final_answer
+from judgelm.errors import InputError
+from judgelm.parsing.short_answers import canonical, final_answer
 from judgelm.records import Label, Sample, Winner
 
 _GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"
@@ -70,20 +74,16 @@ def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
     return solutions
 
 
-def load_gsm8k_pairs(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+GSM8K_SOLUTIONS = Shape(name=_GSM8K, needs=("question", "ground_truth"))
+
+
+def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     """Every pair of a right and a wrong solution; names of models decide the order, and truth takes no part in it."""
-    shape = Shape(name=_GSM8K, needs=("question", "ground_truth"))
-    for path in files:
-        for entries in convert_file(path, shape, _gsm8k_pair_entries, on_reject):
-            yield from entries
-
-
-def _gsm8k_pair_entries(row: Row, row_number: int) -> list[Entry]:
     gold = canonical(text_field(row, "ground_truth", "question, ground_truth"), "number")
     if gold is None:
         raise field_error(row, "ground_truth", "no final number; this is no row of GSM8K's solutions")
     question = text_field(row, "question", "question, ground_truth")
-    entries = []
+    entries: list[Entry | Reject] = []
     for first, second in combinations(sorted(_solutions(row, gold)), 2):
         if first[2] != second[2]:
             sample = Sample(
@@ -124,43 +124,27 @@ def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """Pairs where a file of pairs is among the files, else every model's answer by itself."""
     pairs = [path for path in files if {"model_a", "model_b", "label"} <= _first_fields(path)]
     others = [path for path in files if path not in pairs]
-    results = _Results()
+    questions: dict[str, Row] = {}
+    texts: dict[tuple[str, str], str] = {}
+    places: dict[tuple[str, str], str] = {}
+
+    def add(row: Row, row_number: int) -> tuple[Row, dict[str, str]]:
+        question, outputs = _question(row).id, _outputs(row)
+        for model in outputs or ("",):
+            if (location := places.get((question, model))) is not None:
+                repeated = f"a second answer of {model} to" if model else "repeats"
+                raise row_error(row, f"{repeated} question {question}; the first, in {location}, counts")
+        places.update({(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)})
+        texts.update({(question, model): text for model, text in outputs.items()})
+        questions.setdefault(question, row)
+        return row, outputs
+
     for path in others:
-        for row, outputs in convert_file(path, _RESULTS, partial(results.add, path=path), on_reject):
+        for row, outputs in convert_file(path, _RESULTS, add, on_reject):
             if not pairs:
                 yield from _mmlu_entries(row, outputs)
     for path in pairs:
-        yield from convert_file(path, _PAIRS, lambda row, _: _mmlu_pair(row, results), on_reject)
-
-
-class _Results:
-    """The questions of files of results, and the models' answers to them.
-
-    Attributes:
-        questions: id -> its first row.
-        outputs: id -> model -> what it wrote.
-    """
-
-    def __init__(self) -> None:
-        self.questions: dict[str, Row] = {}
-        self.outputs: dict[str, dict[str, str]] = {}
-        self._places: dict[tuple[str, str], str] = {}
-
-    def add(self, row: Row, row_number: int, path: str) -> tuple[Row, dict[str, str]]:
-        """Take in one row of a file.
-
-        Raises:
-            InputError: the row cannot be used, or one of its models has answered the question before.
-        """
-        question, outputs = _question(row).id, _outputs(row, path)
-        for model in outputs or ("",):
-            if (location := self._places.get((question, model))) is not None:
-                repeated = f"a second answer of {model} to" if model else "repeats"
-                raise row_error(row, f"{repeated} question {question}; the first, in {location}, counts")
-        self._places |= {(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)}
-        self.questions.setdefault(question, row)
-        self.outputs.setdefault(question, {}).update(outputs)
-        return row, outputs
+        yield from convert_file(path, _PAIRS, lambda row, _: _mmlu_pair(row, questions, texts), on_reject)
 
 
 def _key(row: Row) -> str:
@@ -183,18 +167,16 @@ def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] =
     )
 
 
-def _outputs(row: Row, path: str) -> dict[str, str]:
-    """Model -> what it wrote: of one model, named by the file, in the published results; of several in `outputs`."""
+def _outputs(row: Row) -> dict[str, str]:
+    """Answers by model name: of one model, named by the file, in the published results; of several in `outputs`."""
     several = row.data.get("outputs")
     if isinstance(several, dict):
         texts = {
             str(model): output.get("text") if isinstance(output, dict) else output for model, output in several.items()
         }
     elif (field := next((name for name in _OUTPUT_FIELDS if name in row.data), None)) is not None:
-        name = model_from_filename(path)
-        match = _MODEL_IN_NAME.search(name)
         text = row.data[field]
-        texts = {match[1] if match else name: _first_answer(text) if isinstance(text, str) else text}
+        texts = {model_of_results(row.file): _first_answer(text) if isinstance(text, str) else text}
     elif "pred" in row.data:
         expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
         raise row_error(row, f"a prediction without the model's text: expected {expected}, and its fields are {fields}")
@@ -204,6 +186,13 @@ def _outputs(row: Row, path: str) -> dict[str, str]:
         if not isinstance(text, str):
             raise row_error(row, f"the output of {model}: expected text, got {describe(text)}; leave the row out")
     return {model: str(text) for model, text in texts.items()}
+
+
+def model_of_results(path: str) -> str:
+    """The model that a file of published results is named after."""
+    name = model_from_filename(path)
+    match = _MODEL_IN_NAME.search(name)
+    return match[1] if match else name
 
 
 def _first_answer(text: str) -> str:
@@ -235,17 +224,82 @@ def _stated(row: Row, model: str) -> tuple[object] | None:
     return (output["l2"],) if isinstance(output, dict) and "l2" in output else None
 
 
-def _mmlu_pair(row: Row, results: _Results) -> Entry:
-    key, outputs = _key(row), results.outputs
+def _mmlu_pair(row: Row, questions: Mapping[str, Row], texts: Mapping[tuple[str, str], str]) -> Entry:
+    key = _key(row)
     models = tuple(text_field(row, name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
-    missing = [model for model in models if model not in outputs.get(key, {})]
+    missing = [model for model in models if (key, model) not in texts]
     if missing:
         raise row_error(row, f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
-    answers = tuple(outputs[key][model] for model in models)
+    answers = tuple(texts[key, model] for model in models)
     winner = choice_field(row, "label", _PAIR_LABELS)
-    sample = _question(results.questions[key], answers, models)
+    sample = _question(questions[key], answers, models)
     sample = replace(sample, metadata={**sample.metadata, "source_id": key})
     truth: dict[str, object] = {"id": sample.id, "winner": winner, "answer": sample.reference, "question": key}
     if sample.category is not None:
         truth["category"] = sample.category
     return Entry(plain_row(sample, Label(sample_id="", winner=winner)), truth)
+
+
+_GSM_SYMBOLIC = "GSM-Symbolic"
+_GSM_SYMBOLIC_NEEDS = ("id", "instance", "question", "answer", "original_id")
+_GSM_VARIANT = re.compile(r"(?<![a-z0-9])p[12](?![a-z0-9])", re.IGNORECASE)
+_MAIN_FILE, _MAIN_FOLDER = re.compile(r"symbolic|main", re.IGNORECASE), "main"
+
+
+def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """The questions of GSM-Symbolic's files."""
+    for path in files:
+        first = first_row(path)
+        known = first is not None and first.data.keys() >= set(_GSM_SYMBOLIC_NEEDS)  # else the shape is what is wrong
+        make = partial(_gsm_symbolic_entry, data_set=_gsm_symbolic_set(path) if known else _GSM_SYMBOLIC)
+        yield from convert_file(path, Shape(name=_GSM_SYMBOLIC, needs=_GSM_SYMBOLIC_NEEDS), make, on_reject)
+
+
+def _gsm_symbolic_set(path: str) -> str:
+    """`GSM-Symbolic`, `GSM-Symbolic-P1` or `GSM-Symbolic-P2`, by the name of the file or of its folder.
+
+    Raises:
+        InputError: the names say neither, or two.
+    """
+    name, folder = Path(path).name, Path(path).absolute().parent.name
+    variants = {found.upper() for text in (name, folder) for found in _GSM_VARIANT.findall(text)}
+    if len(variants) == 1:
+        return f"{_GSM_SYMBOLIC}-{variants.pop()}"
+    if not variants and (_MAIN_FILE.search(name) or folder.lower() == _MAIN_FOLDER):
+        return _GSM_SYMBOLIC
+    found = " and ".join(sorted(variants)) or "none of them"
+    raise InputError(
+        f"{path}: its rows do not say which of GSM-Symbolic, P1 and P2 they are, and its name and folder say {found}; "
+        "name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl"
+    )
+
+
+def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
+    template, instance = (_number(row, name) for name in ("id", "instance"))
+    worked = text_field(row, "answer", ", ".join(_GSM_SYMBOLIC_NEEDS))
+    gold = canonical(worked, "number") if "####" in worked else None
+    if gold is None:
+        raise field_error(row, "answer", 'no final number behind "####"; this is no row of GSM-Symbolic')
+    metadata = {
+        "data_set": data_set,
+        "solution": worked,
+        "template": template,
+        "original_id": _number(row, "original_id"),
+    }
+    if isinstance(row.data.get("canary"), str):
+        metadata["canary"] = row.data["canary"]
+    sample = Sample(
+        id=f"{data_set.lower()}-{template}-{instance}",
+        question=text_field(row, "question", ", ".join(_GSM_SYMBOLIC_NEEDS)),
+        answers=(),
+        reference=gold,
+        metadata=metadata,
+    )
+    return Entry(plain_row(sample))
+
+
+def _number(row: Row, name: str) -> int:
+    value = row.data.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise field_error(row, name, f"expected a number from 0, got {describe(value)}")
+    return value

@@ -15,18 +15,16 @@ from judgelm.data.readers.fields import (
     content_id,
     describe,
     extra_fields,
-    field_error,
+    list_value,
     optional_text,
     reference_field,
-    row_error,
     row_id,
     text_field,
     texts_field,
 )
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, field_error, row_error
 from judgelm.data.readers.values import cell_value
 from judgelm.errors import InputError
-from judgelm.jsonl import parse_json
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Role, Sample
 
@@ -75,25 +73,13 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
 def message_list(value: object) -> list[dict[str, object]] | None:
     """A list of objects, also as text in JSON or in Python's notation; None for anything else."""
     if isinstance(value, str):
-        text = value
-        value = json_list(text)
-        if value is None and text.lstrip().startswith("[{"):
+        text, value = value, list_value(value)
+        if not isinstance(value, list) and text.lstrip().startswith("[{"):
             with suppress(ValueError):
                 value = cell_value(text)
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return value
     return None
-
-
-def json_list(text: str) -> list[object] | None:
-    """The JSON list that a text holds, or None."""
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        value = parse_json(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, list) else None
 
 
 def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
@@ -174,7 +160,7 @@ def question_and_answers(
 
 
 def render_turns(turns: tuple[Turn, ...]) -> str:
-    """A dialogue as a question: one user turn as it is, more turns with their speakers before them."""
+    """A dialogue as a question: one user turn unchanged, more turns with their speakers before them."""
     if len(turns) == 1 and turns[0].role == "user":
         return turns[0].text
     return "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
@@ -223,12 +209,12 @@ def dialogue_sample(row: Row) -> Sample:
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
-    """Two assistants' whole dialogues as turns, where the user said the same to both.
+    """Two assistants' whole dialogues as turns, whose user turns are the same.
 
     `turn`, where the row has it, says after which of the user's turns the vote was given; what follows does not count.
 
     Raises:
-        InputError: a side is no dialogue of questions and answers in turn, or the user said something else to each.
+        InputError: a side is no dialogue of questions and answers in turn, or the user turns differ.
     """
     sides = [_asked_and_answered(row, name) for name in _SIDES]
     voted = row.data.get("turn")

@@ -1,27 +1,49 @@
-"""Texts that people or GPT-4 graded: JUDGE-BENCH's rated properties, and Prometheus' grading prompts.
+"""Texts that people or GPT-4 graded: JUDGE-BENCH's rated properties, Prometheus' grading prompts, and MM-Vet.
 
-JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`).
+JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`). MM-Vet is read in three
+shapes:
+
+- `mm-vet.json` (and `mm-vet-v2.json`): one JSON object, id -> `imagename`, `question`, `answer`, `capability`; the
+  images are in `images/` beside it, and of version 2 their names are in the question between `<IMG>`s;
+- a model's answers: one JSON object, id -> text;
+- the original JudgeLM code's judge samples: JSON lines of the first with `answer1_body` and a `question_id` (the row's
+  index in the file).
+
+Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
 """
 
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
-from judgelm.data.readers.fields import field_error, optional_text, row_error, text_field
-from judgelm.data.readers.rejects import OnReject, reject_row
-from judgelm.data.readers.rows import Row
-from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
+from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
+from judgelm.data.readers.files import read_json, read_rows
+from judgelm.data.readers.formats import WRAPPERS
+from judgelm.data.readers.rows import (
+    OnReject,
+    Reject,
+    Row,
+    convert_rows,
+    field_error,
+    raise_reject,
+    reject_row,
+    row_error,
+    unique,
+)
+from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import InputError
+from judgelm.modes.single import read_gold
 from judgelm.records import Label, Sample
 
 DATA_SET_FIELD, PROPERTY_FIELD = "data_set", "property"
 _INSTANCE = "{{ instance }}"
 _RATED = ("graded", "continuous")
-_NAMES = {
+_JUDGE_BENCH_NAMES = {
     "meta_evaluation_recipes": "recipe-crowd-sourcing-data",
     "dailydialog-acceptability": "dailydialog",
     "switchboard-acceptability": "switchboard",
@@ -35,13 +57,13 @@ def load_judge_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entr
     for path in files:
         content = _content(path)
         stem = Path(path).stem
-        data_set = _NAMES.get(stem, stem.replace("_", "-"))
+        data_set = _JUDGE_BENCH_NAMES.get(stem, stem.replace("_", "-"))
         used = False
         for annotation in content["annotations"]:
             for line, instance in enumerate(content["instances"], 1):
                 row = Row(path, line, instance if isinstance(instance, dict) else {"instance": instance})
                 try:
-                    entry = _entry(row, annotation, data_set)
+                    entry = _judge_bench_entry(row, annotation, data_set)
                 except InputError as error:
                     on_reject(reject_row(row, error))
                     continue
@@ -71,7 +93,7 @@ def _content(path: str) -> Mapping[str, Any]:
     return dict(content)
 
 
-def _entry(row: Row, annotation: Mapping[str, Any], data_set: str) -> Entry:
+def _judge_bench_entry(row: Row, annotation: Mapping[str, Any], data_set: str) -> Entry:
     name, kind = str(annotation.get("metric")), annotation.get("category")
     if kind not in _RATED:
         raise row_error(row, f"property {name} is {kind or 'of no category'}, and no rating; it is left out")
@@ -104,7 +126,7 @@ def _rating(row: Row, annotation: Mapping[str, Any], name: str) -> float:
 
 SCORES_FIELD = "gpt4_score"
 
-_ROWS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
+PROMETHEUS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
 _HEADINGS = {
     "question": "###The instruction to evaluate:\n",
     "answer": "###Response to evaluate:\n",
@@ -114,24 +136,16 @@ _HEADINGS = {
 _END = "###Feedback:"
 
 
-def load_prometheus(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Prometheus' grading prompts."""
-    for path in files:
-        yield from convert_file(path, _ROWS, partial(_prompt_entry, model_from_filename(path)), on_reject)
-
-
-def _prompt_entry(stem: str, row: Row, row_number: int) -> Entry:
-    parts = _parts(row, text_field(row, "instruction", ", ".join(_ROWS.needs)))
+def prometheus_entry(row: Row, row_number: int) -> Entry:
+    """One of Prometheus' grading prompts, named by its file and number."""
+    parts = _parts(row, text_field(row, "instruction", ", ".join(PROMETHEUS.needs)))
     scores = row.data[SCORES_FIELD]
-    if (
-        not isinstance(scores, list)
-        or not scores
-        or not all(type(score) is int and 1 <= score <= 5 for score in scores)
-    ):
+    known = isinstance(scores, list) and all(type(score) is int and 1 <= score <= 5 for score in scores)
+    if not isinstance(scores, list) or not scores or not known:
         raise field_error(row, SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
     source = optional_text(row, "response_source")
     sample = Sample(
-        id=f"{stem}-{row_number}",
+        id=f"{model_from_filename(row.file)}-{row_number}",
         question=parts["question"],
         answers=(parts["answer"],),
         reference=parts.get("reference"),
@@ -147,11 +161,207 @@ def _parts(row: Row, prompt: str) -> dict[str, str]:
     headings = {name: heading for name, heading in _HEADINGS.items() if name != "reference" or heading in prompt}
     starts = [prompt.find(heading) for heading in headings.values()]
     ends = [*starts[1:], prompt.rfind(_END)]
-    if any(prompt.count(heading) != 1 for heading in headings.values()) or starts + ends[-1:] != sorted(
-        {*starts, *ends}
-    ):
+    once = all(prompt.count(heading) == 1 for heading in headings.values())
+    if not once or starts + ends[-1:] != sorted({*starts, *ends}):
         raise field_error(row, "instruction", "expected one grading prompt with instruction, response and rubric")
     return {
         name: prompt[start + len(heading) : end].removesuffix("\n").removesuffix("\n")
         for (name, heading), start, end in zip(headings.items(), starts, ends, strict=True)
     }
+
+
+_IMAGES = "images"
+_IMAGE_MARK = "<IMG>"
+_IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif")
+_NEEDS = "question, answer, capability"
+_IDS = ("id", "question_id")
+
+
+class VisualQuestion(NamedTuple):
+    """Facts about a question that studies need besides its judgment.
+
+    Attributes:
+        capabilities: required capabilities, sorted.
+        image: identifies questions about one image; None where the file has no images.
+        model: model of the judged answer, where the row names it: a file can hold several models' answers.
+    """
+
+    capabilities: tuple[str, ...]
+    image: str | None
+    model: str | None = None
+
+
+def mm_vet_rows(
+    questions: str, answers: Sequence[str] = (), on_reject: OnReject = raise_reject
+) -> Iterator[dict[str, object]]:
+    """Plain rows: `id`, `question`, `answer`, `answer_models`, `reference`, `category`, `images`, `capabilities`.
+
+    The reference keeps its `<OR>` and `<AND>`, which mode `multimodal` reads. `images` are relative to the folder of
+    `questions`. A row's id is its question's; with several models, the model's name is appended.
+
+    Args:
+        questions: in the first or the third shape.
+        answers: files of the second shape, each one model's answers to all questions, the model named after the
+            file. Without any, rows have the answers that their own file holds, if it holds some.
+        on_reject: called with each question that cannot be used, or that a file has no answer to. By default the
+            first one is raised as an error.
+
+    Raises:
+        InputError: a file cannot be read, or two files of answers have one name.
+    """
+    by_model: dict[str, tuple[str, Mapping[str, str]]] = {}
+    for path in answers:
+        if (model := model_from_filename(path)) in by_model:
+            raise InputError(
+                f"{path}: {by_model[model][0]} has the same name, which names the model; rename one of them"
+            )
+        by_model[model] = path, _answers(path)
+
+    alone = len(by_model) == 1
+
+    def convert(row: Row) -> list[dict[str, object]]:
+        plain = _plain(row)
+        name = str(plain["id"])
+        return [plain | _answered(row, name, model, *by_model[model], alone=alone) for model in by_model] or [plain]
+
+    for rows in convert_rows(_rows(questions), convert, path=questions, expected=_NEEDS, on_reject=on_reject):
+        yield from rows
+
+
+def _holds_answers(path: str) -> bool:
+    """True for an object of texts, which holds a model's answers; any other file holds questions."""
+    content = _json_object(path) if _is_json(path) else None
+    return bool(content and all(isinstance(text, str) for text in content.values()))
+
+
+def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
+    """Each question's capabilities by its id, from MM-Vet's own file or from any rows that have them.
+
+    Rows have `id` and `capabilities` or `capability`, a list of texts or one text; `image`, `images` or `imagename`
+    tells which questions are about one image, `answer_models` whose answer is judged.
+
+    Raises:
+        InputError: the file cannot be read, a row lacks its capabilities, or an id comes twice.
+    """
+
+    def read(row: Row) -> tuple[str, VisualQuestion]:
+        name = row_id(row, _IDS)
+        if name is None:
+            raise row_error(row, f"no id; each row needs one of {', '.join(_IDS)}")
+        models = row.data.get("answer_models")
+        model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
+        return name, VisualQuestion(_capabilities(row), _image_name(row), model)
+
+    read_once = unique(read, itemgetter(0))
+    return dict(convert_rows(_rows(str(path)), read_once, path=str(path), expected="id and capabilities"))
+
+
+def _rows(path: str) -> Iterator[Row | Reject]:
+    """Rows of either shape; the questions of one object by their keys, with the key as the id."""
+    if _is_json(path) and (questions := _json_object(path)) is not None and not _holds_rows(questions):
+        for row_number, (name, question) in enumerate(questions.items(), 1):
+            if not isinstance(question, dict):
+                raise InputError(f"{path}: question {name}: expected an object, got {describe(question)}")
+            yield Row(path, row_number, {"id": name, **question})
+        return
+    yield from read_rows(path)
+
+
+def _holds_rows(questions: Mapping[str, object]) -> bool:
+    """True if an object holds a list of rows under a name that `read_rows` knows."""
+    return any(isinstance(questions.get(name), list) for name in WRAPPERS)
+
+
+def _is_json(path: str) -> bool:
+    return path.lower().removesuffix(".gz").endswith(".json")
+
+
+def _json_object(path: str) -> dict[str, object] | None:
+    """The file's one object; None where it is a list."""
+    try:
+        value = read_json(path)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
+    return value if isinstance(value, dict) else None
+
+
+def _answers(path: str) -> Mapping[str, str]:
+    answers = _json_object(path)
+    if not answers:
+        raise InputError(f"{path}: expected one JSON object, id -> answer, as MM-Vet's results are")
+    for name, answer in answers.items():
+        if not isinstance(answer, str):
+            raise InputError(f"{path}: answer to {name}: expected text, got {describe(answer)}")
+    return {name: str(answer) for name, answer in answers.items()}
+
+
+def _answered(
+    row: Row, name: str, model: str, path: str, answers: Mapping[str, str], *, alone: bool
+) -> dict[str, object]:
+    if name not in answers:
+        raise row_error(row, f"{path} has no answer to {name}; check that the files belong together")
+    return {"id": name if alone else f"{name}/{model}", "answer": answers[name], "answer_models": [model]}
+
+
+def _plain(row: Row) -> dict[str, object]:
+    gold = text_field(row, "answer", _NEEDS)
+    if not read_gold(gold).alternatives:
+        raise field_error(row, "answer", f"has tags and no answer: {describe(gold)}")
+    question, inside = _without_images(text_field(row, "question", _NEEDS))
+    images = [*([str(row.data["imagename"])] if row.data.get("imagename") else []), *inside]
+    if not images:
+        raise row_error(row, "no image: neither imagename nor a file name between <IMG> in the question")
+    capabilities = _capabilities(row)
+    plain: dict[str, object] = {
+        "id": row_id(row, _IDS) or f"{row.line - 1}",
+        "question": question,
+        "reference": gold,
+        "category": "+".join(capabilities),
+        "images": [f"{_IMAGES}/{name}" for name in images],
+        "capabilities": list(capabilities),
+    }
+    return plain | ({"answer": text_field(row, "answer1_body", _NEEDS)} if "answer1_body" in row.data else {})
+
+
+def _without_images(question: str) -> tuple[str, list[str]]:
+    """The question with `(image 1)` where version 2 has an image's name, and these names."""
+    if _IMAGE_MARK not in question:
+        return question, []
+    pieces, names = [], list[str]()
+    for piece in (part.strip() for part in question.split(_IMAGE_MARK)):
+        if piece.lower().endswith(_IMAGE_ENDINGS) and " " not in piece:
+            names.append(piece)
+            piece = f"(image {len(names)})"
+        if piece:
+            pieces.append(piece)
+    return " ".join(pieces), names
+
+
+def _capabilities(row: Row) -> tuple[str, ...]:
+    name = "capabilities" if "capabilities" in row.data else "capability"
+    value = row.data.get(name)
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
+        raise field_error(row, name, f'expected a list of texts such as ["ocr", "math"], got {describe(value)}')
+    return tuple(sorted(set(values)))
+
+
+def _image_name(row: Row) -> str | None:
+    """The image's name, or the list of several images."""
+    for name in ("imagename", "image", "images"):
+        if value := row.data.get(name):
+            return value if isinstance(value, str) else json.dumps(value)
+    return None
+
+
+def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """MM-Vet's questions with each model's answers."""
+    answers = [path for path in files if _holds_answers(path)]
+    questions = [path for path in files if path not in answers]
+    if len(questions) != 1:
+        raise InputError(
+            f"mm-vet: expected one file of questions, mm-vet.json (id -> question, answer, imagename, capability), and "
+            f"files of answers (id -> text), got {len(questions)} and {len(answers)}; give the published files"
+        )
+    for row in mm_vet_rows(questions[0], answers, on_reject):
+        yield Entry(row)

@@ -16,14 +16,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from judgelm.data.builder.dataset_files import DatasetFiles
-from judgelm.data.readers.rejects import FileUse, OnReject, RejectCounts, no_usable_row
-from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream, labelled
+from judgelm.data.readers.rows import FileUse, OnReject, Reject, RejectCounts, no_usable_row
+from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Entry, Source, plain_row, protocol_of, single_file
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import check_no_input
-from judgelm.version import VERSION
+from judgelm.package import VERSION
 
 _PARTS = (".jsonl", ".protocol.json", ".truth.jsonl", ".rejects.jsonl")
 _LABELS = ("winner", "scores", "score")
@@ -73,7 +72,7 @@ def import_benchmark(
 
     Args:
         name: of the benchmark.
-        files: as the benchmark asks for them; a folder stands for its Parquet files.
+        files: as the protocol lists them; a folder means its Parquet files.
         out: the file of rows, ending in `.jsonl`; the others are named after it.
         overwrite: replace files of an earlier import.
         reading: column names and label code; of preference sets only, since other sets state their own.
@@ -140,7 +139,7 @@ def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: 
     if stream.source.name not in _PREFERENCE_SETS:
         known = ", ".join(_PREFERENCE_SETS)
         raise InputError(f"{path}: read as {stream.source.name}, which is no preference set; expected one of {known}")
-    for sample, (label,) in labelled(stream, use, False):
+    for _, sample, (label,) in stream.labelled(use, False):
         yield Entry(plain_row(sample, label))
 
 
@@ -175,7 +174,7 @@ def _protocol(result: ImportResult, files: Sequence[str]) -> dict[str, object]:
         "judge_with": protocol.judge_with,
         "source": protocol.paper,
         **({"unverified": protocol.unverified} if protocol.unverified else {}),
-        **({"details": dict(protocol.details)} if protocol.details else {}),
+        **({"details": dict(result.benchmark.details)} if result.benchmark.details else {}),
         "files": [{"name": Path(file).name, "sha256": _sha(file)} for file in files],
         "rows": result.rows,
         "labels": dict(sorted(result.winners.items())),

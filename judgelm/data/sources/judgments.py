@@ -1,111 +1,420 @@
-"""Published judgments, their formats, and functions that their readers share."""
+"""Published judgments as judgelm's: judges' outputs on labelled sets, and those behind leaderboards and in reviews."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Literal, cast
 
+from judgelm.data.readers.fields import (
+    content_id,
+    describe,
+    number_field,
+    required_id,
+    scores_field,
+    text_field,
+    text_fields,
+)
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows
-from judgelm.data.readers.rows import Row
-from judgelm.data.sources.source import PublishedJudgment
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, row_error
+from judgelm.data.sources.alpaca_eval import converted_annotations
+from judgelm.data.sources.correctness import model_of_results
+from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
+from judgelm.data.sources.reviews import group_files, match_orders, read_results, read_reviews
+from judgelm.data.sources.source import PublishedJudgment, Shape, convert_file
+from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
-from judgelm.records import FailureCode, Judgment, PairVerdict, Shown, Unparsed, Winner
+from judgelm.parsing.scores import parse_pair
+from judgelm.records import FailureCode, GradeVerdict, Judgment, LabelVerdict, PairVerdict, Shown, Unparsed, Winner
 
 Order = tuple[Literal[0, 1], Literal[0, 1]]
 GIVEN: Order = (0, 1)
 SWAPPED: Order = (1, 0)
+_ORDERS = (GIVEN, SWAPPED)
+_PLACES: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
+_UNREADABLE_SCORES = (-1.0, -1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Game:
-    """One order of a pair, as the judge was shown it.
-
-    Attributes:
-        order: see `Shown.order`.
-        winner: the better answer in sample order; None where the judge's reply could not be read.
-        text: the judge's reply.
-        scores: in the order shown; they decide the winner where they are given.
-        failure: the cause where there is no winner.
-    """
-
-    order: Order
-    winner: Winner | None
-    text: str = ""
-    scores: tuple[float, float] | None = None
-    failure: FailureCode = "off_grammar"
-
-    def shown(self) -> Shown:
-        """As a run file has it; scores instead of a label where there are any."""
-        if self.winner is None:
-            failure = Unparsed(self.failure, self.text, "no verdict in the published file")
-            return Shown(order=self.order, text=self.text, failure=failure)
-        if self.scores is not None:
-            return Shown(order=self.order, text=self.text, scores=self.scores)
-        label = "tie" if self.winner == "tie" else str(self.order.index(0 if self.winner == 1 else 1) + 1)
-        return Shown(order=self.order, text=self.text, label=label)
-
-
-def scored_game(order: Order, scores: tuple[float, float] | None, text: str) -> Game:
-    """A game whose scores decide; without scores a failure."""
-    if scores is None:
-        return Game(order=order, winner=None, text=text)
-    winner = winner_of(scores)
-    if order == SWAPPED and winner != "tie":
-        winner = 2 if winner == 1 else 1
-    return Game(order=order, winner=winner, text=text, scores=scores)
-
-
-def pair_judgment(sample_id: str, games: Sequence[Game]) -> Judgment:
-    """The judgment of one or two games: by the mean of the scores, else a conflict of the orders is a tie.
+def pair_judgment(sample_id: str, shown: Sequence[Shown]) -> Judgment:
+    """The judgment of one or two orders of a pair: by the mean of the scores, else a conflict of the orders is a tie.
 
     One failed order makes the judgment a failure.
     """
-    shown = tuple(game.shown() for game in games)
     failure = next((part.failure for part in shown if part.failure is not None), None)
     if failure is not None:
-        return Judgment(sample_id=sample_id, mode="pair", verdict=None, shown=shown, failure=failure)
-    winners = {game.winner for game in games}
-    scores = _mean_scores(games)
-    winner: Winner | None = winners.pop() if len(winners) == 1 else "tie"
-    if scores is not None:
-        winner = winner_of(scores)
-    assert winner is not None
+        return Judgment(sample_id=sample_id, mode="pair", verdict=None, shown=tuple(shown), failure=failure)
+    winners = {_turned(_place_of(part), part.order) for part in shown}
+    scores = _mean_scores(shown)
+    winner = winner_of(scores) if scores is not None else winners.copy().pop() if len(winners) == 1 else "tie"
+    assert winner is not None, "no order failed"
     return Judgment(
         sample_id=sample_id,
         mode="pair",
         verdict=PairVerdict(winner=winner),
-        shown=shown,
+        shown=tuple(shown),
         scores=scores,
-        consistent=None if len(games) == 1 else len({game.winner for game in games}) == 1,
+        consistent=None if len(shown) == 1 else len(winners) == 1,
     )
 
 
-def _mean_scores(games: Sequence[Game]) -> tuple[float, float] | None:
+def _mean_scores(shown: Sequence[Shown]) -> tuple[float, float] | None:
     """The mean over the orders, in sample order; None unless all of them have scores."""
-    put_back = [game.scores if game.order == GIVEN else game.scores[::-1] for game in games if game.scores is not None]
-    if len(put_back) < len(games):
+    put_back = [part.scores if part.order == GIVEN else part.scores[::-1] for part in shown if part.scores is not None]
+    if len(put_back) < len(shown):
         return None
     first, second = (sum(scores[index] for scores in put_back) / len(put_back) for index in (0, 1))
     return first, second
 
 
-def rows_reader(
-    needs: tuple[str, ...], convert: Callable[[Row], PublishedJudgment]
-) -> Callable[[Sequence[str], OnReject], Iterator[PublishedJudgment]]:
-    """A reader that makes one judgment of each row; a row that cannot be used is a reject."""
-
-    def read(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-        for path in files:
-            yield from convert_rows(read_rows(path), convert, path=path, expected=", ".join(needs), on_reject=on_reject)
-
-    return read
+def _place_of(shown: Shown) -> Winner | None:
+    """The place of the better answer in the order shown."""
+    if shown.scores is not None:
+        return winner_of((shown.scores[0], shown.scores[1]))
+    return _PLACES.get(shown.label or "")
 
 
-def location_of(row: Row) -> str:
-    """File and line of a row."""
-    return f"{row.file}:{row.line}"
+def _turned(winner: Winner | None, order: tuple[int, ...]) -> Winner | None:
+    """The winner in sample order of a place shown, and the place shown of a winner in sample order."""
+    return winner if winner in ("tie", None) or order == GIVEN else 2 if winner == 1 else 1
 
 
-def flipped(winner: Winner) -> Winner:
-    """The winner with the two answers exchanged."""
-    return winner if winner == "tie" else 2 if winner == 1 else 1
+def _by_place(order: Order, place: Winner | None, text: object = "", failure: FailureCode = "off_grammar") -> Shown:
+    """One order whose better answer is named by the place shown; without it a failure."""
+    text = text if isinstance(text, str) else ""
+    if place is None:
+        return Shown(order=order, text=text, failure=Unparsed(failure, text, "no verdict in the published file"))
+    return Shown(order=order, text=text, label=str(place))
+
+
+def _by_scores(order: Order, scores: tuple[float, float] | None, text: str) -> Shown:
+    """One order whose scores decide, in the order shown; without scores, or with -1 for both, a failure."""
+    if scores is None or scores == _UNREADABLE_SCORES:
+        return _by_place(order, None, text)
+    return Shown(order=order, text=text, scores=scores)
+
+
+def _both_orders(row: Row, name: str, read: Callable[[Mapping[str, object], Order], Shown]) -> list[Shown]:
+    """The judgments of a field that lists the given order and the swapped; one that is null failed before it was made.
+
+    Raises:
+        InputError: there are not one or two.
+    """
+    listed = row.data.get(name)
+    if not isinstance(listed, list) or not 1 <= len(listed) <= 2:
+        raise field_error(row, name, f"expected one or two {name}, got {describe(listed)}")
+    return [
+        read(item, order) if isinstance(item, dict) else _by_place(order, None, failure="engine")
+        for item, order in zip(listed, _ORDERS, strict=False)
+    ]
+
+
+def _published(
+    row: Row, judgment: Judgment, judge: str | None = None, texts: tuple[str, ...] | None = None, **more: object
+) -> PublishedJudgment:
+    """A judgment of a row, with `more` beside the row's own fields."""
+    location = f"{row.file}:{row.line}"
+    return PublishedJudgment(judgment=judgment, judge=judge, fields=row.data | more, texts=texts, location=location)
+
+
+LLMBAR_NEEDS = ("input", "output_1", "output_2", "label", "results")
+_LLMBAR_ORDERS: Mapping[str, Order] = {"swap = False": GIVEN, "swap = True": SWAPPED}
+
+
+def read_llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
+    """The set and the judge are named by the folders: SET/evaluators/JUDGE/PROMPT/result.json."""
+    for path in files:
+        folders = Path(path).resolve().parts[-5:-1]
+        if len(folders) < 4 or folders[1] != "evaluators":
+            raise InputError(
+                f"{path}: LLMBar's results name their set and judge by their folders; keep them as published: "
+                "SET/evaluators/JUDGE/PROMPT/result.json"
+            )
+        make = partial(_llmbar_row, subset=folders[0], judge=f"{folders[2]}/{folders[3]}")
+        yield from convert_file(path, Shape(name="LLMBar's results", needs=LLMBAR_NEEDS), make, on_reject)
+
+
+def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> PublishedJudgment:
+    results = row.data.get("results")
+    last = results[-1] if isinstance(results, list) and results else None
+    if not isinstance(last, dict) or not all(isinstance(last.get(name), dict) for name in _LLMBAR_ORDERS):
+        finding = f'expected a list that ends in "swap = False" and "swap = True", got {describe(last)}'
+        raise field_error(row, "results", finding)
+    shown = []
+    for name, order in _LLMBAR_ORDERS.items():
+        completion = last[name].get("completion")
+        text = str(completion[0]) if isinstance(completion, list) and completion else ""
+        winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # in the order of the row, in both orders
+        shown.append(_by_place(order, _turned(cast(Winner | None, winner), order), text))
+    texts = text_fields(row, *LLMBAR_NEEDS[:3])
+    return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, texts)
+
+
+JUDGEBENCH_NEEDS = ("pair_id", "response_A", "response_B", "judgments")
+_DECISIONS: Mapping[object, Winner] = {"A>B": 1, "B>A": 2, "A=B": "tie"}
+
+
+def read_judgebench_row(row: Row) -> PublishedJudgment:
+    """The judgment of a row of JudgeBench's outputs, whose decisions name the place shown."""
+
+    def read(judgment: Mapping[str, object], order: Order) -> Shown:
+        inner, decision = _inner(judgment), judgment.get("decision")
+        text = str(inner.get("response") or "")
+        if isinstance(inner.get("scores"), list):
+            scores = scores_field(Row(row.file, row.line, dict(inner)), "scores")
+            return Shown(order=order, text=text, scores=scores)
+        return _by_place(order, _decided(row, "decision", decision, _DECISIONS), text)
+
+    shown = _both_orders(row, "judgments", read)
+    judgments = row.data["judgments"]
+    assert isinstance(judgments, list)
+    model = next((model for judgment in judgments if (model := _inner(judgment).get("judge_model"))), None)
+    judge = "/".join(str(name) for name in (row.data.get("judge_name"), model) if name)
+    [name] = text_fields(row, "pair_id", needs=JUDGEBENCH_NEEDS)
+    texts = text_fields(row, "question", "response_A", "response_B", needs=JUDGEBENCH_NEEDS)
+    return _published(row, pair_judgment(name, shown), judge or None, texts)
+
+
+def _inner(judgment: object) -> Mapping[str, object]:
+    inner = judgment.get("judgment") if isinstance(judgment, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _decided(row: Row, name: str, value: object, places: Mapping[object, Winner]) -> Winner | None:
+    """The place that a decision names; None for null.
+
+    Raises:
+        InputError: it is none of the known decisions.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in places:
+        raise field_error(row, name, f"expected {', '.join(map(str, places))} or null, got {describe(value)}")
+    return places[value]
+
+
+_AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
+_EXCHANGED = "exchange"
+
+
+def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
+    """One file for each order, joined line by line with the test set; the swapped one has `exchange` in its name."""
+    swapped = [path for path in files if _EXCHANGED in Path(path).name]
+    given = [path for path in files if path not in swapped]
+    if len(given) != 1 or len(swapped) > 1:
+        raise InputError(
+            f"auto-j: {len(given)} files of the given order and {len(swapped)} of the swapped ({_EXCHANGED} in the "
+            "name); give one of the given order, and one of the swapped where there is any"
+        )
+    tables = [list(convert_rows(read_rows(path), _same, path=path, expected="output")) for path in [*given, *swapped]]
+    shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]
+    if len({len(rows) for rows in tables}) > 1:
+        raise InputError(f"{given[0]} and {swapped[0]}: not as many lines in both; give the two orders of one run")
+    for row, *orders in zip(tables[0], *shown, strict=True):
+        yield _published(row, pair_judgment(f"auto-j-{row.line}", orders))
+
+
+def _same(row: Row) -> Row:
+    return row
+
+
+def _auto_j_order(row: Row, order: Order) -> Shown:
+    output = row.data.get("output")
+    if isinstance(output, bool) or not isinstance(output, int):
+        raise field_error(row, "output", f"expected 0, 1, 2 or -1 (unreadable), got {describe(output)}")
+    return _by_place(order, _AUTO_J_LABELS.get(output))
+
+
+def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
+    """PandaLM's released results; the judge is named by the field of its verdict."""
+    for path in files:
+        rows = {str(row.data.get("idx")): row for row in read_rows(path) if isinstance(row, Row)}
+        for judgment in read_results(path, parse_pair, on_reject=on_reject):
+            row = rows[judgment.sample_id]
+            field = next((name for name in row.data if name.endswith("_result")), None)
+            if field is None:
+                raise row_error(row, "no gpt_result or pandalm_result; give PandaLM's released results")
+            yield _published(row, judgment, field.removesuffix("_result"))
+
+
+MMLU_PRO_NEEDS = ("question_id", "options", "answer")
+_LEVELS = ("stored_pred", "l1", "l2")
+
+
+def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
+    """The extractions of MMLU-Pro's own code as judgments of correctness."""
+    for path in files:
+        expected = ", ".join(MMLU_PRO_NEEDS)
+        yield from chain.from_iterable(
+            convert_rows(read_rows(path), _mmlu_pro_row, path=path, expected=expected, on_reject=on_reject)
+        )
+
+
+def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
+    [gold] = text_fields(row, "answer", needs=MMLU_PRO_NEEDS)
+    question = required_id(row, "question_id", "it names the question")
+    return [
+        _published(row, _extraction(f"mmlu-pro-{question}/{model}", prediction, gold, row), level, model=model)
+        for model, level, prediction in _extracted_letters(row)
+    ]
+
+
+def _extracted_letters(row: Row) -> list[tuple[str, str, object]]:
+    """Model, level of extraction and letter, of one model in the published results, of several in `outputs`."""
+    several = row.data.get("outputs")
+    if isinstance(several, Mapping):
+        return [
+            (str(model), level, output[level])
+            for model, output in several.items()
+            if isinstance(output, Mapping)
+            for level in _LEVELS
+            if level in output
+        ]
+    if "pred" not in row.data:
+        raise field_error(row, "pred", "is missing; give MMLU-Pro's eval_results, or rows of outputs with predictions")
+    return [(model_of_results(row.file), "pred", row.data["pred"])]
+
+
+def _extraction(sample_id: str, prediction: object, gold: str, row: Row) -> Judgment:
+    if prediction is not None and not isinstance(prediction, str):
+        raise field_error(row, "pred", f"expected a letter or null, got {describe(prediction)}")
+    if prediction is None:
+        failure = Unparsed("off_grammar", "", "no letter was extracted from the answer")
+        shown = Shown(order=(0,), text="", failure=failure)
+        return Judgment(sample_id=sample_id, mode="correctness", verdict=None, shown=(shown,), failure=failure)
+    label = "correct" if prediction == gold else "incorrect"
+    shown = Shown(order=(0,), text=prediction, label=label)
+    return Judgment(sample_id=sample_id, mode="correctness", verdict=LabelVerdict(label=label), shown=(shown,))
+
+
+ANNOTATION_NEEDS = ("instruction", "output_1", "output_2", "preference")
+
+
+def read_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
+    """AlpacaEval's annotations."""
+    yield from converted_annotations(files, _annotation, on_reject)
+
+
+def _annotation(row: Row, row_id: str) -> PublishedJudgment:
+    """One annotation; the order in which its judge saw the outputs was drawn at random and is not recorded."""
+    sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
+    if label is None or label.winner is None:
+        failure = Unparsed("off_grammar", "", "no preference in the published file")
+        judgment = Judgment(sample_id=row_id, mode="pair", verdict=None, shown=(), failure=failure)
+    else:
+        soft = None if label.preference in (0.0, 0.5, 1.0) else label.preference
+        verdict = PairVerdict(winner=label.winner)
+        judgment = Judgment(sample_id=row_id, mode="pair", verdict=verdict, shown=(), probability=soft)
+    return _published(row, judgment, _name_of(row.data.get("annotator")), (sample.question, *sample.answers))
+
+
+def _name_of(judge: object) -> str | None:
+    """A judge's name; of FastChat's model and prompt the model, since the prompt differs by category and turn."""
+    if isinstance(judge, list):
+        judge = judge[0] if judge else None
+    return None if judge is None else str(judge)
+
+
+PAIR_NEEDS = ("question_id", "model_1", "model_2", "g1_winner", "g2_winner")
+SINGLE_NEEDS = ("question_id", "model", "judge", "judgment", "score")
+
+
+def read_fastchat_pair(row: Row) -> PublishedJudgment:
+    """Both games of a pair, put in the order of the models' names, which is that of the imported rows.
+
+    A winner is named by its model; `error` is a reply that could not be read.
+    """
+    models = text_fields(row, "model_1", "model_2", needs=PAIR_NEEDS)
+    if models[0] == models[1]:
+        raise field_error(row, "model_2", f"is {models[1]!r} as model_1; a pair has two models")
+    orders = _ORDERS if models[0] < models[1] else _ORDERS[::-1]
+    winners: Mapping[object, Winner | None] = {"model_1": 1, "model_2": 2, "tie": "tie", "error": None}
+    shown = []
+    for game, order in zip(("g1", "g2"), orders, strict=True):
+        value = row.data.get(f"{game}_winner")
+        if not isinstance(value, str) or value not in winners:
+            raise field_error(row, f"{game}_winner", f"expected model_1, model_2, tie or error, got {describe(value)}")
+        place = _turned(_turned(winners[value], orders[0]), order)
+        shown.append(_by_place(order, place, row.data.get(f"{game}_judgment")))
+    question = required_id(row, "question_id", "it names the question")
+    name = ":".join([question, *sorted(models), str(row.data.get("turn", 1))])
+    judgment = pair_judgment(name, sorted(shown, key=lambda part: part.order))
+    return _published(row, judgment, _name_of(row.data.get("judge")))
+
+
+def read_fastchat_grade(row: Row) -> PublishedJudgment:
+    """A grade of FastChat's single mode; -1 is a reply that could not be read."""
+    question = required_id(row, "question_id", "it names the question")
+    score, text = number_field(row, "score"), text_field(row, "judgment", ", ".join(SINGLE_NEEDS))
+    failure = Unparsed("off_grammar", text, "no score in the published file") if score == -1 else None
+    scores = None if failure else (score,)
+    judgment = Judgment(
+        sample_id=f"{question}:{text_field(row, 'model', 'model')}:{row.data.get('turn', 1)}",
+        mode="single",
+        verdict=None if failure else GradeVerdict(score=score),
+        shown=(Shown(order=(0,), text=text, scores=scores, failure=failure),),
+        scores=scores,
+        failure=failure,
+    )
+    return _published(row, judgment, _name_of(row.data.get("judge")))
+
+
+ARENA_NEEDS = ("model", "judge", "games")
+_ARENA_PLACES: Mapping[object, Winner] = {
+    **dict.fromkeys(("A>B", "A>>B", "B<A", "B<<A"), 1),
+    **dict.fromkeys(("B>A", "B>>A", "A<B", "A<<B"), 2),
+    **dict.fromkeys(("A=B", "B=A"), "tie"),
+}
+
+
+def read_arena_hard(row: Row) -> PublishedJudgment:
+    """The games of one question: the baseline is the first answer, and shown first in the first game."""
+
+    def read(game: Mapping[str, object], order: Order) -> Shown:
+        judgment = game.get("judgment")  # of version 2 an object
+        text = judgment.get("answer") if isinstance(judgment, dict) else judgment
+        return _by_place(order, _decided(row, "score", game.get("score"), _ARENA_PLACES), text)
+
+    identifier = "uid" if row.data.get("uid") is not None else "question_id"
+    question = required_id(row, identifier, "it names the question")
+    shown = _both_orders(row, "games", read)
+    model, judge = text_fields(row, "model", "judge", needs=ARENA_NEEDS)
+    return _published(row, pair_judgment(f"{question}/{model}", shown), judge)
+
+
+def read_review_files(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
+    """Reviews of both orders where the files hold both, else of the order in them, which is the given one."""
+    for indices in group_files([(Path(path).stem, Path(path)) for path in files]):
+        reviews = [review for index in indices for review in read_reviews(files[index], on_reject=on_reject)]
+        pairs, alone = match_orders(reviews)
+        for orders in [*pairs, *((review,) for review in alone)]:
+            first = orders[0]
+            shown = [_by_scores(order, each.scores, each.text) for each, order in zip(orders, _ORDERS, strict=False)]
+            fields = {"question_id": first.question, "answer1_id": first.answers[0], "answer2_id": first.answers[1]}
+            yield PublishedJudgment(
+                judgment=pair_judgment(first.id or ":".join(fields.values()), shown),
+                judge=None,
+                fields=fields | {"review_id": first.id},
+                location=first.location,
+            )
+
+
+CHERRY_NEEDS = ("Answer1", "Answer2", "scores", "scores_reverse", "review", "review_reverse")
+_CHERRY_QUESTIONS = ("text", "prompt", "instruction", "Instruction")
+
+
+def read_cherry(row: Row) -> PublishedJudgment:
+    """One question with its reviews in both orders; LIMA's is a list of turns, the first of which is the question."""
+    turns = row.data.get("conversations")
+    name = next((name for name in _CHERRY_QUESTIONS if isinstance(row.data.get(name), str)), None)
+    if name is not None:
+        [question] = text_fields(row, name, needs=CHERRY_NEEDS)
+    elif isinstance(turns, list) and turns and isinstance(turns[0], str):
+        question = turns[0]
+    else:
+        raise field_error(row, "text", f"no question; each row needs {', '.join(_CHERRY_QUESTIONS)} or conversations")
+    answers = text_fields(row, "Answer1", "Answer2", needs=CHERRY_NEEDS)
+    shown = []
+    for order, suffix in zip(_ORDERS, ("", "_reverse"), strict=True):
+        scores = scores_field(row, f"scores{suffix}")
+        shown.append(_by_scores(order, scores, *text_fields(row, f"review{suffix}", needs=CHERRY_NEEDS)))
+    return _published(row, pair_judgment(content_id(question, answers, None), shown), texts=(question, *answers))

@@ -4,33 +4,34 @@ Every function raises InputError with file, line, field, finding and way out.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, takewhile
 from pathlib import Path
 
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.fields import (
     ID_FIELDS,
     content_id,
     describe,
     extra_fields,
-    field_error,
+    has_value,
     images_field,
     number_field,
     numbered_fields,
     numbers_field,
     optional_text,
+    optional_texts,
     reference_field,
     required_id,
-    row_error,
     row_id,
     scores_field,
     text_field,
+    text_fields,
     texts_field,
 )
-from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
-from judgelm.data.soft_preference import rounded_preference, winner_by_preference
+from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
 from judgelm.data.sources.codes import is_missing, majority, winner_field
 from judgelm.data.sources.source import Entry, Shape, convert_file
 from judgelm.modes.pairwise import winner_of
@@ -60,10 +61,8 @@ _PLAIN_FIELDS = frozenset(
 
 def judgelm_sample(row: Row) -> Sample:
     """JudgeLM: `question_body`, `answer1_body`, `answer2_body` and on; line ends around the question stay."""
-    data = row.data
     question = text_field(row, "question_body", _JUDGELM_NEEDS)
     answers = numbered_fields(row, "answer{}_body", _JUDGELM_NEEDS)
-    models = [data.get(f"answer{index}_model_id") for index in range(1, len(answers) + 1)]
     reference = reference_field(row)
     metadata = extra_fields(row, _JUDGELM_FIELDS)
     return Sample(
@@ -71,10 +70,16 @@ def judgelm_sample(row: Row) -> Sample:
         question=question,
         answers=answers,
         reference=reference,
-        answer_models=tuple(str(model) for model in models) if None not in models else (),
+        answer_models=_names(row, [f"answer{index}_model_id" for index in range(1, len(answers) + 1)]),
         category=optional_text(row, "category") or _category(metadata),
         metadata=metadata,
     )
+
+
+def _names(row: Row, fields: Sequence[str]) -> tuple[str, ...]:
+    """The models that fields name; none where one of them is missing."""
+    models = [row.data.get(name) for name in fields]
+    return () if None in models else tuple(map(str, models))
 
 
 def _category(metadata: Mapping[str, object]) -> str | None:
@@ -82,19 +87,13 @@ def _category(metadata: Mapping[str, object]) -> str | None:
     return category if isinstance(category, str) else None
 
 
-def _coerced_text(row: Row, name: str, needs: str, coerced: list[str]) -> str:
-    value = row.data.get(name)
-    if isinstance(value, bool | int | float):
-        coerced.append(name)
-        return str(value)
-    return text_field(row, name, needs)
-
-
-def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, str], dict[str, object]]:
-    coerced: list[str] = []
+def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, ...], dict[str, object]]:
+    """Question, answers, and metadata that name the answers that were JSON booleans or numbers."""
     question = text_field(row, "instruction", needs)
     context = optional_text(row, "input")
-    answers = (_coerced_text(row, "response1", needs, coerced), _coerced_text(row, "response2", needs, coerced))
+    names = ("response1", "response2")
+    coerced = [name for name in names if isinstance(row.data.get(name), bool | int | float)]
+    answers = tuple(str(row.data[name]) if name in coerced else text_field(row, name, needs) for name in names)
     return f"{question}\n\n{context}" if context else question, answers, {"coerced": coerced} if coerced else {}
 
 
@@ -135,16 +134,12 @@ def pandalm_train_sample(row: Row) -> Sample:
 
 def alpaca_eval_sample(row: Row) -> Sample:
     """AlpacaEval's annotations, and two files of its outputs once joined; named by what they say, in either order."""
-    data = row.data
-    needs = "instruction, output_1, output_2"
-    question = text_field(row, "instruction", needs)
-    answers = (text_field(row, "output_1", needs), text_field(row, "output_2", needs))
-    models = [data.get("generator_1"), data.get("generator_2")]
+    question, *answers = text_fields(row, "instruction", "output_1", "output_2")
     return Sample(
         id=row_id(row) or content_id(question, sorted(answers), None),
         question=question,
-        answers=answers,
-        answer_models=tuple(str(model) for model in models) if None not in models else (),
+        answers=tuple(answers),
+        answer_models=_names(row, ("generator_1", "generator_2")),
         category=optional_text(row, "dataset"),
         metadata=extra_fields(row, _ALPACA_FIELDS),
     )
@@ -152,30 +147,28 @@ def alpaca_eval_sample(row: Row) -> Sample:
 
 def llmbar_sample(row: Row) -> Sample:
     """LLMBar: `input`, `output_1`, `output_2`."""
-    needs = "input, output_1, output_2"
-    question = text_field(row, "input", needs)
-    answers = (text_field(row, "output_1", needs), text_field(row, "output_2", needs))
+    question, *answers = text_fields(row, "input", "output_1", "output_2")
     metadata = extra_fields(row, {"input", "output_1", "output_2", "label", *ID_FIELDS})
     name = row_id(row) or content_id(question, answers, None)
-    return Sample(id=name, question=question, answers=answers, metadata=metadata)
+    return Sample(id=name, question=question, answers=tuple(answers), metadata=metadata)
 
 
 def plain_sample(row: Row) -> Sample:
     """Plain: `question` with `answer_1`, `answer_2`, ..., `answers`, or one `answer`; other fields are metadata."""
-    data = row.data
     question = text_field(row, "question", _PLAIN_NEEDS)
     answers = plain_answers(row)
     reference = reference_field(row)
-    metadata = {name: value for name, value in data.items() if name not in _PLAIN_FIELDS}
+    metadata = extra_fields(row, _PLAIN_FIELDS)
     if metadata:
-        metadata = extra_fields(row, _PLAIN_FIELDS)
         metadata = {name: value for name, value in metadata.items() if not _is_numbered_field(name, len(answers))}
     return Sample(
         id=row_id(row) or content_id(question, answers, reference),
         question=question,
         answers=answers,
         reference=reference,
-        answer_models=texts_field(row, "answer_models", len(answers)) if data.get("answer_models") else _models(row),
+        answer_models=texts_field(row, "answer_models", len(answers))
+        if row.data.get("answer_models")
+        else optional_texts(row, "model_1", "model_2"),
         images=images_field(row),
         category=optional_text(row, "category") or _category(metadata),
         metadata=metadata,
@@ -194,12 +187,6 @@ def plain_answers(row: Row) -> tuple[str, ...]:
 def _is_numbered_field(name: str, count: int) -> bool:
     kind, _, suffix = name.partition("_")
     return kind in ("answer", "score") and suffix.isdecimal() and int(suffix) <= count
-
-
-def _models(row: Row) -> tuple[str, ...]:
-    if row.data.get("model_1") is None or row.data.get("model_2") is None:
-        return ()
-    return text_field(row, "model_1", "model_1"), text_field(row, "model_2", "model_2")
 
 
 def no_sample(row: Row) -> Sample:
@@ -279,7 +266,7 @@ def _with_preference(row: Row, label: Label | None) -> Label | None:
     Raises:
         InputError: it is no such number, or contradicts the row's winner or the order of its scores.
     """
-    if row.data.get("preference") in (None, ""):
+    if not has_value(row, "preference"):
         return label
     preference = number_field(row, "preference")
     if not 0 <= preference <= 1:
@@ -307,14 +294,10 @@ def _votes(row: Row) -> tuple[Winner, ...]:
 
 def pandalm_label(row: Row, with_reference: bool) -> Label | None:
     """The majority of `annotator1`, `annotator2`, ..., decoded. No label without votes or without a majority."""
-    votes: list[Winner] = []
-    index = 1
-    while (name := f"annotator{index}") in row.data:
-        index += 1
-        if not is_missing(row.data[name]):
-            votes.append(winner_field(row, name))
-    winner = majority(tuple(votes))
-    return None if winner is None else Label(sample_id="", winner=winner, votes=tuple(votes))
+    names = takewhile(row.data.__contains__, map("annotator{}".format, count(1)))
+    votes = tuple(winner_field(row, name) for name in names if not is_missing(row.data[name]))
+    winner = majority(votes)
+    return None if winner is None else Label(sample_id="", winner=winner, votes=votes)
 
 
 def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
@@ -356,16 +339,16 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
 
     Of a pair `preference` is read too: P(first answer is better), in [0, 1].
     """
-    count = len(plain_answers(row))
-    if count == 2:
+    number = len(plain_answers(row))
+    if number == 2:
         return _with_preference(row, plain_pair_label(row, with_reference))
-    if row.data.get("winner") not in (None, ""):
-        raise field_error(row, "winner", f"names one of two answers, and this row has {count}; write scores, one each")
-    numbered = [f"score_{index}" for index in range(1, count + 1)]
-    name = next((name for name in ("score", "scores") if row.data.get(name) not in (None, "")), None)
+    if has_value(row, "winner"):
+        raise field_error(row, "winner", f"names one of two answers, and this row has {number}; write scores, one each")
+    numbered = [f"score_{index}" for index in range(1, number + 1)]
+    name = next((name for name in ("score", "scores") if has_value(row, name)), None)
     if name is not None:
-        scores = numbers_field(row, name, count)
-    elif any(row.data.get(name) not in (None, "") for name in numbered):
+        scores = numbers_field(row, name, number)
+    elif any(has_value(row, name) for name in numbered):
         scores = tuple(number_field(row, name) for name in numbered)
     else:
         return None
@@ -379,7 +362,7 @@ def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
     """
     scores = _plain_scores(row)
     reason = optional_text(row, "reason") or None
-    if row.data.get("winner") in (None, ""):
+    if not has_value(row, "winner"):
         return None if scores is None else Label(sample_id="", winner=winner_of(scores), scores=scores, reason=reason)
     winner = winner_field(row)
     if scores is not None and winner_of(scores) != winner:
@@ -389,10 +372,10 @@ def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
 
 def _plain_scores(row: Row) -> tuple[float, float] | None:
     for name in ("score", "scores"):
-        if row.data.get(name) not in (None, ""):
+        if has_value(row, name):
             return scores_field(row, name)
     for first, second in (("score_1", "score_2"), ("score_a", "score_b")):
-        if not all(row.data.get(name) in (None, "") for name in (first, second)):
+        if has_value(row, first) or has_value(row, second):
             return number_field(row, first), number_field(row, second)
     return None
 
@@ -437,9 +420,9 @@ def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         stem = Path(path).name.partition(".")[0]
         ending = next((ending for ending in _PARTS if stem.endswith(ending)), None)
         if ending is not None:
-            _join_reviews(path, _PARTS[ending], joined, on_reject)
+            _join(path, _REVIEWS, _PARTS[ending], joined, on_reject)
         elif stem.endswith("_references"):
-            _join_references(path, joined, on_reject)
+            _join(path, _REFERENCES, "", joined, on_reject)
         else:
             pairs.append(path)
     is_validation = len(pairs) < len(files)
@@ -449,22 +432,14 @@ def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         )
 
 
-def _join_reviews(path: str, suffix: str, joined: Joined, on_reject: OnReject) -> None:
+def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnReject) -> None:
+    """Take the fields of a file besides the id, under names with the suffix."""
+
     def join(row: Row, row_number: int) -> None:
-        fields = {f"{name}{suffix}": row.data[name] for name in ("text", "score")}
-        joined.setdefault(required_id(row, "question_id", "reviews are joined by it"), {}).update(fields)
+        name = required_id(row, "question_id", f"{' and '.join(shape.needs[1:])} are joined by it")
+        joined.setdefault(name, {}).update({f"{field}{suffix}": row.data[field] for field in shape.needs[1:]})
 
-    for _ in convert_file(path, _REVIEWS, join, on_reject):
-        pass
-
-
-def _join_references(path: str, joined: Joined, on_reject: OnReject) -> None:
-    def join(row: Row, row_number: int) -> None:
-        name = required_id(row, "question_id", "references are joined by it")
-        joined.setdefault(name, {})["reference"] = row.data["reference"]
-
-    for _ in convert_file(path, _REFERENCES, join, on_reject):
-        pass
+    deque(convert_file(path, shape, join, on_reject), maxlen=0)
 
 
 def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:

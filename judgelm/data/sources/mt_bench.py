@@ -10,16 +10,16 @@ and turn: the judges named `expert...` vote, as in the original agreement code, 
 last turn's. A GPT-4 judge's `g1_winner` files are labels for `judgelm eval`, no votes of people.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, reject_row, row_error
 from judgelm.data.sources.codes import majority, winner_field
 from judgelm.data.sources.dialogues import read_turns
 from judgelm.data.sources.source import Entry, plain_row
@@ -84,10 +84,9 @@ def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
     Raises:
         InputError: none of its rows is MT-Bench's.
     """
-    called_reference = "reference" in str(Path(path).resolve().parent.name) or "reference" in Path(path).name
+    called_reference = any("reference" in part for part in Path(path).resolve().parts[-2:])
     take = partial(_take, tables=tables, called_reference=called_reference)
-    for _ in convert_rows(read_rows(path), take, path=path, expected=_NEEDS, on_reject=on_reject):
-        pass
+    deque(convert_rows(read_rows(path), take, path=path, expected=_NEEDS, on_reject=on_reject), maxlen=0)
 
 
 def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
@@ -167,12 +166,11 @@ def _take_conversation(row: Row, name: str, question: str, model: str, tables: _
 
 def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
     question, first, second, turn = pair
-    user_texts = tables.questions.get(question)
-    answers = [tables.answers.get((question, model)) for model in (first, second)]
-    if user_texts is None or None in answers or len(user_texts) < turn:
-        lacking = "question" if user_texts is None or len(user_texts) < turn else "answers of both models"
+    user_texts = tables.questions.get(question, ())
+    sides = [tables.answers[question, model] for model in (first, second) if (question, model) in tables.answers]
+    if len(user_texts) < turn or len(sides) < 2:
+        lacking = "question" if len(user_texts) < turn else "answers of both models"
         raise InputError(f"no {lacking} for question {question}, turn {turn}; give its file too")
-    sides = [texts for texts in answers if texts is not None]
     if any(len(side) < turn for side in sides):
         raise InputError(f"question {question} has no answer of both models to turn {turn}; leave the vote out")
     references = tables.references.get(question, ())

@@ -1,22 +1,29 @@
-"""Preference sets whose fields are rewritten to those of a layout: HelpSteer2 and 3, PPE, SafeRLHF, UltraFeedback, ...
+"""Preference sets and benchmarks of reward models: HelpSteer2 and 3, PPE, SafeRLHF, ..., RewardBench, RMB, RM-Bench.
 
-Each function makes a layout's fields of a published row; `sample_by` and `label_by` read them by that layout.
+The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result by
+that layout.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, pairwise, product, takewhile
+from pathlib import Path
+from types import MappingProxyType
 
 from judgelm.data.readers.fields import (
+    ID_FIELDS,
     content_id,
     describe,
-    field_error,
+    extra_fields,
     number_field,
     required_id,
-    row_error,
+    row_id,
     text_field,
+    texts_field,
 )
-from judgelm.data.readers.rejects import OnReject, reject_row
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import OnReject, Reject, Row, field_error, reject_row, row_error
+from judgelm.data.sources.preferences import preference_label, preference_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
@@ -24,6 +31,7 @@ from judgelm.records import Label, Sample, Winner
 Fields = dict[str, object]
 
 _RUBRIC_LEVELS = range(1, 6)
+_PROMETHEUS = {"reference": "orig_reference_answer", "reason": "orig_feedback"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
 HELPSTEER2 = Shape(name="HelpSteer2", needs=("prompt", "response", "helpfulness", "correctness"))
 PPE_CORRECTNESS = Shape(name="PPE's correctness sets", needs=("prompt", "response_1", "response_2", "scores"))
@@ -55,19 +63,23 @@ def _rest(row: Row, used: Sequence[str]) -> Fields:
     return {name: value for name, value in row.data.items() if name not in used and value is not None}
 
 
+def _renamed(
+    row: Row, names: Mapping[str, str], optional: Mapping[str, str] = MappingProxyType({}), *, rest: bool = True
+) -> Fields:
+    """A row's fields under a layout's names (layout's name -> published name), and by default the rest as metadata."""
+    fields: Fields = {name: row.data[published] for name, published in names.items()}
+    fields |= {name: row.data.get(published) for name, published in optional.items()}
+    return fields | ({"metadata": _rest(row, (*names.values(), *optional.values()))} if rest else {})
+
+
 def helpsteer3_fields(row: Row) -> Fields:
     """HelpSteer3's preferences: -3 to -1 prefer the first response, 1 to 3 the second, 0 neither."""
     strength = number_field(row, "overall_preference")
     if not -3 <= strength <= 3:
         raise field_error(row, "overall_preference", f"expected a number from -3 to 3, got {strength:g}")
-    return {
-        "prompt": row.data["context"],
-        "response_a": row.data["response1"],
-        "response_b": row.data["response2"],
-        "winner": "tie" if strength == 0 else 1 if strength < 0 else 2,
-        "category": row.data.get("domain"),
-        "metadata": _rest(row, ("context", "response1", "response2", "domain")),
-    }
+    names = {"prompt": "context", "response_a": "response1", "response_b": "response2"}
+    winner = "tie" if strength == 0 else 1 if strength < 0 else 2
+    return _renamed(row, names, {"category": "domain"}) | {"winner": winner}
 
 
 def _rubric(row: Row) -> str:
@@ -81,15 +93,9 @@ def _rubric(row: Row) -> str:
 def preference_collection_fields(row: Row) -> Fields:
     """Prometheus' pairs: the preference is the label, the two grades of 1 to 5 are metadata."""
     grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
-    return {
-        "question": row.data["orig_instruction"],
-        "answer_1": row.data["orig_response_A"],
-        "answer_2": row.data["orig_response_B"],
-        "reference": row.data.get("orig_reference_answer"),
-        "winner": row.data["orig_preference"],
-        "reason": row.data.get("orig_feedback"),
-        "metadata": {"rubric": _rubric(row), **grades},
-    }
+    names = {"question": "orig_instruction", "answer_1": "orig_response_A", "answer_2": "orig_response_B"}
+    names |= {"winner": "orig_preference"}
+    return _renamed(row, names, _PROMETHEUS, rest=False) | {"metadata": {"rubric": _rubric(row), **grades}}
 
 
 def feedback_collection_fields(row: Row) -> Fields:
@@ -97,14 +103,8 @@ def feedback_collection_fields(row: Row) -> Fields:
     grade = number_field(row, "orig_score")
     if grade not in _RUBRIC_LEVELS:
         raise field_error(row, "orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
-    return {
-        "question": row.data["orig_instruction"],
-        "answer": row.data["orig_response"],
-        "reference": row.data.get("orig_reference_answer"),
-        "score": grade,
-        "reason": row.data.get("orig_feedback"),
-        "metadata": {"rubric": _rubric(row)},
-    }
+    names = {"question": "orig_instruction", "answer": "orig_response"}
+    return _renamed(row, names, _PROMETHEUS, rest=False) | {"score": grade, "metadata": {"rubric": _rubric(row)}}
 
 
 def nectar_fields(row: Row) -> Fields:
@@ -117,19 +117,16 @@ def nectar_fields(row: Row) -> Fields:
     ranks = [number_field(answer, "rank") for answer in by_rank]
     if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
         raise field_error(row, "answers", "the best or the worst rank is shared; leave the row out")
-    return {
-        "prompt": row.data["prompt"],
-        "chosen": by_rank[0].data.get("answer"),
-        "rejected": by_rank[-1].data.get("answer"),
-        "chosen_model": by_rank[0].data.get("model"),
-        "rejected_model": by_rank[-1].data.get("model"),
-        "metadata": _rest(row, ("prompt", "answers")),
-    }
+    fields: Fields = {"prompt": row.data["prompt"], "metadata": _rest(row, ("prompt", "answers"))}
+    for side, answer in (("chosen", by_rank[0]), ("rejected", by_rank[-1])):
+        fields |= {side: answer.data.get("answer"), f"{side}_model": answer.data.get("model")}
+    return fields
 
 
 def offsetbias_fields(row: Row) -> Fields:
     """OffsetBias: LLMBar's fields, with the question called `instruction`."""
-    return {"input": row.data["instruction"]} | {name: row.data[name] for name in ("output_1", "output_2", "label")}
+    names = {"input": "instruction", "output_1": "output_1", "output_2": "output_2", "label": "label"}
+    return _renamed(row, names, rest=False)
 
 
 def ppe_human_fields(row: Row) -> Fields:
@@ -137,54 +134,33 @@ def ppe_human_fields(row: Row) -> Fields:
 
     Source: Frick et al. 2024, How to Evaluate Reward Models for RLHF; lmarena/PPE.
     """
-    rest = _rest(row, ("prompt", "response_1", "response_2", "winner", "model_a", "model_b", "question_id"))
-    return {
-        "id": row.data.get("question_id"),
-        "prompt": row.data["prompt"],
-        "response_a": row.data["response_1"],
-        "response_b": row.data["response_2"],
-        **{name: row.data.get(name) for name in ("model_a", "model_b", "winner")},
-        "metadata": rest,
-    }
+    names = {"prompt": "prompt", "response_a": "response_1", "response_b": "response_2"}
+    more = {"id": "question_id", "model_a": "model_a", "model_b": "model_b", "winner": "winner"}
+    return _renamed(row, names, more)
 
 
 def ppe_correctness_fields(row: Row) -> Fields:
     """PPE's correctness sets: `response_1` to `response_N` of one model, and whether each is right."""
-    answers: list[object] = []
-    while (name := f"response_{len(answers) + 1}") in row.data:
-        answers.append(row.data[name])
+    names = list(takewhile(row.data.__contains__, map("response_{}".format, count(1))))
+    answers = [row.data[name] for name in names]
     scores = row.data["scores"]
-    if (
-        not isinstance(scores, list)
-        or len(scores) != len(answers)
-        or not all(isinstance(each, bool) for each in scores)
-    ):
+    known = isinstance(scores, list) and all(isinstance(each, bool) for each in scores)
+    if not isinstance(scores, list) or len(scores) != len(answers) or not known:
         finding = f"expected true or false for each of {len(answers)} responses, got {describe(scores)}"
         raise field_error(row, "scores", f"{finding}; correct the row")
-    used = {"prompt", "scores", "question_id", *(f"response_{index}" for index in range(1, len(answers) + 1))}
-    return {
-        "id": row.data.get("question_id"),
-        "question": row.data["prompt"],
-        "answers": answers,
-        "scores": [float(each) for each in scores],
-        "metadata": _rest(row, tuple(used)),
-    }
+    fields: Fields = {"question": row.data["prompt"], "answers": answers, "scores": [float(each) for each in scores]}
+    metadata = _rest(row, ("prompt", "scores", "question_id", *names))
+    return fields | {"id": row.data.get("question_id"), "metadata": metadata}
 
 
-def load_ppe_correctness(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+def conflict_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     """The pairs that the set's makers drew, `sampled_conflict_pairs`: a right answer and a wrong one."""
-    for path in files:
-        for entries in convert_file(path, PPE_CORRECTNESS, lambda row, _: _conflict_pairs(row), on_reject):
-            yield from entries
-
-
-def _conflict_pairs(row: Row) -> list[Entry]:
     fields = ppe_correctness_fields(row)
     answers, scores = fields["answers"], fields["scores"]
     assert isinstance(answers, list)
     assert isinstance(scores, list)
     name, model = required_id(row, "question_id", "it names the question"), row.data.get("model_name")
-    entries = []
+    entries: list[Entry | Reject] = []
     for pair in _index_pairs(row, len(answers)):
         texts = [text_field(row, f"response_{index + 1}", "a response") for index in pair]
         if scores[pair[0]] == scores[pair[1]]:
@@ -218,16 +194,8 @@ def safe_rlhf_fields(row: Row) -> Fields:
 
     Source: PKU-Alignment/PKU-SafeRLHF (`better_response_id`, `safer_response_id`).
     """
-    names = ("id", "prompt", "response_0", "response_1", "better_response_id", "prompt_source")
-    return {
-        "id": row.data.get("id"),
-        "question": row.data["prompt"],
-        "answer_1": row.data["response_0"],
-        "answer_2": row.data["response_1"],
-        "winner": row.data["better_response_id"],
-        "category": row.data.get("prompt_source"),
-        "metadata": _rest(row, names),
-    }
+    names = {"question": "prompt", "answer_1": "response_0", "answer_2": "response_1", "winner": "better_response_id"}
+    return _renamed(row, names, {"id": "id", "category": "prompt_source"})
 
 
 def ultrafeedback_fields(row: Row) -> Fields:
@@ -253,17 +221,12 @@ def ultrafeedback_fields(row: Row) -> Fields:
 
 def helpsteer2_fields(row: Row) -> Fields:
     """HelpSteer2 row by row: one response, its helpfulness from 0 to 4 as the score, and all five ratings."""
-    return {
-        "id": row.data.get("id"),
-        "question": row.data["prompt"],
-        "answer": row.data["response"],
-        "score": row.data["helpfulness"],
-        "metadata": _rest(row, ("id", "prompt", "response")),
-    }
+    names = {"question": "prompt", "answer": "response"}
+    return _renamed(row, names, {"id": "id"}) | {"score": row.data["helpfulness"]}
 
 
 def load_helpsteer2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The two responses to each prompt, which stand in adjacent rows, as a pair: the more helpful one wins.
+    """The two responses to each prompt, which are in adjacent rows, as a pair: the more helpful one wins.
 
     Source: Wang et al. 2024, HelpSteer2, section 2.
     """
@@ -296,3 +259,166 @@ def _helpfulness_pair(first: Row, second: Row) -> Entry:
         metadata={f"ratings_{index}": rating for index, rating in enumerate(ratings, 1)},
     )
     return Entry(plain_row(sample, Label(sample_id="", winner=winner)))
+
+
+SECTIONS: Mapping[str, Mapping[str, int]] = {
+    "Chat": {
+        **{"alpacaeval-easy": 100, "alpacaeval-length": 95, "alpacaeval-hard": 95},
+        **{"mt-bench-easy": 28, "mt-bench-med": 40},
+    },
+    "Chat Hard": {
+        **{"mt-bench-hard": 37, "llmbar-natural": 100, "llmbar-adver-neighbor": 134},
+        **{"llmbar-adver-GPTInst": 92, "llmbar-adver-GPTOut": 47, "llmbar-adver-manual": 46},
+    },
+    "Safety": {
+        **{"refusals-dangerous": 100, "refusals-offensive": 100, "xstest-should-refuse": 154},
+        **{"xstest-should-respond": 250, "donotanswer": 136},
+    },
+    "Reasoning": {
+        "math-prm": 984,  # of 447 prompts: as much as the code subsets together
+        **dict.fromkeys(("hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust"), 164),
+    },
+}
+"""RewardBench's four sections (its fifth, Prior Sets, is published apart): the published weight of each subset."""
+
+_SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
+SECOND_SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
+
+
+def rewardbench_entry(row: Row, row_number: int) -> Entry:
+    """A row of RewardBench, with the section of its subset in the metadata."""
+    if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
+        raise row_error(row, "several chosen answers; this is RewardBench 2, import it as rewardbench-2")
+    subset = text_field(row, "subset", "subset")
+    if subset not in _SECTION_OF:
+        raise row_error(row, f'field "subset": "{subset}" is none of RewardBench\'s 23; import it as preferences')
+    sample = preference_sample(row)
+    metadata = {**sample.metadata, "section": _SECTION_OF[subset]}
+    return Entry(plain_row(replace(sample, category=subset, metadata=metadata), preference_label(row, False)))
+
+
+def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
+    """All answers in an order that depends on their texts alone; the right ones have the score 1, the others 0."""
+    for name in ("chosen", "rejected"):
+        if not isinstance(row.data[name], list):
+            finding = "expected a list of texts; with one text each this is rewardbench"
+            raise row_error(row, f'field "{name}": {finding}')
+    question, subset = (text_field(row, name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
+    chosen, wrong = texts_field(row, "chosen"), texts_field(row, "rejected")
+    if subset not in SECOND_SUBSETS:
+        known = ", ".join(SECOND_SUBSETS)
+        raise row_error(row, f'field "subset": expected one of {known}, got "{subset}"; correct the row')
+    if subset != "Ties" and len(chosen) != 1:
+        raise row_error(row, f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
+    answers = (*chosen, *wrong)
+    order = sorted(range(len(answers)), key=lambda index: _place(question, answers[index]))
+    models = row.data.get("models")
+    named = texts_field(row, "models") if isinstance(models, list) and len(models) == len(answers) else ()
+    shown = tuple(answers[index] for index in order)
+    sample = Sample(
+        id=row_id(row) or content_id(question, shown, None),
+        question=question,
+        answers=shown,
+        answer_models=tuple(named[index] for index in order) if named else (),
+        category=subset,
+        metadata=extra_fields(row, {*REWARDBENCH_NEEDS, *ID_FIELDS, "models"}),
+    )
+    scores = tuple(1.0 if index < len(chosen) else 0.0 for index in order)
+    return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
+
+
+def _place(question: str, answer: str) -> str:
+    return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).hexdigest()
+
+
+RMB_SECTIONS = tuple(f"{goal} {task}" for goal in ("Helpfulness", "Harmlessness") for task in ("BoN", "Pairwise"))
+_USE = "pairs are named by it"
+_TASKS = {"Pairwise_set": "Pairwise", "BoN_set": "BoN"}
+_RMB_PAIRS = Shape(name="RMB's pairs", needs=("pair_uid", "conversation_input", "chosen", "reject", "category_path"))
+_RMB_BEST = Shape(
+    name="RMB's best of n", needs=("bon_uid", "conversation_input", "bon_best", "loser_list", "category_path")
+)
+
+
+def load_rmb(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """RMB's pairs, and a pair of the best answer with each loser."""
+    for path in files:
+        best = "BoN_set" in Path(path).resolve().parts
+        for entries in convert_file(path, _RMB_BEST if best else _RMB_PAIRS, _rmb_entries, on_reject):
+            yield from entries
+
+
+def _rmb_entries(row: Row, row_number: int) -> list[Entry]:
+    """The row's pair, or a pair of the best answer with each loser."""
+    folders = text_field(row, "category_path", "category_path").split("/")
+    if len(folders) < 3 or folders[0] not in _TASKS or f"{folders[1]} {_TASKS[folders[0]]}" not in RMB_SECTIONS:
+        raise field_error(row, "category_path", f"expected SET/GOAL/SCENARIO, such as BoN_set/Helpfulness/..., got "
+                          f"{'/'.join(folders)}; give the published file")  # fmt: skip
+    task = _TASKS[folders[0]]
+    names = ("pair_uid", "chosen") if task == "Pairwise" else ("bon_uid", "bon_best")
+    stem = f"{task}-{folders[1]}-{required_id(row, names[0], _USE)}".lower()
+    section, scenario = f"{folders[1]} {task}", "/".join(folders[2:])
+    if task == "Pairwise":
+        return [_rmb_pair(row, row.data["chosen"], row.data["reject"], stem, section, scenario)]
+    losers = row.data["loser_list"]
+    if not isinstance(losers, list) or not losers:
+        raise field_error(row, "loser_list", f"expected a list of answers, got {describe(losers)}; correct the row")
+    return [
+        _rmb_pair(row, row.data["bon_best"], loser, f"{stem}-{index}", section, scenario)
+        for index, loser in enumerate(losers, 1)
+    ]
+
+
+def _rmb_pair(row: Row, better: object, worse: object, name: str, section: str, scenario: str) -> Entry:
+    answers = [side.get("answer") if isinstance(side, Mapping) else None for side in (better, worse)]
+    models = [side.get("llm_name") if isinstance(side, Mapping) else None for side in (better, worse)]
+    if not all(isinstance(answer, str) for answer in answers):
+        raise row_error(row, "an answer has no text; each needs llm_name and answer, leave the row out")
+    fields = {"prompt": row.data["conversation_input"], "chosen": answers[0], "rejected": answers[1]}
+    if all(isinstance(model, str) for model in models):
+        fields |= {"chosen_model": models[0], "rejected_model": models[1]}
+    return _pair(Row(row.file, row.line, fields), name, section, {"scenario": scenario})
+
+
+def _pair(row: Row, name: str, category: str, metadata: Mapping[str, object]) -> Entry:
+    """A row with prompt, chosen and rejected, placed by a hash of the texts."""
+    sample = replace(preference_sample(row), id=name, category=category, metadata=metadata)
+    return Entry(plain_row(sample, preference_label(row, False)))
+
+
+def best_of_n_key(row_id: str) -> str:
+    """A key that all pairs of one best of n share; of other RMB pairs their own id."""
+    return row_id.rpartition("-")[0] if row_id.startswith("bon-") else row_id
+
+
+_DOMAINS = {"chat": "Chat", "math": "Math", "code": "Code", "safety": "Safety"}
+DIFFICULTIES = ("easy", "normal", "hard")
+RM_BENCH_SECTIONS = {
+    domain: {f"{domain}, {difficulty}": 1.0 for difficulty in DIFFICULTIES} for domain in _DOMAINS.values()
+}
+_STYLES = ("concise", "detailed", "markdown")
+RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
+
+
+def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
+    """RM-Bench's nine pairs: each style of the chosen answer with each of the rejected; equal texts are rejects."""
+    part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
+    domain = _DOMAINS.get(part.partition("-")[0])
+    if domain is None:
+        known = ", ".join(_DOMAINS)
+        raise row_error(row, f'domain "{part}" (field "domain", else the file\'s name) begins with none of {known}')
+    chosen, rejected = texts_field(row, "chosen"), texts_field(row, "rejected")
+    if len(chosen) != len(_STYLES) or len(rejected) != len(_STYLES):
+        raise row_error(row, f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")
+    entries: list[Entry | Reject] = []
+    for better, worse in product(range(3), repeat=2):
+        fields = {"prompt": row.data["prompt"], "chosen": chosen[better], "rejected": rejected[worse]}
+        difficulty = DIFFICULTIES[1 + (worse > better) - (worse < better)]
+        name = f"{part}-{required_id(row, 'id', _USE)}-{_STYLES[better]}-{_STYLES[worse]}"
+        metadata = {"chosen_style": _STYLES[better], "rejected_style": _STYLES[worse]}
+        try:
+            entries.append(_pair(Row(row.file, row.line, fields), name, f"{domain}, {difficulty}", metadata))
+        except InputError as error:
+            entries.append(reject_row(row, error))
+    return entries

@@ -12,17 +12,18 @@ from judgelm.data.readers.fields import (
     content_id,
     describe,
     extra_fields,
-    field_error,
+    has_value,
+    list_value,
     number_field,
     optional_text,
+    optional_texts,
     reference_field,
-    row_error,
     row_id,
     text_field,
 )
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, field_error, row_error
 from judgelm.data.sources.codes import winner_field
-from judgelm.data.sources.dialogues import Turn, full_dialogue, json_list, question_and_answers, read_turns
+from judgelm.data.sources.dialogues import Turn, full_dialogue, question_and_answers, read_turns
 from judgelm.data.sources.layouts import plain_pair_label
 from judgelm.records import Label, Sample, Winner
 
@@ -52,7 +53,7 @@ _WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (
 
 def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
     """The prompt turns of a row and the fields that they came from; empty where no field holds a prompt."""
-    name = next((name for name in QUESTION_FIELDS if row.data.get(name) not in (None, "")), None)
+    name = next((name for name in QUESTION_FIELDS if has_value(row, name)), None)
     turns: tuple[Turn, ...] = ()
     used = set[str]()
     if name is not None:
@@ -104,7 +105,7 @@ def preference_sample(row: Row) -> Sample:
     question, chosen, rejected, used = _preference(row)
     first = _chosen_first(question, chosen, rejected)
     answers = (chosen, rejected) if first else (rejected, chosen)
-    models = _two_texts(row, "chosen_model", "rejected_model")
+    models = optional_texts(row, "chosen_model", "rejected_model")
     reference = reference_field(row)
     metadata = extra_fields(row, _PREFERENCE_FIELDS | used)
     if metadata.get("messages") == row.data["chosen"]:
@@ -128,7 +129,7 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
     """
     first = _chosen_first(*_preference(row)[:3])
     reason = optional_text(row, "reason") or None
-    if all(row.data.get(name) in (None, "") for name in ("score_chosen", "score_rejected")):
+    if not has_value(row, "score_chosen") and not has_value(row, "score_rejected"):
         return Label(sample_id="", winner=1 if first else 2, reason=reason)
     chosen, rejected = number_field(row, "score_chosen"), number_field(row, "score_rejected")
     if chosen == rejected:
@@ -140,12 +141,6 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
         raise row_error(row, f"{finding}; correct the row, or leave its scores out")
     scores = (chosen, rejected) if first else (rejected, chosen)
     return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)
-
-
-def _two_texts(row: Row, first: str, second: str) -> tuple[str, ...]:
-    if row.data.get(first) is None or row.data.get(second) is None:
-        return ()
-    return text_field(row, first, first), text_field(row, second, second)
 
 
 def pair_id(row: Row) -> str | None:
@@ -177,7 +172,7 @@ def _battle(row: Row, question: str, answers: tuple[str, str], used: set[str], m
         question=question,
         answers=answers,
         reference=reference,
-        answer_models=_two_texts(row, "model_a", "model_b"),
+        answer_models=optional_texts(row, "model_a", "model_b"),
         category=optional_text(row, "category"),
         metadata=metadata,
     )
@@ -211,7 +206,7 @@ def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
 
 def responses_sample(row: Row) -> Sample:
     """`response_a` and `response_b` to a prompt, in the order given: texts, or lists of one text per turn (Kaggle)."""
-    prompt_field = next((name for name in QUESTION_FIELDS if row.data.get(name) not in (None, "")), "prompt")
+    prompt_field = next((name for name in QUESTION_FIELDS if has_value(row, name)), "prompt")
     names = ("response_a", "response_b")
     lists = [_texts(row, name) for name in (prompt_field, *names)]
     prompts, *sides = lists
@@ -233,9 +228,7 @@ def responses_sample(row: Row) -> Sample:
 
 def _texts(row: Row, name: str) -> list[object] | None:
     """A list of texts and nulls, also as the JSON text that a table holds; None for anything else."""
-    value = row.data.get(name)
-    if isinstance(value, str):
-        value = json_list(value)
+    value = list_value(row.data.get(name))
     if isinstance(value, list) and value and all(text is None or isinstance(text, str) for text in value):
         return value
     return None
@@ -257,7 +250,7 @@ def _interleaved(row: Row, name: str, prompts: list[object], replies: list[objec
 
 def battle_label(row: Row, with_reference: bool) -> Label | None:
     """`winner_model_a`, `winner_model_b` and `winner_tie`, one of them 1; else `winner` and scores as in plain rows."""
-    columns = [name for name, _ in _WINNER_COLUMNS if row.data.get(name) not in (None, "")]
+    columns = [name for name, _ in _WINNER_COLUMNS if has_value(row, name)]
     if not columns:
         return plain_pair_label(row, with_reference)
     marked: list[Winner] = []
@@ -293,7 +286,7 @@ def pair_label(row: Row, with_reference: bool) -> Label | None:
 
     Source: FastChat, `llm_judge/show_result.py`; a game that failed (`error`) gives no label.
     """
-    if row.data.get("label") not in (None, ""):
+    if has_value(row, "label"):
         return Label(sample_id="", winner=winner_field(row, "label"))
     games = [row.data.get(name) for name in ("g1_winner", "g2_winner")]
     if None in games or "error" in games:

@@ -4,37 +4,45 @@ HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read in four shapes, as a JSON li
 one nested JSON object:
 
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
-- flat rows of any of the four: the same with `context` as a text; a predicted answer may stand in `pred_answer` or
+- flat rows of any of the four: the same with `context` as a text; a predicted answer may be in `pred_answer` or
   `prediction`, its model in `model`;
 - DROP: passages with `qa_pairs`, answers as `number`, `spans` or `date`, more of them in `validated_answers`;
 - Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
 
 Each question becomes a sample whose `metadata` has `data_set`, `answer_type`, and where there is one `context`; several
-validated answers stand in `references`, their spans in `reference_spans`. EVOUNA holds answers to NQ and TriviaQA that
+validated answers are in `references`, their spans in `reference_spans`. EVOUNA holds answers to NQ and TriviaQA that
 people judged.
 """
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
 from judgelm.data.readers.files import first_row, read_json, read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, reject_row, unique
-from judgelm.data.readers.rows import Reject, Row
-from judgelm.data.sources.source import Entry, Shape, convert_file, model_from_filename, plain_row
+from judgelm.data.readers.rows import (
+    OnReject,
+    Reject,
+    Row,
+    convert_rows,
+    field_error,
+    raise_reject,
+    reject_row,
+    row_error,
+    unique,
+)
+from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Label, Sample
 
 QaDataSet = Literal["hotpotqa", "2wiki", "drop", "quoref"]
+QA_NAMES: tuple[QaDataSet, ...] = get_args(QaDataSet)
 
 _IDS = ("_id", "id", "query_id", "question_id")
 _NEEDS = "question, and answer or answers"
@@ -54,8 +62,8 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
         InputError: the file cannot be read, or two questions have one id.
         ConfigError: the data set is unknown.
     """
-    if data_set is not None and data_set not in get_args(QaDataSet):
-        raise ConfigError(f"data set {data_set!r} not found; available: {', '.join(get_args(QaDataSet))}")
+    if data_set is not None and data_set not in QA_NAMES:
+        raise ConfigError(f"data set {data_set!r} not found; available: {', '.join(QA_NAMES)}")
     read = unique(lambda row: _sample(row, data_set), attrgetter("id"))
     expected = f"_id (or id), {_NEEDS}"
     yield from convert_rows(_rows(path), read, path=path, expected=expected, on_reject=on_reject)
@@ -82,17 +90,6 @@ def qa_row(sample: Sample) -> dict[str, object]:
     if sample.answer_models:
         row["answer_models"] = list(sample.answer_models)
     return {**row, "category": sample.category, "metadata": dict(sample.metadata)}
-
-
-def with_prediction(sample: Sample, model: str, answer: str) -> Sample:
-    """A question with a model's answer: an id of its own, and that of the question in `metadata["source_id"]`."""
-    return replace(
-        sample,
-        id=f"{sample.id}#{model}",
-        answers=(answer,),
-        answer_models=(model,),
-        metadata={**sample.metadata, "source_id": sample.metadata.get("source_id", sample.id)},
-    )
 
 
 def _rows(path: str) -> Iterator[Row | Reject]:
@@ -168,8 +165,8 @@ def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
 def _data_set(row: Row) -> str:
     named = row.data.get("data_set")
     if named is not None:
-        if named not in get_args(QaDataSet):
-            raise field_error(row, "data_set", f"expected one of {', '.join(get_args(QaDataSet))}, got {named!r}")
+        if named not in QA_NAMES:
+            raise field_error(row, "data_set", f"expected one of {', '.join(QA_NAMES)}, got {named!r}")
         return str(named)
     if "answers" in row.data:
         return "quoref"
@@ -232,7 +229,7 @@ def _gold(row: Row, value: object) -> Gold:
 
 
 def _context(row: Row) -> str | None:
-    """A text as it is; titles and sentences as one paragraph each, the title before it."""
+    """A text unchanged; titles and sentences as one paragraph each, the title before it."""
     context: Any = row.data.get("context")
     if context is None or isinstance(context, str):
         return optional_text(row, "context")
@@ -246,14 +243,6 @@ def _context(row: Row) -> str | None:
         raise field_error(
             row, "context", f"expected text, or (title, sentences) pairs, got {describe(context)}"
         ) from error
-
-
-QA_NAMES: Mapping[QaDataSet, str] = {
-    "hotpotqa": "HotpotQA (Yang et al. 2018)",
-    "2wiki": "2WikiMultiHopQA (Ho et al. 2020)",
-    "drop": "DROP (Dua et al. 2019)",
-    "quoref": "Quoref (Dasigi et al. 2019)",
-}
 
 
 def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
@@ -331,7 +320,7 @@ def _type_of(sample: Sample) -> str:
 
 
 MODELS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")
-_EVOUNA = Shape(
+EVOUNA = Shape(
     name="EVOUNA",
     needs=(
         *("question", "golden_answer", "improper"),
@@ -340,28 +329,20 @@ _EVOUNA = Shape(
 )
 
 
-def load_evouna(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """EVOUNA's answers with people's verdicts."""
-    for path in files:
-        make = partial(_evouna_entries, on_reject, model_from_filename(path))
-        for entries in convert_file(path, _EVOUNA, make, on_reject):
-            yield from entries
-
-
-def _evouna_entries(on_reject: OnReject, data_set: str, row: Row, row_number: int) -> list[Entry]:
+def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     """A row for each model's answer; answers without a person's verdict are rejects, as improper questions are."""
     if row.data["improper"] is not False:
         raise row_error(row, "the question is marked as improper, which EVOUNA leaves out")
-    question = text_field(row, "question", ", ".join(_EVOUNA.needs))
+    question = text_field(row, "question", ", ".join(EVOUNA.needs))
     golds = [gold.strip() for gold in text_field(row, "golden_answer", "golden_answer").split("/") if gold.strip()]
     if not golds:
         raise field_error(row, "golden_answer", "expected answers between slashes, got none; leave the row out")
-    entries = []
+    data_set, entries = model_from_filename(row.file), list[Entry | Reject]()
     for model in MODELS:
         try:
             answer, correct = _evouna_answer(row, model)
         except InputError as error:
-            on_reject(reject_row(row, error))
+            entries.append(reject_row(row, error))
             continue
         sample = Sample(
             id=f"{data_set}-{row_number}-{model}",

@@ -1,21 +1,34 @@
-"""Ratings of completions by several judges: long and wide files, judges' own runs, and attention checks."""
+"""Ratings of completions by several judges: long and wide files, judges' own runs, HELM Instruct, attention checks.
+
+HELM writes one folder for each scenario, answering model and evaluator:
+
+    self_instruct:model=openai_gpt-4-0314,evaluator=mturk/
+        per_instance_stats.json   a list of {instance_id, stats: [{name: {name: "Helpfulness"}, count, mean}, ...]}
+        scenario_state.json       {request_states: [{instance: {id}, result: {completions: [{text}]}}, ...]}
+
+Names of folders and files are those of release v1.0.0, whose evaluators are claude, gpt4, mturk and scale. Fields are
+read as HELM's code writes them; its published files were not at hand.
+
+Source: Play Favorites, section 6.1 and appendix C.2; Zhang et al. 2024; stanford-crfm/helm at 63754d0,
+`benchmark/runner.py`, `benchmark/metrics/metric.py` and `instruction_following_critique_metrics.py`.
+"""
 
 import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 
-from judgelm.data.readers.fields import encodable
+from judgelm.data.readers.fields import describe, encodable
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import FileUse, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, reject_row, row_error
 from judgelm.errors import InputError, RunError
+from judgelm.jsonl import parse_json
 from judgelm.records import GradeVerdict, Judgment, Sample
 
 HUMAN = "human"
@@ -121,20 +134,18 @@ def _needs(columns: RatingColumns) -> str:
 
 def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
     """The rows, in long format; the first good one tells whether the file is wide."""
-    wide: WideReader | None = None
-    first = True
+    wide: bool | None = None
+    human: _HumanRatings = {}
     for row in read_rows(path):
         if isinstance(row, Reject):
             yield row
             continue
-        if first:
-            first = False
-            if row.data.keys() >= WIDE_FIELDS and columns.score not in row.data:
-                wide = WideReader(dimension=Path(path).stem, extra=columns.extra)
         if wide is None:
+            wide = row.data.keys() >= _WIDE_FIELDS and columns.score not in row.data
+        if not wide:
             yield _long_row(row, columns)
             continue
-        for long_row in wide.long_rows(row):
+        for long_row in _wide_rows(row, Path(path).stem, columns.extra, human):
             yield long_row if isinstance(long_row, Reject) else _long_row(long_row, RatingColumns(extra=columns.extra))
 
 
@@ -198,7 +209,7 @@ def _check_extra(ratings: list[dict[str, object]], columns: RatingColumns) -> No
             raise InputError(f'ratings: no row has a column "{name}"; check its name')
 
 
-WIDE_FIELDS = frozenset({"judge", "model", "gt", "prompt_id", "rating"})
+_WIDE_FIELDS = frozenset({"judge", "model", "gt", "prompt_id", "rating"})
 
 _NAMES = {
     "anthropic.claude-v2:1": "Claude v2",
@@ -219,46 +230,44 @@ _TASKS = {"cnn": "summarization", "xsum": "summarization"} | dict.fromkeys(
 """The paper's two types of task (section 6.1); the task of another data set is its name."""
 
 
-@dataclass(slots=True, kw_only=True)
-class WideReader:
-    """Turns the wide rows of one file into long ones.
+_HumanRatings = dict[tuple[str, ...], str]
+"""Item, dimension and model -> people's rating."""
 
-    Attributes:
+
+def _wide_rows(
+    row: Row, dimension: str, extra: tuple[str, ...], human: dict[tuple[str, ...], str]
+) -> list[Row | Reject]:
+    """The judge's rating, and the human one where this is the first row of its completion.
+
+    Args:
+        row: a wide row.
         dimension: of rows that do not name their own.
         extra: columns to hand on; `dataset` is the data set that the prompt is from.
+        human: people's ratings so far.
     """
-
-    dimension: str
-    extra: tuple[str, ...] = ()
-    _human: dict[tuple[str, str, str], str] = field(default_factory=dict)
-
-    def long_rows(self, row: Row) -> Iterator[Row | Reject]:
-        """The judge's rating, and the human one where this is the first row of its completion."""
-        values = row.data
-        if missing := ", ".join(sorted(WIDE_FIELDS - values.keys())):
-            yield Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(values)[:1000])
-            return
-        data_set = str(values.get("dataset") or "").strip()
-        shared = {name: values.get(name) for name in self.extra} | {
-            "item": values["prompt_id"],
-            "dimension": str(values.get("dimension") or self.dimension),
-            "model": display_name(values["model"]),
-            "task": _TASKS.get(data_set, data_set),
-            "length": values.get("pred_length"),
-        }
-        key = (str(shared["item"]), str(shared["dimension"]), str(shared["model"]))
-        human = str(values["gt"])
-        if key not in self._human:
-            self._human[key] = human
-            yield Row(row.file, row.line, shared | {"judge": "human", "score": values["gt"]})
-        elif self._human[key] != human:
-            reason = f'"gt" is {human}, but an earlier row of this completion has {self._human[key]}'
-            yield Reject(row.file, row.line, reason, str(values)[:1000])
-            return
-        yield Row(row.file, row.line, shared | {"judge": display_name(values["judge"]), "score": values["rating"]})
+    values = row.data
+    if missing := ", ".join(sorted(_WIDE_FIELDS - values.keys())):
+        return [Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(values)[:1000])]
+    data_set = str(values.get("dataset") or "").strip()
+    shared = {name: values.get(name) for name in extra} | {
+        "item": values["prompt_id"],
+        "dimension": str(values.get("dimension") or dimension),
+        "model": _display_name(values["model"]),
+        "task": _TASKS.get(data_set, data_set),
+        "length": values.get("pred_length"),
+    }
+    rating = Row(row.file, row.line, shared | {"judge": _display_name(values["judge"]), "score": values["rating"]})
+    key, gold = tuple(str(shared[name]) for name in ("item", "dimension", "model")), str(values["gt"])
+    if key not in human:
+        human[key] = gold
+        return [Row(row.file, row.line, shared | {"judge": HUMAN, "score": values["gt"]}), rating]
+    if human[key] != gold:
+        reason = f'"gt" is {gold}, but an earlier row of this completion has {human[key]}'
+        return [Reject(row.file, row.line, reason, str(values)[:1000])]
+    return [rating]
 
 
-def display_name(identifier: object) -> str:
+def _display_name(identifier: object) -> str:
     """The paper's name of a released model identifier; any other identifier unchanged."""
     text = "" if identifier is None else str(identifier).strip()
     return _NAMES.get(text, text)
@@ -283,8 +292,8 @@ def run_ratings(
     """One row per answer and dimension: `item`, `dimension`, `judge`, `model`, `score`, `task`, `length`, and others.
 
     A dimension is a part of the rubric; a judgment without parts is one row without dimension, with its grade. What
-    failed, or has a level without a score, is a row with a missing score. The sample's own fields stand beside, for
-    whoever fits by one of them.
+    failed, or has a level without a score, is a row with a missing score. The sample's own fields are kept for fits
+    by one of them.
 
     Args:
         judge: who wrote the run, spelled as its own answers' model is.
@@ -405,3 +414,118 @@ def _reversed(sentence: str) -> str:
     words = sentence.split()
     lead = sentence[: len(sentence) - len(sentence.lstrip())]
     return lead + " ".join(reversed(words))
+
+
+RATINGS_FILE, COMPLETIONS_FILE = "per_instance_stats.json", "scenario_state.json"
+DIMENSIONS = ("Helpfulness", "Understandability", "Completeness", "Conciseness", "Harmlessness")
+"""Rated from 1 to 5, 5 is best; HELM's sixth name, `Keyword Feedback`, holds no rating."""
+
+_HELM_RUN = re.compile(r"(?P<scenario>.+?)[:,]model=(?P<model>[^,]+),evaluator=(?P<evaluator>[^,]+)")
+_HELM_MODELS = {
+    "openai_gpt-4-0314": "GPT-4",
+    "openai_gpt-3.5-turbo-0613": "GPT-3.5 Turbo",
+    "anthropic_claude-v1.3": "Claude v1.3",
+    "cohere_command-xlarge-beta": "Command-Xlarge-Beta",
+}
+"""The released identifiers and the paper's names for them; other identifiers stay as they are."""
+
+_HELM_JUDGES = {"mturk": "human", "gpt4": "GPT-4", "claude": "Claude v1.3"}
+"""Of the evaluators those of the paper, whose reference is MTurk's raters."""
+
+
+def is_helm_output(folder: Path) -> bool:
+    """True where a folder holds runs of HELM."""
+    return folder.is_dir() and next(folder.rglob(RATINGS_FILE), None) is not None
+
+
+def helm_instruct_ratings(folder: Path, on_reject: OnReject) -> Iterator[Row]:
+    """One row for each completion, evaluator and dimension: `item`, `dimension`, `judge`, `model`, `score`, and others.
+
+    `item` is the scenario with the instance's id, `task` the scenario, and `length` the completion's words, empty where
+    the run's completions are missing. An unrated dimension has an empty score.
+
+    Args:
+        folder: with run folders at any depth, or one of them.
+        on_reject: called with each rating that cannot be used, and once for each run of an evaluator that is not the
+            paper's (Scale's raters).
+
+    Raises:
+        InputError: no folder is named as a run of HELM Instruct.
+    """
+    files = sorted(folder.rglob(RATINGS_FILE))
+    runs = [(path, match) for path in files if (match := _HELM_RUN.fullmatch(path.absolute().parent.name)) is not None]
+    if not runs:
+        found = f"{files[0].parent.name!r} and {len(files) - 1} others" if files else f"no {RATINGS_FILE}"
+        raise InputError(
+            f"{folder}: no run of HELM Instruct, whose folders are named SCENARIO:model=MODEL,evaluator=EVALUATOR; "
+            f"found {found}"
+        )
+    lengths: dict[tuple[str, str], Mapping[str, int]] = {}
+    for path, match in runs:
+        scenario, model, evaluator = match["scenario"], match["model"], match["evaluator"]
+        if evaluator not in _HELM_JUDGES:
+            reason = f"evaluator {evaluator} is none of the paper's ({', '.join(_HELM_JUDGES)}); the run is left out"
+            on_reject(Reject(str(path), 1, reason, ""))
+            continue
+        if (scenario, model) not in lengths:
+            lengths[scenario, model] = _lengths(path.with_name(COMPLETIONS_FILE), on_reject)
+        shared = {
+            "judge": _HELM_JUDGES[evaluator],
+            "model": _HELM_MODELS.get(model, model),
+            "task": scenario.partition(":")[0],
+        }
+        for row in read_rows(str(path)):
+            if isinstance(row, Reject):
+                on_reject(row)
+                continue
+            try:
+                ratings = list(_ratings(row))
+            except InputError as error:
+                on_reject(reject_row(row, error))
+                continue
+            instance = str(row.data["instance_id"])
+            place = shared | {"item": f"{scenario}/{instance}", "length": lengths[scenario, model].get(instance)}
+            for dimension, score in ratings:
+                yield Row(row.file, row.line, place | {"dimension": dimension, "score": score})
+
+
+def _ratings(row: Row) -> Iterator[tuple[str, float | None]]:
+    """Dimension and mean rating of one instance.
+
+    Raises:
+        InputError: the row is not of HELM's shape, or a rating is not from 1 to 5.
+    """
+    stats = row.data.get("stats")
+    if not isinstance(row.data.get("instance_id"), str) or not isinstance(stats, list):
+        raise row_error(row, f"expected instance_id and a list of stats, got the fields {', '.join(row.data)}")
+    if row.data.get("perturbation") is not None:
+        raise row_error(row, "a perturbed instance; HELM Instruct has none")
+    for stat in stats:
+        named = stat.get("name") if isinstance(stat, dict) else None
+        name = named.get("name") if isinstance(named, dict) else None
+        if not isinstance(name, str):
+            raise row_error(row, f"a stat without a name: {describe(stat)}")
+        if name not in DIMENSIONS:
+            continue
+        mean = stat.get("mean")
+        if not stat.get("count"):
+            yield name, None
+        elif isinstance(mean, bool) or not isinstance(mean, int | float) or not 1 <= mean <= 5:
+            raise row_error(row, f"{name}: expected a mean from 1 to 5, got {describe(mean)}")
+        else:
+            yield name, float(mean)
+
+
+def _lengths(path: Path, on_reject: OnReject) -> dict[str, int]:
+    """Words of each instance's completion; empty where the file is not there."""
+    if not path.is_file():
+        return {}
+    lengths: dict[str, int] = {}
+    try:
+        for state in parse_json(path.read_text(encoding="utf-8"))["request_states"]:
+            [completion] = state["result"]["completions"]
+            lengths[state["instance"]["id"]] = len(completion["text"].split())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"its completions cannot be read ({type(error).__name__}: {error}), so lengths are missing"
+        on_reject(Reject(str(path), 1, reason, ""))
+    return lengths

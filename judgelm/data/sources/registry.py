@@ -1,18 +1,439 @@
-"""Look-up and recognition of sources: by name, by the fields of a file's first row, and of published judgments."""
+"""The table of sources (layouts, preference sets, benchmarks, published judgments), their look-up and recognition.
+
+A file is recognised by the first row of the table whose fields (`needs`) its first row has, so sets with more fields
+stand before the layouts that they resemble. Sources without `needs` are read only by their name.
+"""
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
-from judgelm.data.readers.fields import ID_FIELDS, row_error
+from judgelm.data.readers.fields import ID_FIELDS
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rows import Row
-from judgelm.data.sources.alpaca_eval import are_tables
-from judgelm.data.sources.source import Source
-from judgelm.data.sources.table import LABELS, PAIR_LABELS, TABLE
+from judgelm.data.readers.rows import Row, row_error
+from judgelm.data.sources import (
+    alpaca_eval,
+    correctness,
+    dialogues,
+    graded,
+    judgments,
+    layouts,
+    mt_bench,
+    pairs,
+    preference_sets,
+    preferences,
+    qa,
+    reviews,
+)
+from judgelm.data.sources.codes import FROM_ONE, FROM_ZERO, ZERO_IS_TIE, FieldCode
+from judgelm.data.sources.source import PublishedRuns, Shape, Source, publications
 from judgelm.errors import ConfigError, InputError, not_found
 
+WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
+"""The code of layouts that do not state it."""
+
+_IDS = "id / question_id / idx / review_id"
+_BATTLE_LABELS = "winner_model_a, winner_model_b / winner / score / scores / score_1, score_2 / score_a, score_b"
+
+_MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
+
+TABLE: tuple[Source, ...] = (
+    Source(
+        name="judgebench",
+        needs=pairs.JUDGEBENCH.needs,
+        fields={
+            "id": "pair_id",
+            "question": "question",
+            "answers": "response_A, response_B",
+            "category": "source",
+            "label": "label",
+        },
+        sample=pairs.judgebench_sample,
+        label=pairs.judgebench_label,
+        runs=PublishedRuns(needs=judgments.JUDGEBENCH_NEEDS, read_row=judgments.read_judgebench_row),
+    ),
+    Source(
+        name="auto-j",
+        needs=pairs.AUTO_J.needs,
+        fields={"question": "prompt", "answers": "response 1, response 2", "category": "scenario", "label": "label"},
+        sample=pairs.auto_j_sample,
+        label=pairs.auto_j_label,
+        details={"groups": {group: list(scenarios) for group, scenarios in pairs.AUTO_J_GROUPS.items()}},
+        runs=PublishedRuns(
+            needs=("output",), read_files=judgments.read_auto_j, recognised=lambda row: row.data.keys() == {"output"}
+        ),
+        entry=pairs.auto_j_entry,
+    ),
+    Source(
+        name="helpsteer3",
+        needs=("context", "response1", "response2", "overall_preference"),
+        fields={
+            "question": "context",
+            "answers": "response1, response2",
+            "category": "domain",
+            "label": "overall_preference",
+        },
+        sample=preference_sets.sample_by(preference_sets.helpsteer3_fields, preferences.responses_sample),
+        label=preference_sets.label_by(preference_sets.helpsteer3_fields, preferences.battle_label),
+    ),
+    Source(
+        name="helpsteer2",
+        needs=preference_sets.HELPSTEER2.needs,
+        fields={"question": "prompt", "answers": "response", "label": "helpfulness"},
+        sample=preference_sets.sample_by(preference_sets.helpsteer2_fields, layouts.plain_sample),
+        label=preference_sets.label_by(preference_sets.helpsteer2_fields, layouts.plain_label),
+        load=preference_sets.load_helpsteer2,
+    ),
+    Source(
+        name="ppe-human",
+        needs=("prompt", "response_1", "response_2", "winner", "model_a", "model_b"),
+        fields={
+            "id": "question_id",
+            "question": "prompt",
+            "answers": "response_1, response_2",
+            "models": "model_a, model_b",
+            "label": "winner",
+        },
+        sample=preference_sets.sample_by(preference_sets.ppe_human_fields, preferences.responses_sample),
+        label=preference_sets.label_by(preference_sets.ppe_human_fields, preferences.battle_label),
+        code=WINNER_CODE,
+    ),
+    Source(
+        name="ppe-correctness",
+        needs=preference_sets.PPE_CORRECTNESS.needs,
+        fields={"id": "question_id", "question": "prompt", "answers": "response_1, response_2", "label": "scores"},
+        sample=preference_sets.sample_by(preference_sets.ppe_correctness_fields, layouts.plain_sample),
+        label=preference_sets.label_by(preference_sets.ppe_correctness_fields, layouts.plain_label),
+        shape=preference_sets.PPE_CORRECTNESS,
+        entry=preference_sets.conflict_pairs,
+    ),
+    Source(
+        name="safe-rlhf",
+        needs=("prompt", "response_0", "response_1", "better_response_id"),
+        fields={
+            "question": "prompt",
+            "answers": "response_0, response_1",
+            "category": "prompt_source",
+            "label": "better_response_id",
+        },
+        sample=preference_sets.sample_by(preference_sets.safe_rlhf_fields, layouts.plain_sample),
+        label=preference_sets.label_by(preference_sets.safe_rlhf_fields, layouts.plain_label),
+        code=(FieldCode(fields=("better_response_id",), values=FROM_ZERO),),
+    ),
+    Source(
+        name="ultrafeedback",
+        needs=("instruction", "completions"),
+        fields={"question": "instruction", "answers": "completions", "category": "source", "label": "completions"},
+        sample=preference_sets.sample_by(preference_sets.ultrafeedback_fields, layouts.plain_sample),
+        label=preference_sets.label_by(preference_sets.ultrafeedback_fields, layouts.plain_label),
+    ),
+    Source(
+        name="preference_collection",
+        needs=("orig_instruction", "orig_response_A", "orig_response_B", "orig_criteria", "orig_preference"),
+        fields={
+            "question": "orig_instruction",
+            "answers": "orig_response_A, orig_response_B",
+            "reference": "orig_reference_answer",
+            "label": "orig_preference",
+        },
+        sample=preference_sets.sample_by(preference_sets.preference_collection_fields, layouts.plain_sample),
+        label=preference_sets.label_by(preference_sets.preference_collection_fields, layouts.plain_label),
+    ),
+    Source(
+        name="feedback_collection",
+        needs=("orig_instruction", "orig_response", "orig_criteria", "orig_score"),
+        fields={
+            "question": "orig_instruction",
+            "answers": "orig_response",
+            "reference": "orig_reference_answer",
+            "label": "orig_score",
+        },
+        sample=preference_sets.sample_by(preference_sets.feedback_collection_fields, layouts.plain_sample),
+        label=preference_sets.label_by(preference_sets.feedback_collection_fields, layouts.plain_label),
+    ),
+    Source(
+        name="nectar",
+        needs=("prompt", "answers", "good_natured"),
+        fields={"question": "prompt", "answers": "answers", "label": "answers"},
+        sample=preference_sets.sample_by(preference_sets.nectar_fields, preferences.preference_sample),
+        label=preference_sets.label_by(preference_sets.nectar_fields, preferences.preference_label),
+    ),
+    Source(
+        name="offsetbias",
+        needs=("instruction", "output_1", "output_2", "label"),
+        fields={"question": "instruction", "answers": "output_1, output_2", "label": "label"},
+        sample=preference_sets.sample_by(preference_sets.offsetbias_fields, layouts.llmbar_sample),
+        label=preference_sets.label_by(preference_sets.offsetbias_fields, layouts.llmbar_label),
+        code=(FieldCode(fields=("label",), values=FROM_ONE),),
+    ),
+    Source(
+        name="dialogue",
+        needs=("turns",),
+        fields={
+            "id": _IDS,
+            "turns": "turns",
+            "models": "answer_models / model_a, model_b / model_1, model_2",
+            "label": _BATTLE_LABELS,
+        },
+        sample=dialogues.dialogue_sample,
+        label=preferences.battle_label,
+        code=WINNER_CODE,
+    ),
+    Source(
+        name="judgelm",
+        needs=("question_body", "answer1_body", "answer2_body"),
+        fields={
+            "id": "question_id / id / review_id / idx",
+            "question": "question_body",
+            "answers": "answer1_body, answer2_body",
+            "models": "answer1_model_id, answer2_model_id",
+            "reference": "reference",
+            "label": "score / text / winner / preference",
+        },
+        sample=layouts.judgelm_sample,
+        label=layouts.judgelm_label,
+        code=WINNER_CODE,
+        soft="probability",
+        load=layouts.load_judgelm,
+    ),
+    Source(
+        name="pandalm",
+        needs=("instruction", "response1", "response2"),
+        fields={
+            "id": "idx / id / question_id / review_id",
+            "question": "instruction",
+            "question, continued": "input",
+            "answers": "response1, response2",
+            "models": "cmp_key",
+            "category": "motivation_app",
+            "reference": "reference",
+            "label": "annotator1",
+        },
+        sample=layouts.pandalm_sample,
+        label=layouts.pandalm_label,
+        code=(FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),),
+        runs=PublishedRuns(
+            needs=("idx",),
+            read_files=judgments.read_pandalm,
+            recognised=lambda row: any(name.endswith("_result") for name in row.data),
+        ),
+        shape=pairs.PANDALM,
+        entry=pairs.pandalm_entry,
+    ),
+    Source(
+        name="pandalm_train",
+        needs=("inputs", "outputs"),
+        fields={
+            "id": "idx / id / question_id / review_id",
+            "question and answers": "inputs",
+            "label and reference": "outputs",
+        },
+        sample=layouts.pandalm_train_sample,
+        label=layouts.pandalm_train_label,
+    ),
+    Source(
+        name="alpaca-eval",
+        needs=("instruction", "output_1", "output_2"),
+        fields={
+            "id": _IDS,
+            "question": "instruction",
+            "answers": "output_1, output_2",
+            "models": "generator_1, generator_2",
+            "category": "dataset",
+            "label": "preference",
+        },
+        sample=layouts.alpaca_eval_sample,
+        label=layouts.alpaca_eval_label,
+        soft="alpaca_eval",
+        single_votes=True,
+        load=alpaca_eval.load_alpaca_eval,
+        runs=PublishedRuns(
+            needs=judgments.ANNOTATION_NEEDS, read_files=judgments.read_alpaca_eval, mode={"name": "pair"}
+        ),
+    ),
+    Source(
+        name="alpaca_eval_outputs",
+        needs=("instruction", "output"),
+        fields={"question": "instruction", "answer": "output", "model": "generator"},
+        sample=layouts.no_sample,
+        note="AlpacaEval outputs hold one answer per instruction; give two such files, and they are joined. Where "
+        "output is a list of answers, name the columns: --column question=instruction --column answers=output",
+    ),
+    Source(
+        name="llmbar",
+        needs=("input", "output_1", "output_2"),
+        fields={"question": "input", "answers": "output_1, output_2", "label": "label"},
+        sample=layouts.llmbar_sample,
+        label=layouts.llmbar_label,
+        code=(FieldCode(fields=("label",), values=FROM_ONE),),
+        shape=pairs.LLMBAR,
+        entry=pairs.llmbar_entry,
+        runs=PublishedRuns(needs=judgments.LLMBAR_NEEDS, read_files=judgments.read_llmbar),
+    ),
+    Source(
+        name="plain",
+        needs=("question", "answer_1", "answer_2"),
+        fields={
+            "id": _IDS,
+            "question": "question",
+            "answers": "answers / answer_1, answer_2 / answer",
+            "models": "answer_models / model_1, model_2",
+            "images": "images / image",
+            "reference": "reference",
+            "category": "category",
+            "label": "winner / score / scores / score_1, score_2 / score_a, score_b / preference",
+        },
+        sample=layouts.plain_sample,
+        label=layouts.plain_label,
+        code=WINNER_CODE,
+        soft="probability",
+    ),
+    Source(
+        name="preference",
+        needs=("chosen", "rejected"),
+        fields={
+            "id": _IDS,
+            "question": "prompt / question / instruction / chosen, rejected",
+            "question, continued": "input",
+            "answers (placed by a hash of their texts)": "chosen, rejected",
+            "models": "chosen_model, rejected_model",
+            "reference": "reference",
+            "category": "category / subset",
+            "label": "chosen, rejected",
+            "scores": "score_chosen, score_rejected",
+        },
+        sample=preferences.preference_sample,
+        label=preferences.preference_label,
+    ),
+    Source(
+        name="arena",
+        needs=("conversation_a", "conversation_b"),
+        fields={
+            "id": _IDS,
+            "question and answers": "conversation_a, conversation_b",
+            "models": "model_a, model_b",
+            "reference": "reference",
+            "label": _BATTLE_LABELS,
+        },
+        sample=preferences.arena_sample,
+        label=preferences.battle_label,
+        code=WINNER_CODE,
+    ),
+    Source(
+        name="responses",
+        needs=("response_a", "response_b"),
+        fields={
+            "id": _IDS,
+            "question": "prompt / question / instruction",
+            "answers": "response_a, response_b",
+            "models": "model_a, model_b",
+            "reference": "reference",
+            "label": _BATTLE_LABELS,
+        },
+        sample=preferences.responses_sample,
+        label=preferences.battle_label,
+        code=WINNER_CODE,
+    ),
+    Source(name="mt-bench", load=mt_bench.load_mt_bench),
+    Source(name="faireval", load=pairs.load_faireval),
+    Source(
+        name="rewardbench",
+        details={"sections": {section: dict(weights) for section, weights in preference_sets.SECTIONS.items()}},
+        shape=Shape(name="RewardBench", needs=preference_sets.REWARDBENCH_NEEDS),
+        entry=preference_sets.rewardbench_entry,
+    ),
+    Source(
+        name="rewardbench-2",
+        details={"subsets": list(preference_sets.SECOND_SUBSETS)},
+        shape=Shape(name="RewardBench 2", needs=preference_sets.REWARDBENCH_NEEDS),
+        entry=preference_sets.rewardbench_2_entry,
+    ),
+    Source(name="rmb", details={"sections": list(preference_sets.RMB_SECTIONS)}, load=preference_sets.load_rmb),
+    Source(
+        name="rm-bench",
+        details={"sections": {domain: list(subsets) for domain, subsets in preference_sets.RM_BENCH_SECTIONS.items()}},
+        shape=preference_sets.RM_BENCH,
+        entry=preference_sets.rm_bench_entries,
+    ),
+    Source(name="preferences"),
+    Source(name="judge-bench-nlp", load=graded.load_judge_bench),
+    Source(name="evouna", shape=qa.EVOUNA, entry=qa.evouna_entries),
+    Source(
+        name="wmt-side-by-side",
+        details={
+            "pairs": {languages: [list(pair) for pair in pairs] for languages, pairs in pairs.SYSTEM_PAIRS.items()}
+        },
+        load=pairs.load_side_by_side,
+    ),
+    Source(name="gsm8k", load=correctness.load_gsm8k),
+    Source(name="gsm8k-pairs", shape=correctness.GSM8K_SOLUTIONS, entry=correctness.gsm8k_pairs),
+    Source(name="gsm-symbolic", load=correctness.load_gsm_symbolic),
+    Source(
+        name="mmlu-pro",
+        load=correctness.load_mmlu_pro,
+        runs=PublishedRuns(
+            needs=judgments.MMLU_PRO_NEEDS,
+            read_files=judgments.read_mmlu_pro,
+            mode={"name": "correctness", "task": "choice"},
+            recognised=lambda row: not row.data.keys().isdisjoint({"pred", "outputs"}),
+        ),
+    ),
+    *(Source(name=name, load=partial(qa.load_qa, name)) for name in qa.QA_NAMES),
+    Source(name="mm-vet", load=graded.load_mm_vet),
+    Source(name="prometheus", shape=graded.PROMETHEUS, entry=graded.prometheus_entry),
+    Source(name="fastchat-pair", runs=PublishedRuns(needs=judgments.PAIR_NEEDS, read_row=judgments.read_fastchat_pair)),
+    Source(
+        name="fastchat-single",
+        runs=PublishedRuns(
+            needs=judgments.SINGLE_NEEDS,
+            read_row=judgments.read_fastchat_grade,
+            mode={"name": "single", "scale": (1, 10)},
+        ),
+    ),
+    Source(name="arena-hard", runs=PublishedRuns(needs=judgments.ARENA_NEEDS, read_row=judgments.read_arena_hard)),
+    Source(
+        name="reviews",
+        runs=PublishedRuns(
+            needs=(*reviews.NEEDS, "text"), read_files=judgments.read_review_files, mode=_MEAN_OF_ORDERS
+        ),
+    ),
+    Source(
+        name="cherry",
+        runs=PublishedRuns(needs=judgments.CHERRY_NEEDS, read_row=judgments.read_cherry, mode=_MEAN_OF_ORDERS),
+    ),
+)
+
+LABELS = Source(
+    name="labels",
+    needs=("id",),
+    fields={
+        "id": "question_id / id / idx / review_id",
+        "label": "winner / score / scores / score_1, score_2 / score_a, score_b / text / score_w_reference / "
+        "text_w_reference / annotator1 / preference / label",
+    },
+    sample=layouts.label_alone,
+    label=layouts.any_label,
+    code=(FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE)),
+    note="rows hold labels but no answers to judge; give the file with the answers, and this one as labels "
+    "(a table of reviews is joined with its answers by `python data_tools/convert.py reviews`)",
+)
+"""Rows of an id and a label, which name samples of another file."""
+
+PAIR_LABELS = replace(
+    LABELS,
+    fields={
+        "id": "question_id, model_a, model_b / question_id, model_1, model_2",
+        "label": "label / g1_winner, g2_winner",
+    },
+    sample=preferences.pair_label_alone,
+    label=preferences.pair_label,
+    code=(FieldCode(fields=("label",)),),
+)
+"""Labels of pairs named by a question and two models; the answers are in another file."""
+
+
 SOURCES: Mapping[str, Source] = {source.name: source for source in TABLE}
-BENCHMARKS: Mapping[str, Source] = {name: source for name, source in SOURCES.items() if source.protocol is not None}
 PUBLISHED: Mapping[str, Source] = {name: source for name, source in SOURCES.items() if source.runs is not None}
 _LAYOUTS = tuple(source for source in TABLE if source.needs and source.sample is not None)
 
@@ -37,17 +458,23 @@ def get_source(name: str) -> Source:
     raise not_found("source", name, SOURCES)
 
 
+def benchmarks() -> dict[str, Source]:
+    """The sources whose metric a protocol defines, by name."""
+    return {name: SOURCES[name] for name in publications().benchmarks}
+
+
 def get_benchmark(name: str) -> Source:
     """The source of that name, which has a protocol.
 
     Raises:
         ConfigError: there is none; the message lists the available ones.
     """
-    if name in BENCHMARKS:
-        return BENCHMARKS[name]
-    close = difflib.get_close_matches(name, BENCHMARKS, n=1)
+    known = benchmarks()
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
-    raise ConfigError(f"benchmark {name!r} not found{hint} Available: {', '.join(BENCHMARKS)}")
+    raise ConfigError(f"benchmark {name!r} not found{hint} Available: {', '.join(known)}")
 
 
 def get_published(name: str) -> Source:
@@ -130,7 +557,7 @@ def recognise_published(files: Sequence[str]) -> Source:
         InputError: a file cannot be read, or its fields fit no source.
         ConfigError: the files are of different sources.
     """
-    if are_tables(files):
+    if alpaca_eval.are_tables(files):
         return PUBLISHED["alpaca-eval"]
     sources = {path: _recognise_published(path) for path in files}
     if len({source.name for source in sources.values()}) > 1:

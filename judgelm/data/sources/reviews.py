@@ -7,19 +7,19 @@ from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 
-from judgelm.data.readers.fields import (
-    describe,
-    field_error,
-    optional_text,
-    required_id,
-    row_error,
-    row_id,
-    scores_field,
-    text_field,
-)
+from judgelm.data.readers.fields import describe, optional_text, required_id, row_id, scores_field, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_or_reject, convert_rows, raise_reject, unique
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import (
+    OnReject,
+    Reject,
+    Row,
+    convert_or_reject,
+    convert_rows,
+    field_error,
+    raise_reject,
+    row_error,
+    unique,
+)
 from judgelm.data.sources.layouts import split_review
 from judgelm.data.sources.source import json_scores
 from judgelm.errors import InputError
@@ -187,18 +187,17 @@ def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str])
 
 def _by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
     rows: dict[str, Row] = {}
+
+    def named(row: Row) -> tuple[str, Row]:
+        name = required_id(row, field, "the tables are joined by it")
+        if name in rows:
+            before = rows[name]
+            raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
+        return name, row
+
     for path in paths:
-        named = partial(_named, field=field, rows=rows)
         rows.update(convert_rows(read_rows(path), named, path=path, expected=field))
     return rows
-
-
-def _named(row: Row, field: str, rows: dict[str, Row]) -> tuple[str, Row]:
-    name = required_id(row, field, "the tables are joined by it")
-    if name in rows:
-        before = rows[name]
-        raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
-    return name, row
 
 
 def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
@@ -213,7 +212,7 @@ def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: 
         if row_id(answer, ("question_id",)) != question_id:
             location = f"{answer.file}:{answer.line}"
             raise row_error(row, f'its answer in {location} belongs to another question than "{question_id}"')
-    score, text, rebuilt = _score_and_text(row)
+    scores, text, rebuilt = _score_and_text(row)
     joined: dict[str, object] = {
         "question_id": review_id,
         "question_body": text_field(question, "text", "question_id, text"),
@@ -221,7 +220,7 @@ def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: 
         "answer2_body": text_field(second, "text", "answer_id, text"),
         "answer1_model_id": optional_text(first, "model_id"),
         "answer2_model_id": optional_text(second, "model_id"),
-        "score": score,
+        "score": json_scores(scores),
         "text": text,
         "metadata": {
             "question_id": question_id,
@@ -239,20 +238,20 @@ def _partner(row: Row, field: str, rows: dict[str, Row]) -> Row:
     return rows[name]
 
 
-def _score_and_text(row: Row) -> tuple[list[float], str, bool]:
+def _score_and_text(row: Row) -> tuple[tuple[float, float], str, bool]:
     text = text_field(row, "text", _NEEDS)
     if row.data.get("score") is None:
         raise row_error(row, f'field "score" is missing; each row needs {_NEEDS}')
     scores = scores_field(row, "score")
-    if scores == (-1.0, -1.0):
+    if scores == _UNREADABLE:
         raise row_error(row, "score [-1, -1]: the source could not read this review, so there is no label")
     written, _ = split_review(text)
     if written is None:
-        return json_scores(scores), f"{scores[0]:g} {scores[1]:g}\n{text}", True
+        return scores, f"{scores[0]:g} {scores[1]:g}\n{text}", True
     if written != scores:
         shown = f"{written[0]:g} {written[1]:g}"
         raise row_error(row, f'score {json_scores(scores)} and the text, which opens "{shown}", disagree; correct one')
-    return json_scores(scores), text, False
+    return scores, text, False
 
 
 Parser = Callable[[str], Scores | Unparsed]
@@ -284,33 +283,26 @@ def read_results(
     Raises:
         InputError: the file cannot be read, or holds neither kind of result.
     """
-    read = unique(lambda row: _judgment(row, parser, fallback, hashes), attrgetter("sample_id"))
+
+    def convert(row: Row) -> Judgment:
+        name = row_id(row, ("question_id", "idx", "id", "review_id"))
+        if name is None:
+            raise row_error(row, "no id; a result needs question_id, idx or id")
+        return replace(_judgment(row, name, parser, fallback), hashes=hashes(row))
+
+    read = unique(convert, attrgetter("sample_id"))
     return list(convert_rows(read_rows(path), read, path=path, expected=_RESULT_NEEDS, on_reject=on_reject))
 
 
-def _judgment(
-    row: Row, parser: Parser, fallback: Parser | None, hashes: Callable[[Row], TextHashes | None]
-) -> Judgment:
-    name = row_id(row, ("question_id", "idx", "id", "review_id"))
-    if name is None:
-        raise row_error(row, "no id; a result needs question_id, idx or id")
-    return replace(_verdict(row, name, parser, fallback), hashes=hashes(row))
-
-
-def _verdict(row: Row, name: str, parser: Parser, fallback: Parser | None) -> Judgment:
-    if "pred_text" in row.data:
-        text = text_field(row, "pred_text", "pred_text")
-        judgment = _from_reply(name, text, parser)
-        if judgment.failure is None or fallback is None:
-            return judgment
-        second = _from_reply(name, text, fallback)
-        return replace(
-            second, shown=tuple(replace(reply, read_anywhere=second.failure is None) for reply in second.shown)
-        )
-    field = next((field for field in row.data if field.endswith("_result")), None)
-    if field is None:
-        raise row_error(row, f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
-    return _from_result(row, name, field)
+def _judgment(row: Row, name: str, parser: Parser, fallback: Parser | None) -> Judgment:
+    if "pred_text" not in row.data:
+        return _from_result(row, name)
+    text = text_field(row, "pred_text", "pred_text")
+    judgment = _from_reply(name, text, parser)
+    if judgment.failure is None or fallback is None:
+        return judgment
+    second = _from_reply(name, text, fallback)
+    return replace(second, shown=tuple(replace(reply, read_anywhere=second.failure is None) for reply in second.shown))
 
 
 def _from_reply(name: str, text: str, parser: Parser) -> Judgment:
@@ -334,7 +326,10 @@ def _failed(name: str, text: str, failure: Unparsed) -> Judgment:
     return Judgment(sample_id=name, mode="pair", verdict=None, shown=(shown,), failure=failure)
 
 
-def _from_result(row: Row, name: str, field: str) -> Judgment:
+def _from_result(row: Row, name: str) -> Judgment:
+    field = next((field for field in row.data if field.endswith("_result")), None)
+    if field is None:
+        raise row_error(row, f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
     value = row.data[field]
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise field_error(row, field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')

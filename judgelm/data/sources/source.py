@@ -7,18 +7,20 @@ A reader of a benchmark makes rows of judgelm's plain layout, which batch runs a
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
-from judgelm.data.readers.fields import describe, row_error
+from pydantic import ConfigDict, TypeAdapter
+
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, reject_row, row_error
 from judgelm.data.sources.codes import FieldCode, LabelDecoder, Soft, Values
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, Sample
+from judgelm.yaml_files import read_yaml
 
 T = TypeVar("T")
 
@@ -39,24 +41,49 @@ Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
-    """The files of a benchmark and the definition of its metric.
+class Publication:
+    """Published files, as `benchmarks.yaml` states them.
 
     Attributes:
         files: the files to give, in words.
-        metric: its definition in one sentence; printed, and kept beside the imported rows.
-        judge_with: options of `judgelm-batch` that the protocol requires; may be empty.
-        paper: paper and published file.
-        details: further facts, such as a table of sections.
+        paper: paper or program, and the published file.
         unverified: what was taken from a description and not from the published files; empty where all was read.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
     files: str
-    metric: str
-    judge_with: str
     paper: str
-    details: Mapping[str, object] = field(default_factory=dict)
     unverified: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol(Publication):
+    """The files of a benchmark and the definition of its metric.
+
+    Attributes:
+        metric: its definition in one sentence; printed, and kept beside the imported rows.
+        judge_with: options of `judgelm-batch` that the protocol requires; may be empty.
+    """
+
+    metric: str
+    judge_with: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publications:
+    """Contents of `benchmarks.yaml`: the protocols of benchmarks and the files of judgments, by the source's name."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    benchmarks: Mapping[str, Protocol]
+    judgments: Mapping[str, Publication]
+
+
+@cache
+def publications() -> Publications:
+    """The protocols of benchmarks, and the files of published judgments."""
+    return TypeAdapter(Publications).validate_python(read_yaml(Path(__file__).parent / "benchmarks.yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,22 +110,32 @@ class PublishedRuns:
     """The published form of judges' outputs on a source.
 
     Attributes:
-        files: the files to give, in words.
         needs: fields by which a row is recognised.
-        read: files, a handler of rejects -> judgments.
-        paper: program or paper, and the published file.
+        read_row: row -> judgment, where each row is one.
+        read_files: files, a handler of rejects -> judgments, where they are made otherwise.
         mode: the options that the manifest records, as of a mode that judges like this.
         recognised: further condition on a row's fields.
-        unverified: what was not tried on published files; empty where it was.
     """
 
-    files: str
     needs: tuple[str, ...]
-    read: Callable[[Sequence[str], OnReject], Iterator[PublishedJudgment]]
-    paper: str
+    read_row: Callable[[Row], PublishedJudgment] | None = None
+    read_files: Callable[[Sequence[str], OnReject], Iterator[PublishedJudgment]] | None = None
     mode: Mapping[str, object] = field(default_factory=lambda: {"name": "pair", "order_rule": "tie"})
     recognised: Callable[[Row], bool] = lambda row: True
-    unverified: str = ""
+
+    def read(self, files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
+        """The judgments of published files; a row that cannot be used is a reject.
+
+        Raises:
+            InputError: a file cannot be read or has another shape, or none of its rows can be used.
+        """
+        if self.read_files is not None:
+            yield from self.read_files(files, on_reject)
+            return
+        assert self.read_row is not None
+        expected = ", ".join(self.needs)
+        for path in files:
+            yield from convert_rows(read_rows(path), self.read_row, path=path, expected=expected, on_reject=on_reject)
 
 
 def no_label(row: Row, with_reference: bool) -> Label | None:
@@ -135,9 +172,10 @@ class Source:
         soft: meaning of the numbers in its field `preference`.
         note: an error to raise instead of a sample, where such rows alone cannot be judged.
         single_votes: rows without id that repeat a pair, in any order of its answers, are further votes on it.
-        protocol: how its metric is taken; of benchmarks.
+        details: of benchmarks, facts that are kept with the protocol, such as a table of sections.
         shape: of the published rows, where they have more fields than `needs`.
-        entry: row, its number from 1 -> entry, where that is more than `sample` with `label`.
+        entry: row, its number from 1 -> entry, or a list of entries and rejects, where that is more than `sample` with
+            `label`.
         load: files -> entries, where entries are made of several rows or files.
         runs: how judges' outputs on it are published.
     """
@@ -151,9 +189,9 @@ class Source:
     soft: Soft | None = None
     note: str = ""
     single_votes: bool = False
-    protocol: Protocol | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
     shape: Shape | None = None
-    entry: Callable[[Row, int], Entry] | None = None
+    entry: Callable[[Row, int], Entry | list[Entry | Reject]] | None = None
     load: Load | None = None
     runs: PublishedRuns | None = None
 
@@ -177,10 +215,15 @@ class Source:
         shape = self.shape or Shape(name=self.name, needs=self.needs)
         for path in files:
             decoder = self.decoder()
-            yield from convert_file(path, shape, partial(self._entry, decoder), on_reject)
+            for made in convert_file(path, shape, partial(self._entry, decoder), on_reject):
+                for entry in made if isinstance(made, list) else [made]:
+                    if isinstance(entry, Reject):
+                        on_reject(entry)
+                    else:
+                        yield entry
             decoder.finish()
 
-    def _entry(self, decoder: LabelDecoder, row: Row, row_number: int) -> Entry:
+    def _entry(self, decoder: LabelDecoder, row: Row, row_number: int) -> Entry | list[Entry | Reject]:
         decoded = decoder.decode(row)
         if self.entry is not None:
             return self.entry(decoded, row_number)
@@ -201,8 +244,7 @@ class Source:
 
 def protocol_of(source: Source) -> Protocol:
     """The protocol of a benchmark."""
-    assert source.protocol is not None
-    return source.protocol
+    return publications().benchmarks[source.name]
 
 
 def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:

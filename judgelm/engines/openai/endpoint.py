@@ -1,48 +1,349 @@
-"""Sends requests to one endpoint, with retries, and counts requests, retries and cost.
+"""Sends requests to one endpoint, with retries, and checks its responses once.
 
 A rate limit is not a failure: the request waits as long as other requests get through. Other transient errors (a
 connection error, a timeout, a 5xx, a malformed reply) are retried a limited number of times.
+
+Servers differ in details (llama.cpp gives log-probabilities of the chat form on /completions, llama-cpp-python the
+other way round), so each form is read wherever it is. Another form of response is a `BadReplyError`, not a guess.
 """
 
 import asyncio
+import json
+import math
 import random
+import re
 import time
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import openai
+from pydantic import BaseModel, Field, ValidationError
 
-from judgelm.engines.openai.cost import CostEntry, CostTracker
-from judgelm.engines.openai.limiter import AdaptiveLimiter
-from judgelm.engines.openai.options import EndpointOptions
-from judgelm.engines.openai.response import (
-    Answer,
-    BadReplyError,
-    Usage,
-    error_message,
-    read_choices,
-    read_json,
-    read_usage,
-    reported_error,
-    retry_after_s,
-)
-from judgelm.engines.openai.unsupported_params import RefusedError, unsupported_param, without_unsupported
+from judgelm.engines.candidates import TokenStep
+from judgelm.engines.openai.options import AdaptiveLimiter, Api, CostEntry, CostTracker, EndpointOptions, Usage
+from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import ConfigError, EngineError
+from judgelm.jsonl import parse_json
 
-Api = Literal["completions", "chat"]
+_DURATION = re.compile(r"(\d++(?:\.\d++)?)(ms|s|m|h)?")
+_DURATIONS = re.compile(rf"(?:{_DURATION.pattern})+")
+_STOPPED = {"stop", "eos", "eos_token", "stop_sequence", "stop_token", "end_turn", "complete", "completed", "finished"}
+_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "max_length", "token_limit"}
+_NO_REPLY = re.compile(
+    "filter|error|abort|cancel|safety|recit|block|prohibit|tool|function|refus|insufficient", re.IGNORECASE
+)
+_CODES = {
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "insufficient_quota": 402,
+    "insufficient_credits": 402,
+    "payment_required": 402,
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "context_length_exceeded": 400,
+}
+"""Errors that a gateway names without a status, by their code or type."""
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
-
 RATE_LIMIT_PATIENCE_S = 600.0
-_MAX_BACKOFF_S = 60.0
+MAX_BACKOFF_S = 60.0
 _BUSY = (429, 503)
 _RETRYABLE = (408, 409, 425)
 _GATEWAY_ERRORS = (408, 502, 504, 524)
 _NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
 _NO_KEY = "none-needed"
 _MAX_MESSAGE = 400
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+
+class BadReplyError(Exception):
+    """The reply is not what the API promises: HTML, incomplete JSON, no choices, wrong types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One reply.
+
+    Attributes:
+        text: None where the server gave none.
+        thinking: the separate reasoning of the model; empty where there is none.
+        finish_reason: `stop`, `length`, another that the server states, or None where it states none that is known.
+        refusal: the model's refusal instead of a reply.
+        steps: the log-probabilities token by token; None where the server gave none.
+    """
+
+    text: str | None
+    finish_reason: str | None
+    refusal: str | None
+    steps: tuple[TokenStep, ...] | None
+    thinking: str = ""
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if it stopped before it said anything."""
+        return self.finish_reason == "stop" and not (self.text or self.thinking or self.refusal or "").strip()
+
+    @property
+    def is_in_reasoning(self) -> bool:
+        """True if the reply is complete and all of it is in the field for reasoning."""
+        return not self.text and bool(self.thinking) and self.finish_reason == "stop"
+
+    @property
+    def covers_reply(self) -> bool:
+        """True if there are log-probabilities of the reply itself: some servers list those of the reasoning first."""
+        text, tokens = (self.text or "").lstrip(), "".join(step.token for step in self.steps or ()).lstrip()
+        return bool(self.steps) and text[:1] in ("", tokens[:1])
+
+
+class Replies(NamedTuple):
+    """The replies to one request, and the tokens billed for them."""
+
+    choices: tuple[Choice, ...]
+    usage: Usage
+
+
+class _TopToken(BaseModel):
+    token: str
+    logprob: float
+
+
+class _ChatToken(_TopToken):
+    top_logprobs: list[_TopToken] | None = None
+
+
+class _Logprobs(BaseModel):
+    """Either form; `content` belongs to the chat API."""
+
+    content: list[_ChatToken] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class _Message(BaseModel):
+    content: str | list[Any] | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Choice(BaseModel):
+    text: str | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Body(BaseModel):
+    choices: list[_Choice]
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int = Field(ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+
+
+class ReportedError(NamedTuple):
+    """An error in a body with status 200, as gateways send it: the status that it means, message and code."""
+
+    status: int
+    message: str
+    code: str
+
+
+def reported_error(data: Any) -> ReportedError | None:
+    """The error that a body reports instead of replies, or a choice instead of its text; None where there is none."""
+    if not isinstance(data, dict):
+        return None
+    choices = data.get("choices")
+    if choices:
+        errors = (
+            [choice.get("error") for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+        )
+        error = next(filter(None, errors), None)
+    else:
+        error = data.get("error") or (data if data.keys() & {"message", "msg", "detail", "errors"} else None)
+    if error is None:
+        return None
+    fields = error if isinstance(error, dict) else data
+    codes = [fields.get(name) for name in ("status", "status_code", "code", "type")]
+    return ReportedError(
+        status=next((status for code in codes if (status := _status(code)) is not None), 500),
+        message=f"{_error_text(error, data)} (sent with status 200)",
+        code=next((code for code in codes[2:] if isinstance(code, str)), ""),
+    )
+
+
+def _status(code: Any) -> int | None:
+    """The HTTP status that a code means; None for other codes, such as a gateway's own 5-digit ones."""
+    if isinstance(code, str):
+        code = _CODES.get(code.lower(), code)
+    if isinstance(code, bool) or not isinstance(code, int | str) or re.fullmatch("[45][0-9]{2}", str(code)) is None:
+        return None
+    return int(code)
+
+
+def _error_text(error: Any, data: dict[str, Any]) -> str:
+    """The message, and the upstream's message where the gateway adds it."""
+    if not isinstance(error, dict):
+        return json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False)
+    message = error.get("message") or error.get("msg") or error.get("detail") or error
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
+    return f"{text}: {raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)}" if raw else text
+
+
+def read_json(body: str) -> Any:
+    """The body as JSON.
+
+    Raises:
+        BadReplyError: it is not JSON.
+    """
+    try:
+        return parse_json(body)
+    except ValueError as error:
+        raise BadReplyError(f"not JSON but {body!r}") from error
+
+
+def read_usage(data: Any) -> Usage | None:
+    """The billed tokens, also of a reply that is unusable otherwise; None where they are not stated."""
+    try:
+        stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
+    except ValidationError:
+        return None
+    return Usage(prompt_tokens=stated.prompt_tokens, completion_tokens=stated.completion_tokens)
+
+
+def read_choices(data: Any) -> tuple[Choice, ...]:
+    """The replies.
+
+    Raises:
+        BadReplyError: the body is not what the API promises; the message names the field.
+    """
+    try:
+        body = _Body.model_validate(data)
+    except ValidationError as error:
+        first: Mapping[str, Any] = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "body"
+        raise BadReplyError(f"{field}: {first['msg']}") from error
+    if not body.choices:
+        raise BadReplyError("choices is empty")
+    return tuple(_choice(choice) for choice in body.choices)
+
+
+def _choice(raw: _Choice) -> Choice:
+    message = raw.message or _Message(content=raw.text)
+    text, parts_thinking, parts_refusal = _content(message.content)
+    thinking = message.reasoning_content or message.reasoning or parts_thinking
+    refusal = message.refusal or parts_refusal
+    reason = _finish_reason(raw.finish_reason)
+    if text is None and not (refusal or thinking) and reason in ("stop", None):
+        raise BadReplyError("a finished reply without a text")
+    return Choice(
+        text=text,
+        finish_reason=reason,
+        refusal=refusal or None,  # some servers write an empty one into every reply
+        steps=None if raw.logprobs is None else _steps(raw.logprobs),
+        thinking=thinking.strip(),
+    )
+
+
+def _finish_reason(stated: str | None) -> str | None:
+    """`stop`, `length`, one that means that there is no reply, or None where it is missing or unknown."""
+    known = (stated or "").lower()
+    if known in _STOPPED:
+        return "stop"
+    if known in _CUT_OFF:
+        return "length"
+    return stated if stated and _NO_REPLY.search(stated) else None
+
+
+def _content(content: str | list[Any] | None) -> tuple[str | None, str, str]:
+    """Text, thinking and refusal of a message's content, which may be a list of parts."""
+    if not isinstance(content, list):
+        return content, "", ""
+    texts: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
+    for index, part in enumerate(content):
+        kind = "text" if isinstance(part, str) else str(part.get("type")) if isinstance(part, dict) else ""
+        kind = {"output_text": "text", "reasoning": "thinking", "reasoning_text": "thinking"}.get(kind, kind)
+        if kind == "redacted_thinking":
+            continue
+        if kind not in texts:
+            raise BadReplyError(f"message.content.{index}: a part of type {kind or type(part).__name__!r}, not a text")
+        texts[kind].append(part if isinstance(part, str) else _part_text(part, index))
+    text = "".join(texts["text"]) if texts["text"] or not texts["thinking"] else None
+    return text, "\n\n".join(texts["thinking"]), "".join(texts["refusal"])
+
+
+def _part_text(part: dict[str, Any], index: int) -> str:
+    """The text of a part, which may be in parts again."""
+    inner = next((part[name] for name in ("text", "thinking", "reasoning", "refusal", "summary") if name in part), None)
+    if isinstance(inner, list):
+        inner = "".join(piece.get("text", "") if isinstance(piece, dict) else str(piece) for piece in inner)
+    if not isinstance(inner, str):
+        raise BadReplyError(f"message.content.{index}: a part without a text")
+    return inner
+
+
+def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
+    if raw.content is not None:
+        tops = [[(top.token, top.logprob) for top in token.top_logprobs or ()] for token in raw.content]
+        chosen: list[tuple[str, float | None]] = [(token.token, token.logprob) for token in raw.content]
+    elif raw.tokens is not None:
+        unlisted: list[dict[str, float] | None] = [None] * len(raw.tokens)
+        listed = unlisted if raw.top_logprobs is None else raw.top_logprobs
+        tops = [list((top or {}).items()) for top in listed]
+        chosen = list(zip(raw.tokens, raw.token_logprobs or (), strict=False))
+        if not len(tops) == len(chosen) == len(raw.tokens):
+            raise BadReplyError(f"logprobs: {len(raw.tokens)} tokens, but {len(tops)} top_logprobs")
+    else:
+        return None
+    return tuple(_step(token, logprob, top) for (token, logprob), top in zip(chosen, tops, strict=True))
+
+
+def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
+    """One position; some servers do not list the chosen token among the most probable ones."""
+    listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
+    if not all(value < 0.01 for _, value in listed):  # also refuses a NaN
+        raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")
+    return TokenStep(token=token, tops=tuple((piece, math.exp(value)) for piece, value in listed))
+
+
+def error_message(error: openai.APIStatusError) -> str:
+    """The server's message, from an OpenAI, FastAPI or plain body."""
+    body: Any = error.body
+    if isinstance(body, dict):
+        message = body.get("message") or body.get("detail") or body.get("error") or body
+        return message if isinstance(message, str) else json.dumps(message)
+    return str(body or error.response.text or error.message)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds after which the server asks for the next request."""
+    if (milliseconds := headers.get("retry-after-ms")) is not None:
+        return _seconds(f"{milliseconds}ms")
+    stated = (_seconds(headers.get(name)) for name in ("retry-after", "x-ratelimit-reset-requests"))
+    return next((seconds for seconds in stated if seconds is not None), None)
+
+
+def _seconds(text: str | None) -> float | None:
+    """`2`, `1.5s`, `6m0s`, `20ms` or an HTTP date; None for anything else."""
+    if not text:
+        return None
+    if _DURATIONS.fullmatch(text.strip()):
+        return sum(float(value) * _UNIT_S[unit] for value, unit in _DURATION.findall(text))
+    try:
+        date = parsedate_tz(text)
+        return None if date is None else max(0.0, mktime_tz(date) - time.time())
+    except (ValueError, OverflowError):  # a year 99999
+        return None
 
 
 class RetriesExhaustedError(Exception):
@@ -62,16 +363,6 @@ class TransientError(Exception):
     message: str
     retry_after_s: float | None = None
     unbilled: bool = False
-
-
-@dataclass(slots=True)
-class _RetryState:
-    """Tries of one request so far."""
-
-    max_failures: int
-    since: float = field(default_factory=time.monotonic)
-    tries: int = 0
-    failures: int = 0
 
 
 class Endpoint:
@@ -112,7 +403,7 @@ class Endpoint:
         """The address without secrets, for messages."""
         return self._options.address
 
-    async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Answer:
+    async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Replies:
         """The replies to one request, and the tokens billed for them.
 
         Args:
@@ -126,12 +417,14 @@ class Endpoint:
             OverBudgetError: it may cost more than is left.
             EngineError: the endpoint does not answer at all.
         """
-        retry = _RetryState(max_failures=self._options.retries if retries is None else retries)
+        max_failures = self._options.retries if retries is None else retries
+        began, tries, failures = time.monotonic(), 0, 0
         unsupported = self.unsupported_params
         while True:
             supported_body = without_unsupported(body, unsupported)
+            tries += 1
             try:
-                answer = await self._try(api, supported_body, retry)
+                answer = await self._try(api, supported_body)
             except RefusedError as refused:
                 self._answered_at = time.monotonic()
                 param = unsupported_param(refused, supported_body)
@@ -139,7 +432,21 @@ class Endpoint:
                     raise
                 unsupported |= {param}
             except TransientError as error:
-                await self._back_off(error, retry)
+                failures += error.kind != "rate_limited"
+                silent_s = time.monotonic() - max(self._answered_at, began)
+                if failures > max_failures or (error.kind == "rate_limited" and silent_s > RATE_LIMIT_PATIENCE_S):
+                    message = f"{error.message}, {tries} tries in {time.monotonic() - began:.0f} s"
+                    if self._answered_at > began:
+                        raise RetriesExhaustedError(message) from error
+                    raise EngineError(
+                        f"{self._options.address} does not answer: {message}; run the same command again once it is "
+                        "back"
+                    ) from error
+                self.retries[error.kind] += 1
+                doubled = self._options.backoff_s * 2 ** min(tries - 1, 10)
+                backoff_s = min(doubled, MAX_BACKOFF_S) * random.uniform(0.5, 1.5)
+                # the limiter holds back all requests for as long as the server asked
+                await asyncio.sleep(backoff_s if error.retry_after_s is None else backoff_s / 10)
             else:
                 self.unsupported_params |= unsupported
                 self._answered_at = time.monotonic()
@@ -157,9 +464,8 @@ class Endpoint:
             text = text.replace(secret, "...")
         return text[:_MAX_MESSAGE]
 
-    async def _try(self, api: Api, body: dict[str, Any], retry: _RetryState) -> Answer:
+    async def _try(self, api: Api, body: dict[str, Any]) -> Replies:
         async with self.limiter as sent_at, self.cost.track(body) as entry:
-            retry.tries += 1
             try:
                 return await self._request(api, body, entry)
             except BadReplyError as error:
@@ -174,7 +480,7 @@ class Endpoint:
                     self.limiter.overloaded(sent_at, error.retry_after_s)
                 raise
 
-    async def _request(self, api: Api, body: dict[str, Any], entry: CostEntry) -> Answer:
+    async def _request(self, api: Api, body: dict[str, Any], entry: CostEntry) -> Replies:
         resource = self._client.completions if api == "completions" else self._client.chat.completions
         content = "prompt" if api == "completions" else "messages"
         arguments = {"model": body["model"], content: body[content]}
@@ -183,7 +489,7 @@ class Endpoint:
         if (reported := reported_error(data)) is not None:
             raise self._classify(reported.status, reported.message, code=reported.code)
         entry.usage = read_usage(data)
-        return Answer(read_choices(data), entry.usage or Usage())
+        return Replies(read_choices(data), entry.usage or Usage())
 
     async def _send(self, resource: Any, method: str, **arguments: Any) -> str:
         """Send one request; returns the body of a reply with status 200.
@@ -225,28 +531,6 @@ class Endpoint:
         if status >= 500 or status in _RETRYABLE:
             return TransientError("server_error", f"HTTP {status}: {message}", unbilled=status not in _GATEWAY_ERRORS)
         return refused
-
-    async def _back_off(self, error: TransientError, retry: _RetryState) -> None:
-        """Wait before the next try, or raise the final error."""
-        waited_s = time.monotonic() - retry.since
-        if error.kind == "rate_limited":
-            hopeless = time.monotonic() - max(self._answered_at, retry.since) > RATE_LIMIT_PATIENCE_S
-        else:
-            retry.failures += 1
-            hopeless = retry.failures > retry.max_failures
-        if not hopeless:
-            self.retries[error.kind] += 1
-            doubled = self._options.backoff_s * 2 ** min(retry.tries - 1, 10)
-            backoff_s = min(doubled, _MAX_BACKOFF_S) * random.uniform(0.5, 1.5)
-            # the limiter holds back all requests for as long as the server asked
-            await asyncio.sleep(backoff_s if error.retry_after_s is None else backoff_s / 10)
-            return
-        message = f"{error.message}, {retry.tries} tries in {waited_s:.0f} s"
-        if self._answered_at > retry.since:
-            raise RetriesExhaustedError(message)
-        raise EngineError(
-            f"{self._options.address} does not answer: {message}; run the same command again once it is back"
-        )
 
 
 def _client(options: EndpointOptions) -> openai.AsyncOpenAI:

@@ -3,34 +3,38 @@
 A thread runs an event loop with one task per request in flight; `submit` and `collect` are its synchronous ends.
 """
 
+import asyncio
 import queue
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import openai
 
-from judgelm.engines.base import EngineOptions, thinking_policy
-from judgelm.engines.event_loop import LoopThread
-from judgelm.engines.images import ImageError
-from judgelm.engines.openai.candidates import CandidateScorer
-from judgelm.engines.openai.cost import OverBudgetError
-from judgelm.engines.openai.discovery import ServerCapabilities, discover_servers
-from judgelm.engines.openai.endpoint import RetriesExhaustedError
-from judgelm.engines.openai.options import EndpointOptions, endpoint_options
-from judgelm.engines.openai.pool import EndpointPool
-from judgelm.engines.openai.request_body import PromptRenderer, RenderedPrompt
-from judgelm.engines.openai.response import Choice
-from judgelm.engines.openai.sampling import ReplySampler, UnusableReplyError, reply_of
-from judgelm.engines.openai.unsupported_params import RefusedError
-from judgelm.engines.request_preparation import prepare_request, refuse_images
+from judgelm.engines.base import EngineOptions, ImageError, LoopThread, prepare_request, refuse_images, thinking_policy
+from judgelm.engines.candidates import NEGLIGIBLE, TextTree, frequencies
+from judgelm.engines.openai.endpoint import Choice, Replies, RetriesExhaustedError
+from judgelm.engines.openai.options import OverBudgetError, Usage, endpoint_options
+from judgelm.engines.openai.requests import (
+    CHAT_TEMPLATE,
+    FEW_TOP_LOGPROBS,
+    TOP_LOGPROBS,
+    PromptRenderer,
+    RefusedError,
+    RenderedPrompt,
+    request_body,
+)
+from judgelm.engines.openai.servers import HELLO, EndpointPool, ServerCapabilities, discover_servers
 from judgelm.errors import ConfigError, EngineError
-from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
+from judgelm.parsing.thinking import separate
+from judgelm.prompts.chat_templates import opening_of, template_arguments
 from judgelm.prompts.truncation import Truncator
-from judgelm.records import Completion, FinishReason, Request
+from judgelm.records import Completion, FinishReason, Request, Sampling, ThinkingMode
 
 _QUEUED_PER_SLOT = 4
+_MAX_CONTINUATION_TOKENS = 8
 _CHAT_WRAPPING_TOKENS = 64
 _IN_REASONING = (
     "the server put the whole reply into reasoning_content and left content empty: its reasoning parser (vLLM: "
@@ -43,69 +47,44 @@ class OpenAIEngine:
     """Sends requests to a server, as many at once as it takes.
 
     Args:
-        options: the engine's own arguments.
-        model: the server's name for the model.
-        pool: the servers.
-        server: their capabilities.
-        truncator: the length policy, where the tokenizer is known.
-        loop: runs the requests; the engine closes it.
-        thinking: the thinking settings.
+        options: the model as the server calls it; `engine_args` name the server.
+
+    Raises:
+        ConfigError: an argument that is wrong, unknown or without meaning here.
+        ModelError: wrong API, key, model or tokenizer.
+        EngineError: the server cannot be reached.
     """
 
-    def __init__(
-        self,
-        options: EndpointOptions,
-        model: str,
-        pool: EndpointPool,
-        server: ServerCapabilities,
-        truncator: Truncator | None,
-        loop: LoopThread,
-        thinking: Thinking = NOT_ASKED,
-    ) -> None:
+    def __init__(self, options: EngineOptions) -> None:
+        own = self._options = endpoint_options(options)
+        tokenizer: Any = None
+        if own.tokenizer is not None:
+            from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds
+
+            tokenizer = load_tokenizer(own.tokenizer, None, options)
+        hello = None if tokenizer is None else list(tokenizer(HELLO)["input_ids"])
+        self._model = options.model
+        pool = self._pool = EndpointPool(own, min(own.concurrency, options.max_num_seqs))
+        loop = LoopThread("openai-engine")
+        try:
+            server = self._server = loop.run(discover_servers(pool, options.model, own, hello))
+            window = server.window if tokenizer is None else _window(tokenizer, server, options)
+            self.thinking = thinking_policy(options, window=window, resumes=False)
+        except BaseException as error:
+            loop.close(pool.close())
+            if isinstance(error, OverBudgetError):
+                message = f"max_cost_usd is too small to test what {own.address} supports: {error}"
+                raise ConfigError(message) from None
+            raise
         self.supports_grammar = server.supports_grammar
-        self.thinking = thinking
-        self._options = options
-        self._model = model
-        self._pool = pool
-        self._server = server
-        self._truncator = truncator
+        self._truncator = None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=self.thinking.mode)
         self._loop: LoopThread | None = loop
-        self._renderer = PromptRenderer(server.api, truncator, accepts_token_ids=server.accepts_token_ids)
-        self._sampler = ReplySampler(pool, model, thinking.mode)
-        self._candidates = CandidateScorer(self._sampler, self._renderer, options.candidate_samples)
+        self._renderer = PromptRenderer(server.api, self._truncator, accepts_token_ids=server.accepts_token_ids)
+        self._sampler = ReplySampler(pool, self._model, self.thinking.mode, self._renderer, own.candidate_samples)
         self._in_flight: dict[str, int] = {}
         self._serial = 0
         self._results: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
         self._error: BaseException | None = None
-
-    @classmethod
-    def load(cls, options: EngineOptions) -> "OpenAIEngine":
-        """Connect to the server that `engine_args` name, and check that it has the model.
-
-        Raises:
-            ConfigError: an argument that is wrong, unknown or without meaning here.
-            ModelError: wrong API, key, model or tokenizer.
-            EngineError: the server cannot be reached.
-        """
-        endpoint_args = endpoint_options(options)
-        tokenizer = None if endpoint_args.tokenizer is None else _tokenizer(endpoint_args.tokenizer, options)
-        hello = None if tokenizer is None else list(tokenizer("Hello")["input_ids"])
-        pool = EndpointPool(endpoint_args, min(endpoint_args.concurrency, options.max_num_seqs))
-        loop = LoopThread("openai-engine")
-        try:
-            server = loop.run(discover_servers(pool, options.model, endpoint_args, hello))
-            window = server.window if tokenizer is None else _window(tokenizer, server, options)
-            truncator = (
-                None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=options.thinking or "absent")
-            )
-            thinking = thinking_policy(options, window=window, resumes=False)
-        except BaseException as error:
-            loop.close(pool.close())
-            if isinstance(error, OverBudgetError):
-                message = f"max_cost_usd is too small to test what {endpoint_args.address} supports: {error}"
-                raise ConfigError(message) from None
-            raise
-        return cls(endpoint_args, options.model, pool, server, truncator, loop, thinking)
 
     @property
     def supports_images(self) -> bool:
@@ -254,7 +233,7 @@ class OpenAIEngine:
         replies = [reply_of(choice, rendered, request.sampling) for choice in answer.choices]
         logprobs, approximation = None, ""
         if scored:
-            logprobs, approximation = await self._candidates.logprobs(rendered, request, answer.choices)
+            logprobs, approximation = await self._sampler.candidate_logprobs(rendered, request, answer.choices)
         opening = "" if rendered.api == "chat" else opening_of(rendered.text)
         thinking = tuple(choice.thinking for choice in answer.choices)
         return Completion(
@@ -262,7 +241,7 @@ class OpenAIEngine:
             texts=tuple(opening + text for text, _ in replies),
             finish_reasons=tuple(reason for _, reason in replies),
             thinking=thinking if any(thinking) else (),
-            error=_IN_REASONING if any(map(_is_in_reasoning, answer.choices)) else "",
+            error=_IN_REASONING if any(choice.is_in_reasoning for choice in answer.choices) else "",
             candidate_logprobs=logprobs,
             approximation=approximation,
             prompt_tokens=answer.usage.prompt_tokens,
@@ -296,19 +275,8 @@ class OpenAIEngine:
         return "the server's window is smaller than the model's: pass it as --max-model-len"
 
 
-def _is_in_reasoning(choice: Choice) -> bool:
-    """True if the reply is complete and all of it is in the field for reasoning."""
-    return not choice.text and bool(choice.thinking) and choice.finish_reason == "stop"
-
-
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:
     return Completion.failed(request.key, why, reason, truncations=rendered.truncations, sanitized=rendered.sanitized)
-
-
-def _tokenizer(source: str, options: EngineOptions) -> Any:
-    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
-
-    return load_tokenizer(source, None, options)
 
 
 def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) -> int:
@@ -318,3 +286,146 @@ def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) 
     if not known:
         raise ConfigError("neither server nor tokenizer states the model's window; pass --max-model-len")
     return min(known) - (_CHAT_WRAPPING_TOKENS if server.api == "chat" else 0)
+
+
+class UnusableReplyError(Exception):
+    """The server answered without a reply: filtered, refused by the model, or ended for an unknown reason."""
+
+
+class ReplySampler:
+    """Samples replies of one model, and finds the log-probabilities of given ones.
+
+    Args:
+        pool: the servers.
+        model: the server's name for the model.
+        thinking: passed to the server's chat template.
+        renderer: renders prompts that continue from the beginning of a reply.
+        candidate_samples: number of replies to sample where there are no log-probabilities.
+    """
+
+    def __init__(
+        self, pool: EndpointPool, model: str, thinking: ThinkingMode, renderer: PromptRenderer, candidate_samples: int
+    ) -> None:
+        self._pool = pool
+        self._model = model
+        self._thinking = thinking
+        self._template_arguments = template_arguments(thinking)
+        self._renderer = renderer
+        self._candidate_samples = candidate_samples
+        self._begins_blank = False
+
+    async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Replies:
+        """Sample `sampling.n` replies; a greedy one is sampled once and copied (vLLM refuses several).
+
+        Raises:
+            RefusedError, RetriesExhaustedError, OverBudgetError, EngineError: as `Endpoint.complete`.
+        """
+        greedy = sampling.temperature == 0 and "temperature" not in self._pool.unsupported_params
+        wanted = 1 if greedy else sampling.n
+        choices: tuple[Choice, ...] = ()
+        prompt_tokens = completion_tokens = 0
+        while len(choices) < wanted:
+            # the same seed would give the same replies again
+            rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
+            if self._begins_blank:
+                rest = replace(rest, stop=tuple(stop for stop in rest.stop if not stop.isspace()))
+            body = request_body(self._model, prompt, rest, logprobs=logprobs)
+            if self._template_arguments and prompt.api == "chat":
+                body[CHAT_TEMPLATE] = self._template_arguments
+            answer = await self._pool.complete(prompt.api, body)
+            prompt_tokens = answer.usage.prompt_tokens
+            completion_tokens += answer.usage.completion_tokens
+            if "stop" in body and rest.blank_stops and any(choice.says_nothing for choice in answer.choices):
+                self._begins_blank = True  # the server stops at an empty first line: from now on it is not told to
+                continue
+            choices += tuple(self._settled(choice, answer, rest) for choice in answer.choices)
+        copies = sampling.n if greedy else 1
+        usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens * copies)
+        return Replies(choices[:wanted] * copies, usage)
+
+    def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
+        """The choice with a known finish reason, and with its text where a reasoning parser took that for thinking."""
+        if choice.finish_reason is None:  # with as many tokens as it may have, it may have been cut off
+            tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
+            choice = replace(choice, finish_reason="stop" if tokens < sampling.max_tokens else "length")
+        if self._thinking == "off" and not choice.text and choice.thinking and choice.finish_reason == "stop":
+            return replace(choice, text=choice.thinking, thinking="")
+        return choice
+
+    async def candidate_logprobs(
+        self, rendered: RenderedPrompt, request: Request, choices: Sequence[Choice]
+    ) -> tuple[tuple[float, ...], str]:
+        """The values of `Completion.candidate_logprobs` and `Completion.approximation`.
+
+        Args:
+            rendered: the request's prompt.
+            request: holds the candidates.
+            choices: the replies, sampled with log-probabilities if the server has them.
+
+        Raises:
+            RefusedError, RetriesExhaustedError, OverBudgetError, EngineError: as `Endpoint.complete`.
+        """
+        if not all(choice.covers_reply for choice in choices):  # without stop strings, which candidates may contain
+            sampling = replace(request.sampling, temperature=1.0, stop=(), n=self._candidate_samples, grammar=None)
+            answer = await self.sample(rendered, sampling)
+            texts = [separate(choice.text or "").reply for choice in answer.choices]
+            return frequencies(request.candidates, texts), f"frequencies of {len(texts)} sampled replies"
+        tree, notes = TextTree(request.candidates), []
+        for choice in choices:
+            tree.follow("", choice.text or "", choice.steps or ())
+        if rendered.api == "completions":
+            await self._explore(tree, rendered, max(map(len, request.candidates)))
+        else:
+            elsewhere = sum(tree.shares().open.values())
+            while tree.borrow():
+                pass
+            if elsewhere > NEGLIGIBLE:
+                notes.append(
+                    f"{elsewhere:.2f} of the probability lies on beginnings other than the reply's; their continuation "
+                    "is taken from the reply's own, since a chat API cannot continue from them"
+                )
+        if (unlisted := tree.shares().unlisted) > NEGLIGIBLE:
+            top = FEW_TOP_LOGPROBS if "many_logprobs" in self._pool.unsupported_params else TOP_LOGPROBS
+            chosen_only = all(len(step.tops) <= 1 for choice in choices for step in choice.steps or ())
+            listed = "the chosen token" if chosen_only else f"the {top} most probable tokens"
+            notes.append(f"up to {unlisted:.2f} of the probability may be missing: the server lists only {listed}")
+        return tree.logprobs(), "; ".join(notes)
+
+    async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:
+        """Have the model continue from other beginnings until the remaining probability is negligible."""
+
+        async def explore(node: str) -> None:
+            further = replace(rendered, content=self._renderer.continue_from(rendered, node))
+            # every token has at least one character, so a candidate's rest has at most as many tokens as characters
+            sampling = Sampling(max_tokens=max(1, min(longest - len(node), _MAX_CONTINUATION_TOKENS)))
+            [choice, *_] = (await self.sample(further, sampling, logprobs=True)).choices
+            tree.follow(node, choice.text or "", choice.steps or ())
+            tree.close(node)
+
+        while needed := tree.needed():
+            tasks = [asyncio.create_task(explore(node)) for node in needed]
+            try:
+                await asyncio.gather(*tasks)
+            finally:  # where one failed, the others are of no use
+                for task in tasks:
+                    task.cancel()
+
+
+def reply_of(choice: Choice, prompt: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
+    """The text and the finish reason of a reply, as `Completion` has them.
+
+    Raises:
+        UnusableReplyError: there is no reply.
+    """
+    if choice.refusal is not None:
+        raise UnusableReplyError(f"the model refused: {choice.refusal}")
+    if choice.finish_reason not in ("stop", "length"):
+        raise UnusableReplyError(f"the server ended the reply with finish_reason {choice.finish_reason!r}")
+    text = choice.text or ""
+    if not text and choice.thinking:
+        return "", "thinking"
+    if prompt.prefill:  # some servers repeat it, and not all of them say so
+        text = text.removeprefix(prompt.prefill)
+    if (stopped := sampling.cut_at_stop(text)) is not None:
+        return stopped, "stop"
+    return text, "stop" if choice.finish_reason == "stop" else "length"

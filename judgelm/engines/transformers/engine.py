@@ -1,7 +1,7 @@
 """The embedded engine: a transformers model, continuous batching, no padding.
 
 Every forward pass takes the next token of all running sequences together with as many new prompts as the token budget
-allows, packed into one row (see `packed_attention`). A finished reply makes room at once. In float32 a greedy reply
+allows, packed into one row (see `attention`). A finished reply makes room at once. In float32 a greedy reply
 does not depend on the other sequences of its passes. When memory runs out, the budget is halved and the pass repeated.
 """
 
@@ -14,19 +14,31 @@ from typing import Any, cast
 import torch
 import transformers
 
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.request_preparation import prepare_request, refuse_images
-from judgelm.engines.transformers.decode_blocks import DecodeBlocks
-from judgelm.engines.transformers.image_features import ImageFeatures
-from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
-from judgelm.engines.transformers.lora_adapters import LoraAdapters
-from judgelm.engines.transformers.memory import PassThread, is_device_lost, is_out_of_memory, kv_capacity
-from judgelm.engines.transformers.new_replies import NewLogits
-from judgelm.engines.transformers.output_head import install_head
-from judgelm.engines.transformers.packed_row import NewPrompt, PackedRow
-from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
-from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, check_request, next_tokens
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
+from judgelm.engines.base import EngineOptions, prepare_request, refuse_images
+from judgelm.engines.candidates import CandidateTokenizer
+from judgelm.engines.transformers.batch import (
+    MIN_SHARED_TOKENS,
+    CachedPrefix,
+    ImageFeatures,
+    NewPrompt,
+    PackedRow,
+    PassThread,
+    PrefixCache,
+    begin_replies,
+    is_device_lost,
+    is_out_of_memory,
+    kv_capacity,
+    shared_tokens,
+)
+from judgelm.engines.transformers.layers import install_head
+from judgelm.engines.transformers.loaded_model import LoadedModel, LoraAdapters, load, no_vision_reason
+from judgelm.engines.transformers.sequences import (
+    DecodeBlocks,
+    QueuedRequest,
+    RunningSequence,
+    check_request,
+    next_tokens,
+)
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
@@ -213,7 +225,7 @@ class TransformersEngine:
             fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
             logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
             greedy = logits.argmax(-1).tolist()  # waits for the device; score trees and sampled replies wait again
-            begun = self._begin(fresh, NewLogits(logits[len(running) :], greedy[len(running) :]))
+            begun = self._begin(fresh, logits[len(running) :], greedy[len(running) :])
             tokens = next_tokens(running, logits[: len(running)], greedy)
         except (RuntimeError, MemoryError, AssertionError, ValueError, LookupError) as error:
             if is_device_lost(error) or not (self._has_worked or is_out_of_memory(error)):
@@ -294,11 +306,11 @@ class TransformersEngine:
         )
         return cast(torch.Tensor, output.logits[0])
 
-    def _begin(self, fresh: list[NewPrompt], results: NewLogits) -> list[RunningSequence]:
+    def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
         """Begin the replies to new prompts; those that are not finished at once join the running ones."""
         for new in fresh:
             new.kv.advance(new.new_tokens)
-        replies = results.begin(fresh, self._loaded.tokenizer, self._loaded.eos_ids)
+        replies = begin_replies(fresh, logits, greedy, self._loaded.tokenizer, self._loaded.eos_ids)
         for reply in replies:
             if reply.sequence.finish_reason is None:
                 self._decoding.join(reply.sequence, reply.prompt.kv, reply.path)

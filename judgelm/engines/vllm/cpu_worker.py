@@ -1,4 +1,4 @@
-"""vLLM's worker on the CPU, mended for seeded requests whose prompt is computed in several steps.
+"""vLLM's worker on the CPU, corrected for seeded requests whose prompt is computed in several steps.
 
 vLLM samples a token for every sequence of a step and discards that of an unfinished prompt. It then takes the draw
 back by the generator's offset, which generators on the CPU do not have: vLLM 0.32 ends with a RuntimeError. Here such a

@@ -8,7 +8,7 @@ tensor and pipeline parallelism, quantised weights, LoRA adapters and grammars.
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -17,114 +17,250 @@ import transformers
 import vllm
 from vllm import EngineArgs, RequestOutput, SamplingParams
 from vllm.exceptions import VLLMValidationError
+from vllm.inputs import TokensPrompt
 from vllm.lora.request import LoRARequest
 from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
-from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
+from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, StructuredOutputsParams
 
-from judgelm.engines.base import EngineOptions, thinking_policy
-from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
+from judgelm.engines.base import EngineOptions, decode_reply, prepare_request, refuse_images, thinking_policy
+from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch, CandidateTokenizer
 from judgelm.engines.gguf import gguf_note
-from judgelm.engines.model_files import eos_ids, identity_of, load_tokenizer, split_adapter
-from judgelm.engines.request_preparation import prepare_request, refuse_images
-from judgelm.engines.score_tree import ROOT
-from judgelm.engines.transformers.sequences import decode_reply
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
-from judgelm.engines.transformers.vision import Vision
-from judgelm.engines.vllm.adapters import VllmAdapters
-from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, RefusedError
-from judgelm.engines.vllm.engine_args import (
+from judgelm.engines.images import Vision
+from judgelm.engines.model_files import adapter_truncator, eos_ids, identity_of, load_tokenizer, split_adapter
+from judgelm.engines.vllm.backends import (
+    AsyncBackend,
+    Backend,
+    InProcessBackend,
+    PromptRefusedError,
     batch_note,
     choose_dtype,
     device_count,
     engine_args,
     generation_config,
     has_vision,
+    max_adapters,
     resolved_args,
 )
-from judgelm.engines.vllm.requests import RequestState, branch_sampling, reply_sampling, tokens_prompt
+from judgelm.engines.weights import adapter_vocabulary, check_weights
 from judgelm.errors import EngineError, ModelError, first_line
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
-from judgelm.records import Completion, FinishReason, Request
+from judgelm.records import Completion, FinishReason, Request, Sampling
+
+
+class VllmAdapters:
+    """Adapters by folder or hub id; vLLM knows them by numbers.
+
+    Args:
+        backend: the running engine.
+        arguments: its arguments.
+        truncator: of the base's prompts.
+    """
+
+    def __init__(self, backend: Backend, arguments: EngineArgs, truncator: Truncator) -> None:
+        self._backend = backend
+        self._arguments = arguments
+        self._truncators: dict[str | None, Truncator] = {None: truncator}
+        self._loaded: dict[str, LoRARequest] = {}
+        self._ids = count(1)
+
+    def truncator(self, adapter: str | None) -> Truncator:
+        """The truncator for an adapter's prompts.
+
+        Raises:
+            ModelError: it was trained on another base, or with another vocabulary.
+        """
+        if adapter not in self._truncators:
+            base = str(self._arguments.model)
+            self._truncators[adapter] = adapter_truncator(self._truncators[None], base, str(adapter))
+        return self._truncators[adapter]
+
+    def load(self, adapter: str) -> LoRARequest:
+        """The adapter as vLLM knows it, loaded if it is not.
+
+        Raises:
+            EngineError: vLLM cannot load it, or has no room for it.
+            ModelError: it has no weights, or unsafe ones.
+        """
+        if adapter in self._loaded:
+            return self._loaded[adapter]
+        if not self._arguments.enable_lora:
+            raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
+        check_weights(adapter)
+        self._check_vocabulary(adapter)
+        limit = max_adapters(self._arguments)
+        if limit is not None and len(self._loaded) >= limit:
+            raise EngineError(
+                f"adapter {adapter}: on a CPU this engine has room for {limit}; load it with "
+                f"--engine-arg max_loras={limit + 1}"
+            )
+        lora_id = next(self._ids)  # in the name too, since vLLM's prefix cache outlives an unloaded adapter
+        lora = LoRARequest(f"{adapter}#{lora_id}", lora_id, adapter)
+        try:
+            self._backend.load_adapter(lora)
+        except Exception as error:  # the worker that loads it may raise anything
+            raise EngineError(f"{adapter}: vLLM cannot load the adapter: {first_line(error)}") from error
+        self._loaded[adapter] = lora
+        return lora
+
+    def _check_vocabulary(self, adapter: str) -> None:
+        """Refuse embeddings of another vocabulary: vLLM serves adapters on the base's own.
+
+        Raises:
+            EngineError: the adapter has some.
+        """
+        base = int(self._backend.config.model_config.get_vocab_size())
+        for layer, rows in adapter_vocabulary(adapter).rows.items():
+            if rows != base:
+                raise EngineError(
+                    f"{adapter}: trained with another vocabulary than its base: {layer} has {rows:,} tokens, the base "
+                    f"{base:,}; merge it (train/merge_lora.py), or use --engine transformers"
+                )
+
+    def unload(self, adapter: str) -> None:
+        """Free an adapter's room; nothing happens where it is not loaded."""
+        self._truncators.pop(adapter, None)
+        if (lora := self._loaded.pop(adapter, None)) is not None:
+            self._backend.unload_adapter(lora)
+
+
+@dataclass(slots=True, eq=False)
+class RequestState:
+    """A request in flight.
+
+    Attributes:
+        search: the search for its candidates' probabilities.
+        output: vLLM's latest output for the reply.
+        pending: vLLM's unfinished requests for it, with the node of the candidates' tree that each continues from.
+        begun: token ids of the reply's beginning, where vLLM stopped at an empty first line and was made to go on.
+        failure: why it failed; empty if it did not.
+    """
+
+    request: Request
+    tokenized: TokenizedPrompt
+    search: CandidateSearch | None
+    output: RequestOutput | None = None
+    pending: dict[str, int] = field(default_factory=dict)
+    begun: list[int] = field(default_factory=list)
+    failure: str = ""
+
+
+def tokens_prompt(
+    state: RequestState, continuation: Sequence[int], *, truncator: Truncator, vision: Vision | None
+) -> TokensPrompt:
+    """The prompt, followed by the beginning of a reply.
+
+    The prompt was truncated with all tokens of its images. vLLM takes only the placeholder that a chat template writes
+    for each image: it runs the model's processor itself, which inserts the others.
+
+    Args:
+        state: the request.
+        continuation: token ids of the reply's beginning.
+        truncator: tokenises the prompt.
+        vision: of a vision-language model.
+    """
+    tokenized = state.tokenized
+    if vision is None or not tokenized.images:
+        return TokensPrompt(prompt_token_ids=[*tokenized.ids, *continuation])
+    images = [vision.process(image) for image in tokenized.images]
+    text, rest = "", tokenized.text
+    for image in images:
+        before, _, rest = rest.partition(image.text)
+        text += before + vision.placeholder
+    return TokensPrompt(
+        prompt_token_ids=[*truncator.encode(text + rest, chat=state.request.prompt.chat), *continuation],
+        multi_modal_data={"image": [image.picture for image in images]},
+    )
+
+
+def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
+    """Parameters for the reply: with an output after every token, or one at the end for several replies.
+
+    Raises:
+        ValueError, VLLMValidationError: vLLM does not support the sampling.
+    """
+    n = sampling.n if sampling.temperature > 0 else 1  # vLLM refuses several greedy replies, which are equal
+    # of several replies each would have to go on behind its own empty line: they run on, and are cut when decoded
+    stop = [mark for mark in sampling.stop if n == 1 or not mark.isspace()]
+    return SamplingParams(
+        n=n,
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        seed=sampling.seed if sampling.temperature > 0 else None,
+        stop=stop or None,
+        include_stop_str_in_output=sampling.include_stop,
+        structured_outputs=StructuredOutputsParams(regex=sampling.grammar) if sampling.grammar else None,
+        logprob_token_ids=list(search.tree.vocabulary) if search else None,
+        output_kind=RequestOutputKind.CUMULATIVE if n == 1 else RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
+    """Parameters for a branch: as many tokens as the tree is deep, so that the reply's path closes its nodes."""
+    return SamplingParams(
+        max_tokens=search.tree.depth_below[node],
+        temperature=0.0,
+        detokenize=False,
+        logprob_token_ids=list(search.tree.vocabulary),
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
 
 
 class VllmEngine:
     """A model run by vLLM. Deterministic for greedy replies in float32; sampled ones repeat for the same seed.
 
     Args:
-        backend: the running engine.
-        arguments: its arguments.
-        tokenizer: the model's fast tokenizer.
-        identity: of the model, for the manifest.
-        eos_ids: token ids that end a reply.
+        options: the model, and how to run it: in this process on one device, with worker processes over several.
+
+    Attributes:
         followed_mass: share of the probability at which the search for candidates stops.
-        vision: the processor of a vision-language model.
-        notes: lines for the user on the choices made.
-        thinking: the thinking settings.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+        ConfigError: an engine argument that vLLM does not have.
     """
 
     supports_grammar = True
 
-    def __init__(
-        self,
-        backend: Backend,
-        arguments: EngineArgs,
-        tokenizer: Any,
-        *,
-        identity: dict[str, Any],
-        eos_ids: frozenset[int],
-        followed_mass: float = FOLLOWED_MASS,
-        vision: Vision | None = None,
-        notes: tuple[str, ...] = (),
-        thinking: Thinking = NOT_ASKED,
-    ) -> None:
-        self._backend: Backend | None = backend
-        self._settled = resolved_args(backend.config)
-        self._dtype = str(backend.config.model_config.dtype).removeprefix("torch.")
-        self._notes = notes
-        self._arguments = arguments
-        self._tokenizer = tokenizer
-        self._identity = identity
-        self._eos_ids = eos_ids
-        self.followed_mass = followed_mass
-        self._vision = vision
-        self.thinking = thinking
-        self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.mode)
-        self._candidates = CandidateTokenizer(tokenizer)
-        self._adapters = VllmAdapters(backend, arguments, self._truncator)
-        self._adapter: LoRARequest | None = None
+    def __init__(self, options: EngineOptions) -> None:
+        base, adapter = split_adapter(options)
+        self._tokenizer = load_tokenizer(base, adapter, options)
+        choice = choose_dtype(base, options)
+        arguments = self._arguments = engine_args(base, adapter, self._tokenizer, options, dtype=choice.dtype)
+        self._identity = identity_of(base, adapter, options)
+        self._eos_ids = eos_ids(generation_config(base, options), self._tokenizer)
+        self._vision = Vision.load(base, options) if has_vision(base, options) else None
+        window = int(arguments.max_model_len or 0)
+        self.thinking = thinking_policy(options, window=window or None, resumes=True)
+        self._truncator = Truncator(self._tokenizer, window, self._vision, self.thinking.mode)
+        self._candidates = CandidateTokenizer(self._tokenizer)
+        self.followed_mass = FOLLOWED_MASS
         self._in_flight: dict[str, RequestState] = {}
         self._by_vllm_id: dict[str, RequestState] = {}
         self._serial = count()
         self._finished: list[Completion] = []
         self._counts = Counter(requests=0, branches=0, prompt_tokens=0, cached_prompt_tokens=0)
+        backend = InProcessBackend(arguments) if device_count(arguments) == 1 else AsyncBackend(arguments)
+        self._backend: Backend | None = backend
+        self._notes = [note for note in (gguf_note(base), choice.note, batch_note(backend.config, options)) if note]
+        self._settled = resolved_args(backend.config)
+        self._dtype = str(backend.config.model_config.dtype).removeprefix("torch.")
+        self._adapters = VllmAdapters(backend, arguments, self._truncator)
+        self._adapter: LoRARequest | None = None
 
     @classmethod
     def load(cls, options: EngineOptions) -> "VllmEngine":
-        """Start vLLM: in this process on one device, with worker processes over several.
+        """Start vLLM, check its weights and load its adapters.
 
         Raises:
-            ModelError: the model or its adapter cannot be loaded.
+            ModelError: the model or an adapter cannot be loaded.
             ConfigError: an engine argument that vLLM does not have.
         """
-        base, adapter = split_adapter(options)
-        tokenizer = load_tokenizer(base, adapter, options)
-        choice = choose_dtype(base, options)
-        arguments = engine_args(base, adapter, tokenizer, options, dtype=choice.dtype)
-        backend = InProcessBackend(arguments) if device_count(arguments) == 1 else AsyncBackend(arguments)
-        engine = cls(
-            backend,
-            arguments,
-            tokenizer,
-            identity=identity_of(base, adapter, options),
-            eos_ids=eos_ids(generation_config(base, options), tokenizer),
-            vision=Vision.load(base, options) if has_vision(base, options) else None,
-            notes=tuple(note for note in (gguf_note(base), choice.note, batch_note(backend.config, options)) if note),
-            thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
-        )
+        engine = cls(options)
+        base, adapter = engine._identity["path"], engine._identity.get("adapter")
         try:
-            if (weight := next(filter(None, backend.call_workers("first_weight_not_finite")), None)) is not None:
+            finite = engine._live_backend.call_workers("first_weight_not_finite")
+            if (weight := next(filter(None, finite), None)) is not None:
                 raise EngineError(f"{base}: {weight} holds NaN or infinity; take another copy of the model")
             if adapter is not None:
                 engine._adapter = engine._adapters.load(adapter)
@@ -271,7 +407,7 @@ class VllmEngine:
         lora = self._adapter if adapter is None else self._adapters.load(adapter)
         try:
             self._live_backend.add(vllm_id, prompt, sampling, lora)
-        except RefusedError as error:
+        except PromptRefusedError as error:
             self._receive((vllm_id, str(error)))
 
     def _receive(self, output: RequestOutput | tuple[str, str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.modes.chat import FollowUp
+from judgelm.modes.conversation import FollowUp
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.judge_actions import ModeAndSample, stream_judgment, stream_talk
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 
-from judgelm.everyday_pairs import EVERYDAY_PAIRS
+from judgelm.package import EVERYDAY_PAIRS
 from judgelm.records import Winner
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.serving.web.markup import folded, sentences

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from judgelm.judges.judge_format import JudgeFormat
-from judgelm.metrics.paired import cohens_kappa
+from judgelm.judges.released import JudgeFormat
+from judgelm.metrics.agreement import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Sample
 from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES, bounds, headline, percent
@@ -80,11 +80,6 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
     if browsing.other is not None:
         parts.append(card(sentences(judge_agreement(browsing)), title="The other judge"))
     return "".join(parts)
-
-
-def label_agreement(browsing: BrowseState) -> list[str]:
-    """Agreement of the judge with the labels made here, by the order rule of `evaluate`, which the sentences name."""
-    return _agreement_words(evaluate_labels(browsing, browsing.run))
 
 
 def judge_agreement(browsing: BrowseState) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
-from judgelm.modes.chat import FollowUp
+from judgelm.modes.conversation import FollowUp
 from judgelm.modes.pairwise import Pairwise
-from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import score_lines
 from judgelm.records import Judgment, Sample
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.streaming import Finished, stream_flow

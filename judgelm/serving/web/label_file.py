@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from judgelm.data.readers.fields import row_error
-from judgelm.data.readers.rows import Row
+from judgelm.data.readers.rows import Row, row_error
 from judgelm.data.sources.codes import winner_field
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import encode_line, read_jsonl

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judgelm.data.judged_texts import match_labels, match_samples
-from judgelm.data.labelled_set import read_labels
+from judgelm.data.judged_texts import match_samples
+from judgelm.data.labelled_set import match_labels, read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError, RunError
 from judgelm.modes.conversation import per_order

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from judgelm.errors import ConfigError
-from judgelm.judges.judge_format import JudgeFormat
-from judgelm.parsing.distribution import LEAST_ASSIGNED, score_lines
+from judgelm.judges.released import JudgeFormat
+from judgelm.parsing.scores import LEAST_ASSIGNED, score_lines
 from judgelm.records import (
     GradeVerdict,
     Judgment,

@@ -1,86 +1,51 @@
-"""JUDGE-BENCH: a judge's grades against people's ratings of the same texts, property by property."""
+"""Benchmarks of single answers against people or GPT-4: grades of Prometheus' test sets, JUDGE-BENCH and EVOUNA.
 
+Prometheus' rows have three scores of GPT-4 each; JUDGE-BENCH has people's mean ratings, property by property; EVOUNA
+has people's verdicts on answers to open questions, beside which lexical match stands.
+"""
+
+import re
+import string
 from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
+from judgelm.data.sources.graded import SCORES_FIELD
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
-from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
+from judgelm.metrics.correctness import CorrectnessScores, quality
+from judgelm.metrics.correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import GradeVerdict
-from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
-from judgelm.studies.result import Bars, Row, StudyResult, Table, bars, columns, table
+from judgelm.records import GradeVerdict, LabelVerdict
+from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, Report, by_subset
+from judgelm.studies.result import bars, columns, format_number, format_share, table
+
+_NUMBERS = (
+    ("pearson", "Pearson"),
+    ("kendall", "Kendall's tau-b"),
+    ("spearman", "Spearman"),
+    ("kappa", "Kappa"),
+    ("weighted_kappa", "Quadratic kappa"),
+)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def ratings_study(
-    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
-) -> StudyResult:
-    """Correlations for each property, and Spearman's as the mean over the properties of each data set.
-
-    Args:
-        benchmark: its protocol.
-        joined: judgments with their rows.
-        labels: number of rows.
-        resampling: seed and number of resamples.
+def ratings_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """JUDGE-BENCH: correlations for each property, and the mean of Spearman's over the properties of each data set.
 
     Raises:
         InputError: a judgment is no grade, or a row has no rating.
     """
-    by_property: dict[str, list[JoinedJudgment]] = {}
-    for member in joined:
-        by_property.setdefault(member.subset, []).append(member)
-    correlations = {name: _correlation(members, resampling) for name, members in by_property.items()}
-    means = _means(correlations)
-    failed = sum(member.judgment.failure is not None for member in joined)
-    missing = labels - len(joined)
-    warnings = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
-    if missing:
-        warnings.append(f"{missing:,} of {labels:,} rows have no judgment: this is not the whole of these data sets.")
-    return StudyResult(
-        study="benchmark",
-        title=f"{benchmark.name} by its own protocol",
-        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
-        findings=tuple(
-            f"{name}: Spearman's correlation {mean:.2f} over {count} properties." for name, mean, count in means
-        ),
-        counts={"judged": len(joined), "failed": failed, "rows_without_judgment": missing},
-        tables=(_means_table(means), _table(correlations)),
-        figures=(_bars(correlations),),
-        warnings=tuple(warnings),
-    )
-
-
-def _correlation(members: Sequence[JoinedJudgment], resampling: Resampling) -> GradeCorrelation:
-    graded = []
-    for member in members:
-        verdict, scores = member.judgment.verdict, member.label.scores
-        if scores is None or len(scores) != 1:
-            raise InputError(f"row {member.label.sample_id}: no rating by people; give the rows as imported")
-        if isinstance(verdict, GradeVerdict):
-            graded.append(
-                (verdict.score, scores[0], member.cluster if member.sample is None else member.sample.answers)
-            )
-        elif verdict is not None:
-            raise InputError(
-                f"judgment {member.judgment.sample_id} is no grade of one text; judge with judgelm-batch --mode single"
-            )
-    grades, ratings, clusters = zip(*graded, strict=True) if graded else ((), (), ())
-    return grade_correlation(grades, ratings, None, clusters, resampling)
-
-
-def _means(correlations: Mapping[str, GradeCorrelation]) -> list[tuple[str, float, int]]:
-    """Data set, mean of Spearman's correlations, and the number of properties that have one."""
-    by_data_set: dict[str, list[float]] = {}
+    correlations = {name: _rating_correlation(members, resampling) for name, members in by_subset(joined).items()}
+    spearmans: dict[str, list[float]] = {}
     for name, numbers in correlations.items():
-        values = by_data_set.setdefault(name.partition(":")[0], [])
-        if numbers.spearman is not None:
-            values.append(numbers.spearman.value)
-    return [(name, float(np.mean(values)), len(values)) for name, values in by_data_set.items() if values]
-
-
-def _means_table(means: Sequence[tuple[str, float, int]]) -> Table:
-    return table(
+        values = spearmans.setdefault(name.partition(":")[0], [])
+        values += [] if numbers.spearman is None else [numbers.spearman.value]
+    means = [(name, float(np.mean(values)), len(values)) for name, values in spearmans.items() if values]
+    data_sets = table(
         means,
         columns("text", data_set="Data set"),
         columns("number", spearman="Spearman, mean over properties"),
@@ -90,14 +55,8 @@ def _means_table(means: Sequence[tuple[str, float, int]]) -> Table:
         source="JUDGE-BENCH, results/utils/generate_tables.py",
         note="A mean over properties of the same texts has no interval here; those of the properties are below.",
     )
-
-
-def _table(correlations: Mapping[str, GradeCorrelation]) -> Table:
-    rows: list[Row] = [
-        (name, numbers.n, numbers.spearman, numbers.pearson, numbers.kendall) for name, numbers in correlations.items()
-    ]
-    return table(
-        rows,
+    properties = table(
+        [(name, each.n, each.spearman, each.pearson, each.kendall) for name, each in correlations.items()],
         columns("text", property="Property"),
         columns("count", texts="Texts"),
         columns("number", spearman="Spearman", pearson="Pearson", kendall="Kendall's tau-b"),
@@ -105,10 +64,7 @@ def _table(correlations: Mapping[str, GradeCorrelation]) -> Table:
         title="Grades and people's mean ratings",
         note="Texts without a grade are left out. Empty: one side is constant.",
     )
-
-
-def _bars(correlations: Mapping[str, GradeCorrelation]) -> Bars:
-    return bars(
+    figure = bars(
         {"Spearman": [numbers.spearman for numbers in correlations.values()]},
         correlations,
         name="by-property",
@@ -116,3 +72,193 @@ def _bars(correlations: Mapping[str, GradeCorrelation]) -> Bars:
         x_label="Property",
         y_label="Spearman's correlation",
     )
+    findings = [f"{name}: Spearman's correlation {mean:.2f} over {count} properties." for name, mean, count in means]
+    return Report(findings, [data_sets, properties], [figure], _undefined(correlations))
+
+
+def _rating_correlation(members: Sequence[JoinedJudgment], resampling: Resampling) -> GradeCorrelation:
+    graded = []
+    for member in members:
+        scores = member.label.scores
+        if scores is None or len(scores) != 1:
+            raise InputError(f"row {member.label.sample_id}: no rating by people; give the rows as imported")
+        grade = _grade(member, "text; judge with judgelm-batch --mode single")
+        if grade is not None:
+            graded.append((grade, scores[0], member.cluster if member.sample is None else member.sample.answers))
+    grades, ratings, clusters = zip(*graded, strict=True) if graded else ((), (), ())
+    return grade_correlation(grades, ratings, None, clusters, resampling)
+
+
+def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
+    """The judge's grade; None where the judgment failed."""
+    verdict = joined.judgment.verdict
+    if verdict is None or isinstance(verdict, GradeVerdict):
+        return None if verdict is None else verdict.score
+    raise InputError(f"judgment {joined.judgment.sample_id} is no grade of one {wanted}")
+
+
+def _undefined(correlations: Mapping[str, GradeCorrelation]) -> list[str]:
+    return [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
+
+
+def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """Prometheus: correlations of a judge's grades with GPT-4's, beside those of GPT-4's gradings with each other.
+
+    Rows with fewer gradings than others leave the rest out.
+
+    Raises:
+        InputError: a judgment is no grade, or a row has not GPT-4's scores.
+    """
+    gradings = [_gpt4_scores(member) for member in joined]
+    clusters = [member.cluster for member in joined]
+    wanted = f"answer; judge with judgelm-batch {protocol_of(benchmark).judge_with}"
+    grades = [_grade(member, wanted) for member in joined]
+    graded = [index for index, grade in enumerate(grades) if grade is not None]
+    correlations = {
+        "judge and GPT-4": grade_correlation(
+            [grade for grade in grades if grade is not None],
+            [float(np.mean(gradings[index])) for index in graded],
+            [float(np.median(gradings[index])) for index in graded],  # of three, a grade as kappa needs
+            [clusters[index] for index in graded],
+            resampling,
+        )
+    }
+    for first, second in combinations(range(min(map(len, gradings))), 2):
+        sides = ([scores[first] for scores in gradings], [scores[second] for scores in gradings])
+        name = f"GPT-4, gradings {first + 1} and {second + 1}"
+        correlations[name] = grade_correlation(*sides, None, clusters, resampling)
+    values = {name: [getattr(numbers, key) for key, _ in _NUMBERS] for name, numbers in correlations.items()}
+    grade_table = table(
+        [(name, correlations[name].n, *numbers) for name, numbers in values.items()],
+        columns("text", between="Between"),
+        columns("count", answers="Answers"),
+        columns("number", _NUMBERS),
+        name="correlations",
+        title="Grades and GPT-4's scores",
+        source="prometheus-eval, eval/utils.py",
+        note="Pearson, Kendall and Spearman with the mean of GPT-4's scores; kappas with their median, since a mean is "
+        "no grade. Answers without a grade are left out. The other rows: GPT-4's own gradings with each other. Empty: "
+        "one side is constant, or, for kappas, a grade is not whole.",
+    )
+    figure = bars(
+        values,
+        [heading for _, heading in _NUMBERS],
+        name="correlations-figure",
+        title="Grades and GPT-4's scores",
+        x_label="Statistic",
+        y_label="Value",
+    )
+    judge, *others = (numbers.pearson for numbers in correlations.values())
+    findings = []
+    if judge is not None:
+        findings.append(f"Pearson's correlation of the judge with GPT-4 is {format_number(judge)}.")
+    if itself := [pearson.value for pearson in others if pearson is not None]:
+        findings.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")
+    return Report(findings, [grade_table], [figure], _undefined(correlations))
+
+
+def _gpt4_scores(joined: JoinedJudgment) -> tuple[float, ...]:
+    scores = None if joined.sample is None else joined.sample.metadata.get(SCORES_FIELD)
+    if not isinstance(scores, list | tuple) or not all(isinstance(score, int | float) for score in scores):
+        raise InputError(
+            f'row {joined.label.sample_id}: no scores of GPT-4 in "{SCORES_FIELD}"; give the rows as imported'
+        )
+    return tuple(float(score) for score in scores)
+
+
+class _Group(NamedTuple):
+    """The answers of one model to one data set, or all; `lexical` is None for labels without texts."""
+
+    name: str
+    n: int
+    judged: CorrectnessScores
+    lexical: CorrectnessScores | None
+
+
+def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """EVOUNA: accuracy and F1 for each data set and model, and over all answers; a failed judgment is wrong.
+
+    Raises:
+        InputError: a judgment is no verdict on an answer, or a row has not the label of a person.
+    """
+    everything, *groups = (
+        _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
+    )
+    answers = table(
+        [
+            (
+                name,
+                n,
+                judged.accuracy,
+                judged.f1,
+                *((None, None) if lexical is None else (lexical.accuracy, lexical.f1)),
+            )
+            for name, n, judged, lexical in (everything, *groups)
+        ],
+        columns("text", answers="Data set and model"),
+        columns("count", n="Answers"),
+        columns("share", accuracy="Accuracy", f1="F1"),
+        columns("share", lexical_accuracy="Accuracy, lexical match", lexical_f1="F1, lexical match"),
+        name="answers",
+        title="Verdicts against people's",
+        source="QA-Eval, lexical_match.py",
+        note="F1 has correct as the class to be found. Empty: no answer is correct, or the rows have no texts.",
+    )
+    figure = bars(
+        {"accuracy": [group.judged.accuracy for group in groups]},
+        [group.name for group in groups],
+        name="by-model",
+        title="Accuracy of the verdicts",
+        x_label="Data set and model",
+        y_label="Accuracy",
+    )
+    shares = {
+        f"Accuracy over {everything.n:,} answers": everything.judged.accuracy,
+        "F1 of correct": everything.judged.f1,
+        "Accuracy of lexical match": everything.lexical.accuracy if everything.lexical else None,
+    }
+    findings = [f"{name}: {format_share(share)}." for name, share in shares.items() if share is not None]
+    return Report(findings, [answers], [figure])
+
+
+def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling) -> _Group:
+    truth = np.array([_truth(member) for member in members])
+    clusters = [member.cluster for member in members]
+    judged = quality(truth, np.array([_verdict(member) for member in members]), clusters, resampling)
+    lexical = None
+    if all(member.sample is not None for member in members):
+        lexical = quality(truth, np.array([_lexical_match(member) for member in members]), clusters, resampling)
+    return _Group(name, len(members), judged, lexical)
+
+
+def _truth(joined: JoinedJudgment) -> bool:
+    if joined.label.scores not in ((0.0,), (1.0,)):
+        raise InputError(f"row {joined.label.sample_id}: no verdict of a person; give the rows as imported")
+    return joined.label.scores == (1.0,)
+
+
+def _verdict(joined: JoinedJudgment) -> bool:
+    verdict = joined.judgment.verdict
+    if verdict is None:
+        return not _truth(joined)
+    if not isinstance(verdict, LabelVerdict):
+        raise InputError(
+            f"judgment {joined.judgment.sample_id} is no verdict on an answer; judge with judgelm-batch "
+            f"--mode qa --mode-arg judge_all=true"
+        )
+    return verdict.label == "correct"
+
+
+def _lexical_match(joined: JoinedJudgment) -> bool:
+    """True if a gold answer occurs in the answer, both normalised."""
+    sample = joined.sample
+    assert sample is not None, "the caller looks"
+    golds = sample.metadata.get("references")
+    texts = golds if isinstance(golds, list | tuple) else [sample.reference or ""]
+    answer = _normalised(sample.answers[0])
+    return any(_normalised(str(gold)) in answer for gold in texts)
+
+
+def _normalised(text: str) -> str:
+    """Lower case without punctuation, articles and further blanks, as in the authors' code."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

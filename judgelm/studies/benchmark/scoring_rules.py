@@ -1,33 +1,280 @@
-"""Scoring rule of each benchmark: credit of a judgment, sections, and the authors' further counts."""
+"""Scoring rule of each benchmark of pairs: credit of a judgment, sections, and the tables that its authors report.
 
-from collections.abc import Callable, Mapping, Sequence
+These are LLMBar's sets, Auto-J's groups and FairEval's means over both orders, RM-Bench's difficulties (how far the
+style of an answer leads the judge away from its content), and WMT's agreement with single translators.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from judgelm.data.sources.reward_benchmarks import (
+from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.sources.pairs import AUTO_J_GROUPS, LANGUAGES
+from judgelm.data.sources.preference_sets import (
+    DIFFICULTIES,
     RM_BENCH_SECTIONS,
     RMB_SECTIONS,
     SECOND_SUBSETS,
     SECTIONS,
     best_of_n_key,
 )
-from judgelm.data.sources.translation import LANGUAGES
 from judgelm.errors import InputError
-from judgelm.metrics.benchmark_scores import TiesPrompt, first_place_share, right_by_vote
-from judgelm.metrics.resampling import Resampling
-from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
-from judgelm.studies.benchmark.orders import (
-    AuthorsReport,
-    auto_j_report,
-    every_order_right,
-    fair_eval_label,
-    fair_eval_report,
-    llmbar_report,
-)
-from judgelm.studies.benchmark.styles import style_report
-from judgelm.studies.benchmark.translators import translators_report
-from judgelm.studies.pair_labels import label_of
+from judgelm.metrics.agreement import cohens_kappa, human_agreement, two_orders
+from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.records import Judgment, Label, Sample
+from judgelm.studies.pair_labels import label_of, order_labels, orders_of, pair_label, pair_winner
+from judgelm.studies.result import Figure, Row, Table, columns, format_number, format_share, table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedJudgment:
+    """A judgment with its label and subset; `sample` is None for labels without samples."""
+
+    judgment: Judgment
+    label: Label
+    subset: str
+    sample: Sample | None
+
+    @property
+    def cluster(self) -> Hashable:
+        """The question, since judgments of one question are not independent."""
+        return self.label.sample_id if self.sample is None else self.sample.question
+
+
+def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> list[JoinedJudgment]:
+    """The judgments that have a label.
+
+    Raises:
+        InputError: none has.
+    """
+    subsets = labelled.groups.get("category", {})
+    joined = [
+        JoinedJudgment(
+            judgment=judgment,
+            label=labelled.labels[key],
+            subset=subsets.get(key, "not given"),
+            sample=labelled.samples.get(key),
+        )
+        for key, judgment in judgments.items()
+        if key in labelled.labels
+    ]
+    if not joined:
+        raise InputError("benchmark: no judgment has a label; give the rows that were judged, as imported")
+    return joined
+
+
+def labels_by_order(joined: JoinedJudgment) -> list[int | None]:
+    """Labels of each order in sample order; a judgment that failed before its second order has one.
+
+    Raises:
+        InputError: the judgment has two orders without a label of each.
+    """
+    orders = orders_of(joined.judgment)
+    if orders is None:
+        raise InputError(f"judgment {joined.judgment.sample_id}: two orders without a label of each")
+    return order_labels(orders)
+
+
+def truth_of(joined: JoinedJudgment) -> int:
+    """The label of a pair: +1, 0, -1.
+
+    Raises:
+        InputError: it is no pair's label.
+    """
+    return label_of(pair_winner(joined.label))
+
+
+def by_subset(joined: Iterable[JoinedJudgment]) -> dict[str, list[JoinedJudgment]]:
+    """The judgments of each subset, in the order met."""
+    groups: dict[str, list[JoinedJudgment]] = {}
+    for member in joined:
+        groups.setdefault(member.subset, []).append(member)
+    return groups
+
+
+class Report(NamedTuple):
+    """What a benchmark's own rules add to a study: sentences, tables and figures."""
+
+    findings: Sequence[str]
+    tables: Sequence[Table]
+    figures: Sequence[Figure] = ()
+    warnings: Sequence[str] = ()
+
+
+_OTHER = "none of the 8 groups"
+
+
+def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
+    """Share of pairs with the same label in two readable orders; None without such pairs."""
+    pairs = [member for member in joined if len(member.judgment.shown) == 2 and member.label.winner is not None]
+    read = [(member, labels) for member in pairs if len(labels := labels_by_order(member)) == 2 and None not in labels]
+    if not read:
+        return None
+    alike = np.array([labels[0] == labels[1] for _, labels in read])
+    return share(alike, [member.cluster for member, _ in read], resampling)
+
+
+def every_order_right(joined: JoinedJudgment) -> float:
+    """1 where every order gives the label, else 0."""
+    return float(all(label == truth_of(joined) for label in labels_by_order(joined)))
+
+
+def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
+    """LLMBar's own counts for each set, and kappas; None where no pair was judged in both orders."""
+    rows: list[Row] = []
+    findings: list[str] = []
+    for subset, members in by_subset(member for member in joined if len(member.judgment.shown) == 2).items():
+        given, swapped = zip(*(labels_by_order(member) for member in members), strict=True)
+        truth, clusters = zip(*((truth_of(member), member.cluster) for member in members), strict=True)
+        counts = two_orders(given, swapped, truth, clusters, resampling)
+        shares = (counts.given_right, counts.swapped_right, counts.both_right, counts.equal, counts.agree)
+        kappas = (counts.kappa, counts.given_kappa, counts.swapped_kappa)
+        rows.append((subset, counts.n, counts.unreadable, *shares, *kappas))
+        findings.append(
+            f"{subset}: orders equal by LLMBar's count {format_share(counts.equal)}; kappa between the orders "
+            f"{format_number(counts.kappa)}."
+        )
+    if not rows:
+        return None
+    orders = table(
+        rows,
+        columns("text", subset="Set"),
+        columns("count", pairs="Pairs", unreadable="Unreadable orders"),
+        columns("share", given_right="As given", swapped_right="Swapped", both_right="Both right"),
+        columns("share", equal="Equal, LLMBar's count", agree="Equal, both readable"),
+        columns("number", kappa="Kappa between orders"),
+        columns("number", given_kappa="Kappa, as given", swapped_kappa="Kappa, swapped"),
+        name="orders",
+        title="Both orders, set by set",
+        source="LLMBar, LLMEvaluator/evaluate.py (statistics.json)",
+        note="LLMBar's count of equal orders takes two unreadable ones for equal; beside it the share over pairs whose "
+        "orders were both read. Kappas are Cohen's, over what was read; as given and swapped with the labels. They are "
+        "not those published: there kappa_False and kappa_True write a winner of 2 as 0 beside labels of 1 and 2, and "
+        "kappa_agreement takes an unreadable reply for a 2. Empty: undefined.",
+    )
+    return Report(findings, [orders])
+
+
+def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """Agreement and consistency of Auto-J's groups of scenarios, and overall."""
+    group_of = {scenario: group for group, scenarios in AUTO_J_GROUPS.items() for scenario in scenarios}
+    named = [(group_of.get(member.subset, _OTHER), member) for member in joined]
+    rows: list[Row] = []
+    for group in (*AUTO_J_GROUPS, _OTHER, "Overall"):
+        members = [member for name, member in named if group in (name, "Overall")]
+        if members:
+            right = np.array([every_order_right(member) == 1 for member in members])
+            agreement = share(right, [member.cluster for member in members], resampling)
+            scenarios = len({member.subset for member in members})
+            rows.append((group, scenarios, agreement, consistency(members, resampling)))
+    groups = table(
+        rows,
+        columns("text", group="Group"),
+        columns("count", scenarios="Scenarios"),
+        columns("share", agreement="Agreement", consistency="Consistency"),
+        name="groups",
+        title="Auto-J's groups of scenarios",
+        source="Auto-J, codes/leaderboard/pairwise_eval.py and utils_constants.py",
+        note="Agreement: both orders give the label; an unreadable order does not. Consistency: over the pairs read in "
+        "both orders.",
+    )
+    by_group = "; ".join(f"{row[0]} {format_share(row[2])}" for row in rows if isinstance(row[2], Estimate))
+    return Report([f"Agreement by group: {by_group}."], [groups])
+
+
+def fair_eval_label(joined: JoinedJudgment) -> int | None:
+    """Winner by the mean score over the orders that could be read; None where none could."""
+    labels = labels_by_order(joined)
+    read = [label for label in labels if label is not None]
+    return pair_label(joined.judgment, "mean") if len(read) == 2 else next(iter(read), None)
+
+
+def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """Accuracy and Cohen's kappa against the label of people."""
+    labels = [(fair_eval_label(member), truth_of(member), member.cluster) for member in joined]
+    clusters = [cluster for *_, cluster in labels]
+    accuracy = share(np.array([label == truth for label, truth, _ in labels]), clusters, resampling)
+    read = [(label, truth, cluster) for label, truth, cluster in labels if label is not None]
+    kappa = None
+    if read:
+        judged, truths, keys = zip(*read, strict=True)
+        kappa = cohens_kappa(np.array(judged), np.array(truths), keys, resampling)
+    one_order = sum(sum(label is not None for label in labels_by_order(member)) == 1 for member in joined)
+    people = table(
+        ((len(labels), len(labels) - len(read), one_order, accuracy, kappa),),
+        columns("count", pairs="Pairs", unreadable="Unreadable", one_order="Decided by one order"),
+        columns("share", accuracy="Accuracy"),
+        columns("number", kappa="Cohen's kappa"),
+        name="people",
+        title="Agreement with people",
+        source="Wang et al. 2023, Large Language Models are not Fair Evaluators; i-Eval/FairEval",
+        note="The scores of the orders that could be read are averaged, as in the authors' code. A pair without a "
+        "readable order is wrong in the accuracy and left out of kappa. Kappa is empty where it is undefined.",
+    )
+    return Report([f"Cohen's kappa with people is {format_number(kappa)}."], [people])
+
+
+def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """Accuracy by difficulty, the mean over the domains."""
+    scored = [
+        Scored(subset=member.subset, credit=_wins(member), cluster=member.cluster)
+        for member in joined
+        if member.subset in {subset for subsets in RM_BENCH_SECTIONS.values() for subset in subsets}
+    ]
+    sections = {
+        difficulty: {f"{domain}, {difficulty}": 1.0 for domain in RM_BENCH_SECTIONS} for difficulty in DIFFICULTIES
+    }
+    scores = section_scores(scored, sections, resampling).sections
+    difficulties = table(
+        scores.items(),
+        columns("text", difficulty="Difficulty"),
+        columns("share", accuracy="Accuracy"),
+        name="difficulties",
+        title="Styles of the chosen and the rejected answer",
+        source="RM-Bench, README.md and scripts/utils.py",
+        note="Easy: the chosen answer has more style (longer, then with markdown) than the rejected one; normal: the "
+        "same; hard: less. Each is the mean over the domains that were judged.",
+    )
+    by_difficulty = "; ".join(f"{difficulty} {format_share(score)}" for difficulty, score in scores.items())
+    return Report([f"By difficulty: {by_difficulty}."], [difficulties])
+
+
+def translators_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
+    """Agreements for each language pair; None where no pair was judged that two translators had a verdict on."""
+    judged = [member for member in joined if member.judgment.winner is not None and len(member.label.votes) > 1]
+    rows: list[Row] = []
+    findings: list[str] = []
+    for languages, members in by_subset(judged).items():
+        agreement = human_agreement(
+            [label_of(member.judgment.winner) for member in members if member.judgment.winner is not None],
+            [[label_of(vote) for vote in member.label.votes] for member in members],
+            [member.cluster for member in members],
+            resampling,
+        )
+        shares = (agreement.judge_human, agreement.human_human, agreement.difference)
+        rows.append((languages, len(members), *shares, agreement.fleiss_kappa))
+        findings.append(
+            f"{languages}: the judge agrees with a translator on {format_share(agreement.judge_human)} of the pairs, "
+            f"two translators with each other on {format_share(agreement.human_human)}."
+        )
+    if not rows:
+        return None
+    people = table(
+        rows,
+        columns("text", languages="Languages"),
+        columns("count", pairs="Pairs"),
+        columns("share", judge="Judge and a translator", people="Two translators", difference="Difference"),
+        columns("number", fleiss_kappa="Fleiss' kappa of the translators"),
+        name="translators",
+        title="Agreement with single translators",
+        source="google/wmt-mqm-human-evaluation, generalMT2023/",
+        note="Over first better, second better and tie. Pairs that the judge failed on are left out here.",
+    )
+    return Report(findings, [people])
+
 
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
@@ -54,7 +301,7 @@ class ScoringRule:
     both_orders: bool = True
     ties: bool = False
     averaged: bool = True
-    counts: Callable[[Sequence[JoinedJudgment], Resampling], AuthorsReport | None] | None = None
+    counts: Callable[[Sequence[JoinedJudgment], Resampling], Report | None] | None = None
     prompt_key: Callable[[str], str] | None = None
 
 
@@ -73,11 +320,11 @@ def _wins(joined: JoinedJudgment) -> float:
 
 
 def _vote(joined: JoinedJudgment) -> float:
-    return float(right_by_vote(order_labels(joined), truth_of(joined)))
+    return float(right_by_vote(labels_by_order(joined), truth_of(joined)))
 
 
 def _each_order(joined: JoinedJudgment) -> float:
-    return float(np.mean([label == truth_of(joined) for label in order_labels(joined)]))
+    return float(np.mean([label == truth_of(joined) for label in labels_by_order(joined)]))
 
 
 def _mean_right(joined: JoinedJudgment) -> float:
@@ -110,12 +357,8 @@ def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
     right, scores = _right_places(joined), joined.judgment.scores
     if scores is None:
         return TiesPrompt(key=key, tied=kind == "tied", right=None, wrong=None)
-    return TiesPrompt(
-        key=key,
-        tied=kind == "tied",
-        right=tuple(scores[index] for index in right),
-        wrong=tuple(score for index, score in enumerate(scores) if index not in right),
-    )
+    wrong = tuple(score for index, score in enumerate(scores) if index not in right)
+    return TiesPrompt(key=key, tied=kind == "tied", right=tuple(scores[index] for index in right), wrong=wrong)
 
 
 SCORING_RULES: Mapping[str, ScoringRule] = {

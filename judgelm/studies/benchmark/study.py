@@ -1,6 +1,6 @@
 """The study of one benchmark: scores of its subsets and sections, and its authors' further counts.
 
-`judgelm.data.sources.table` states each protocol in words; here are those that `judgelm eval` does not take:
+`judgelm.data.sources.registry` states each protocol in words; here are those that `judgelm eval` does not take:
 RewardBench's sections, RewardBench 2's best of four and ties, RMB's best of n, RM-Bench's styles, JudgeBench's vote,
 LLMBar's and Auto-J's two orders, FairEval's means, WMT's translators, EVOUNA's verdicts on answers, and the
 correlations of grades of Prometheus and JUDGE-BENCH. Each result ends with published scores of other judges, where any
@@ -8,39 +8,41 @@ were read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from judgelm.data.judged_texts import match_labels
-from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
-from judgelm.studies.benchmark.grades import grades_study
-from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, protocol_of_intervals
-from judgelm.studies.benchmark.open_qa import open_qa_study
-from judgelm.studies.benchmark.orders import consistency
 from judgelm.studies.benchmark.published import published_findings, published_table
-from judgelm.studies.benchmark.ratings import ratings_study
-from judgelm.studies.benchmark.scoring_rules import SCORING_RULES, TIES, ScoringRule, ties_prompt
+from judgelm.studies.benchmark.ratings import grades_report, open_qa_report, ratings_report
+from judgelm.studies.benchmark.scoring_rules import (
+    SCORING_RULES,
+    TIES,
+    JoinedJudgment,
+    Report,
+    ScoringRule,
+    consistency,
+    join_judgments,
+    ties_prompt,
+)
 from judgelm.studies.pair_labels import by_id
-from judgelm.studies.result import Bars, StudyResult, Table, bars, columns, table
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, bars, columns, format_share, table
 
-_STUDIES: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], int, Resampling], StudyResult]] = {
-    "prometheus": grades_study,
-    "judge-bench-nlp": ratings_study,
-    "evouna": open_qa_study,
+_REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], Report]] = {
+    "prometheus": grades_report,
+    "judge-bench-nlp": ratings_report,
+    "evouna": open_qa_report,
 }
 """Benchmarks that give no credit per prompt."""
 
 
 def benchmark_study(
-    name: str, judgments: Mapping[str, Judgment], labelled: LabelledSet, resampling: Resampling | None = None
+    name: str, judgments: Mapping[str, Judgment], labelled: LabelledSet, resampling: Resampling = DEFAULT_RESAMPLING
 ) -> StudyResult:
     """Scores of a benchmark's subsets, of its sections, and overall, by its own rules.
 
@@ -48,31 +50,36 @@ def benchmark_study(
         name: of the benchmark, as `judgelm data import` calls it.
         judgments: by sample id.
         labelled: the imported rows; a row's category is its subset.
-        resampling: seed and number of resamples; the defaults when None.
+        resampling: seed and number of resamples.
 
     Raises:
         ConfigError: no such benchmark, or one that `judgelm eval` measures.
         InputError: no judgment has a label, or judgments are of other texts than the rows, or not of the kind that the
             benchmark asks for.
     """
-    resampling = resampling or Resampling()
     benchmark = get_benchmark(name)
     protocol = protocol_of(benchmark)
-    if name not in SCORING_RULES and name not in _STUDIES:
-        known = ", ".join([*SCORING_RULES, *_STUDIES])
+    if name not in SCORING_RULES and name not in _REPORTS:
+        known = ", ".join([*SCORING_RULES, *_REPORTS])
         raise ConfigError(f"{name}: measured by `judgelm eval` ({protocol.metric}) This study knows: {known}")
     labelled, texts = match_labels(judgments, labelled, name="the rows")
     joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
-    study = _STUDIES.get(name, _scored_study)
-    result = study(benchmark, joined, labels, resampling)
+    report = _REPORTS.get(name, _scored_report)(benchmark, joined, resampling)
     subsets = {member.subset.partition(":")[0] for member in joined}
     published = published_table(name, subsets)
-    return replace(
-        result,
-        findings=(*result.findings, *published_findings(name, subsets)),
-        tables=result.tables if published is None else (*result.tables, published),
+    failed = sum(member.judgment.failure is not None for member in joined)
+    intervals = f"Intervals: 95 %, {resampling.resamples} resamples of questions (seed {resampling.seed})."
+    return StudyResult(
+        study="benchmark",
+        title=f"{benchmark.name} by its own protocol",
+        protocol=f"{protocol.metric} {intervals}",
+        findings=(*report.findings, *published_findings(name, subsets)),
+        counts={"judged": len(joined), "failed": failed, "rows_without_judgment": labels - len(joined)},
+        tables=(*report.tables, *([] if published is None else [published])),
+        figures=tuple(report.figures),
         warnings=(
-            *result.warnings,
+            *report.warnings,
+            *_warnings(name, joined, labels),
             *([f"Unverified: {protocol.unverified}."] if protocol.unverified else []),
             *labelled.notes(),
             *texts.notes(),
@@ -80,32 +87,29 @@ def benchmark_study(
     )
 
 
-def _scored_study(
-    benchmark: Source, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
-) -> StudyResult:
-    """The study of a benchmark that gives each prompt a credit."""
-    name, rule = benchmark.name, SCORING_RULES[benchmark.name]
+def _scored_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
+    """The report of a benchmark that gives each prompt a credit."""
+    rule = SCORING_RULES[benchmark.name]
     ties = [member for member in joined if rule.ties and member.subset == TIES]
     rest = [member for member in joined if not (rule.ties and member.subset == TIES)]
     scores = _scores(rule, rest, resampling) if rest else None
     tied = {TIES: ties_score([ties_prompt(member) for member in ties], resampling)} if ties else {}
     sections = {**(scores.sections if scores else {}), **tied}
     overall = _overall(rule, scores, sections, with_ties=bool(tied))
-    more = None if rule.counts is None else rule.counts(joined, resampling)
-    failed = sum(member.judgment.failure is not None for member in joined)
+    more = (None if rule.counts is None else rule.counts(joined, resampling)) or Report([], [])
     tables = [_score_table(overall, sections if rule.sections else tied, consistency(joined, resampling))]
     tables += [] if scores is None else [_subset_table(rule, scores)]
-    tables += [] if more is None else [more.table]
-    return StudyResult(
-        study="benchmark",
-        title=f"{name} by its own protocol",
-        protocol=f"{protocol_of(benchmark).metric} {protocol_of_intervals(resampling)}",
-        findings=(*_findings(name, overall, sections), *(more.findings if more else ())),
-        counts={"judged": len(joined), "failed": failed, "rows_without_judgment": labels - len(joined)},
-        tables=tuple(tables),
-        figures=(_bars({**(scores.subsets if scores else {}), **tied}),),
-        warnings=tuple(_warnings(rule, joined, labels)),
+    subsets = {**(scores.subsets if scores else {}), **tied}
+    figure = bars(
+        {"score": subsets.values()},
+        subsets,
+        name="by-subset",
+        title="Score of each subset",
+        x_label="Subset",
+        y_label="Score",
     )
+    findings = [*_findings(benchmark.name, overall, sections), *more.findings]
+    return Report(findings, [*tables, *more.tables], [figure])
 
 
 def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Resampling) -> SectionScores:
@@ -170,17 +174,6 @@ def _subset_table(rule: ScoringRule, scores: SectionScores) -> Table:
     )
 
 
-def _bars(subsets: Mapping[str, Estimate]) -> Bars:
-    return bars(
-        {"score": subsets.values()},
-        subsets,
-        name="by-subset",
-        title="Score of each subset",
-        x_label="Subset",
-        y_label="Score",
-    )
-
-
 def _findings(name: str, overall: Estimate | float | None, sections: Mapping[str, Estimate]) -> list[str]:
     score = f"{100 * overall:.1f} %" if isinstance(overall, float) else "" if overall is None else format_share(overall)
     lines = [f"{name}: {score} overall."] if score else []
@@ -189,11 +182,12 @@ def _findings(name: str, overall: Estimate | float | None, sections: Mapping[str
     return lines
 
 
-def _warnings(rule: ScoringRule, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
+def _warnings(name: str, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
     lines = []
     if len(joined) < labels:
-        lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment: this is not the whole benchmark.")
+        whole = "of these data sets" if name == "judge-bench-nlp" else "benchmark"
+        lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment: this is not the whole {whole}.")
     once = sum(len(member.judgment.shown) < 2 for member in joined)
-    if rule.both_orders and once:
+    if name in SCORING_RULES and SCORING_RULES[name].both_orders and once:
         lines.append(f"{once:,} pairs were judged in one order; the protocol asks for both (--both-orders).")
     return lines

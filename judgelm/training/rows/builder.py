@@ -17,13 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from judgelm.data.augmentation import swap_answers
-from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
+from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores, uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.data.soft_preference import training_scores
-from judgelm.errors import ConfigError, FileError, InputError
-from judgelm.prompts.catalog import get_template
-from judgelm.prompts.reasoned import verdict_text
+from judgelm.errors import ConfigError, InputError
+from judgelm.prompts.catalog import get_template, verdict_text
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed, failure_name
 from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
@@ -222,8 +220,6 @@ class SFTRowBuilder(RowBuilder):
             for row, sample in stream.pairs():
                 try:
                     plain, referenced = stream.labels(row, False, True)
-                except FileError:
-                    raise
                 except InputError:
                     self.counts.left_out["unreadable label"] += 1
                     continue

@@ -18,6 +18,7 @@ import pyarrow.compute
 from accelerate import PartialState
 from numpy.typing import NDArray
 
+from judgelm.package import VERSION
 from judgelm.prompts.catalog import get_template
 from judgelm.training.config import JudgeArguments
 from judgelm.training.rows.builder import RowBuilder, SFTRowBuilder
@@ -25,7 +26,6 @@ from judgelm.training.rows.progress import Progress, row_progress
 from judgelm.training.rows.records import RowCounts, RowOptions
 from judgelm.training.rows.workers import Chunk, RowJob, make_chunks, schema_of
 from judgelm.training.schedule import Schedule, schedule_of, training_order
-from judgelm.version import VERSION
 
 ROWS_FOLDER = "rows"
 """The folder beside the checkpoints that holds the rows of all epochs until the judge is saved."""

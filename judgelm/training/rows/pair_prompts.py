@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.data.augmentation import swap_answers
-from judgelm.data.labelled_pair import LabelledPair, score_line
-from judgelm.data.soft_preference import preference_of, scores_by_preference
+from judgelm.data.labelled_pair import LabelledPair, preference_of, score_line, scores_by_preference
 from judgelm.records import Label, Unparsed, failure_name
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions

@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.data.augmentation import swap_answers
+from judgelm.data.judged_texts import difference, text_hashes
 from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.fields import optional_text
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
-from judgelm.data.text_hashes import difference, text_hashes
-from judgelm.errors import FileError, InputError
+from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample, Unparsed, Winner, failure_name
 from judgelm.training.rows.builder import RowBuilder
@@ -164,8 +164,6 @@ class PreferenceRowBuilder(RowBuilder):
                 plain, referenced = stream.labels(row, False, True)
                 labelled = LabelledPair(sample=sample, plain=plain, referenced=referenced)
                 pairs += [self._against(labelled, reply) for reply in replies]
-        except FileError:
-            raise
         except InputError:
             pairs = ["unreadable label"]
         for pair in pairs:

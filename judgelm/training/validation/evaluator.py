@@ -16,7 +16,7 @@ from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy, SaveStr
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import eos_ids, window_of
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.loading import LoadedModel, runs_packed
+from judgelm.engines.transformers.loaded_model import LoadedModel, runs_packed
 from judgelm.errors import ConfigError, EngineError
 from judgelm.modes import BatchMode, Pairwise, Reasoned
 from judgelm.prompts.catalog import get_template

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from judgelm.engines.transformers.kv_cache import KVCache
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, PromptSegment
+from judgelm.engines.transformers.attention import ATTENTION_NAME, KVCache, PromptSegment
 from judgelm.errors import EngineError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.labelled_set import read_labelled
 from judgelm.errors import InputError
-from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment, Label, Sample
 from judgelm.training.rows.records import RowCounts
 

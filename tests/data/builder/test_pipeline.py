@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.synthetic.pairs import generate
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
 from judgelm.data.readers.files import read_rows
 from judgelm.data.samples import SampleStream
-from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
 from judgelm.training.rows.builder import SFTRowBuilder

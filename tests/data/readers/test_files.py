@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.json_list import read_list, read_wrapped
+from judgelm.data.readers.formats import read_list, read_wrapped
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
 
@@ -309,19 +309,3 @@ def test_a_missing_folder_is_called_so(tmp_path):
 def test_reading_text_does_not_import_pyarrow():
     code = "import sys, judgelm.data.samples; sys.exit(any(m in sys.modules for m in ('pyarrow', 'torch', 'pandas')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@given(
-    content=st.binary(max_size=80) | st.text('[]{},:"\\\n\t 1ae\x00é', max_size=80).map(str.encode),
-    name=st.sampled_from(["a.jsonl", "a.json", "a.csv", "a.tsv", "a.parquet", "a.json.gz"]),
-    zipped=st.booleans(),
-)
-def test_whatever_the_bytes_there_are_rows_rejects_or_an_input_error(content, name, zipped, tmp_path_factory):
-    path = write(tmp_path_factory.mktemp("any"), name, gzip.compress(content) if zipped else content)
-    try:
-        rows = list(read_rows(path))
-    except InputError as error:
-        message = str(error)
-    else:
-        message = path if rows and all(isinstance(row, Row | Reject) for row in rows) else "neither"
-    assert message.startswith(path)

@@ -4,17 +4,15 @@ import json
 
 import pytest
 
-from judgelm.data.answers.contrastive_pairs import read_answers, read_solved_questions
+from benchmarks.contrastive_pairs import read_answers, read_solved_questions
+from benchmarks.seeds import SeedSource, read_seeds, sample_seeds
 from judgelm.data.answers.files import AnswerSet, read_questions
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import RejectCounts, convert_rows
-from judgelm.data.readers.rows import Reject
+from judgelm.data.readers.rows import Reject, RejectCounts, convert_rows
 from judgelm.data.samples import SampleStream, join_outputs, read_references
-from judgelm.data.seeds.files import read_seeds
-from judgelm.data.seeds.sampling import SeedSource, sample_seeds
+from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import read_capabilities
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.data.sources.reviews import join_reviews, read_results, read_reviews

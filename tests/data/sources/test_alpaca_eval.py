@@ -7,21 +7,17 @@ import pytest
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
+from tests.support.benchmark_files import imported
 
 ROW = {"instruction": "q", "output_1": "a", "output_2": "b", "generator_1": "base", "generator_2": "m"}
 MORE = {"annotator": "judge", "dataset": "koala"}
-
-
-def imported(tmp_path, *paths):
-    result = import_benchmark("alpaca-eval", [str(path) for path in paths], tmp_path / "out.jsonl", overwrite=True)
-    return result, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
 
 
 def test_annotations_become_labelled_rows_with_models_annotator_and_preference(tmp_path):
     path = tmp_path / "annotations.json"
     others = [{"preference": preference, "instruction": str(preference)} for preference in (2, 1.5, 0, None)]
     path.write_text(json.dumps([ROW | MORE | {"preference": 1.25}, *(ROW | MORE | other for other in others)]))
-    result, rows = imported(tmp_path, path)
+    result, rows = imported("alpaca-eval", tmp_path, path)
     row = rows[0]
     assert (row["question"], row["answer_1"], row["answer_models"], row["category"]) == (
         "q",
@@ -45,7 +41,7 @@ def test_one_annotator_judges_a_pair_once_and_another_again(tmp_path):
     path = tmp_path / "annotations.json"
     path.write_text(json.dumps([ROW | MORE | {"preference": 1}, ROW | MORE | {"preference": 2},
                                 ROW | {"annotator": "other", "preference": 2}]))  # fmt: skip
-    result, rows = imported(tmp_path, path)
+    result, rows = imported("alpaca-eval", tmp_path, path)
     assert [(row["metadata"]["annotator"], row["winner"]) for row in rows] == [("judge", 1), ("other", 2)]
     assert "judged this pair before" in result.rejects[0].reason
 
@@ -61,9 +57,11 @@ def tables(folder, judgments):
 def test_a_folder_of_three_tables_gives_the_same_rows(tmp_path):
     path = tmp_path / "annotations.json"
     path.write_text(json.dumps([ROW | MORE | {"preference": 1.25}]))
-    _, rows = imported(tmp_path, path)
+    _, rows = imported("alpaca-eval", tmp_path, path)
     judgment = {"instruction": 0, "output_1": 0, "output_2": 1, "preference": 1.25, **MORE}
-    result, from_tables = imported(tmp_path, tables(tmp_path / "tables", [judgment, judgment | {"output_2": 5}]))
+    result, from_tables = imported(
+        "alpaca-eval", tmp_path, tables(tmp_path / "tables", [judgment, judgment | {"output_2": 5}])
+    )
     assert from_tables == rows
     assert 'field "output_2": expected a row number below 2, got the number 5' in result.rejects[0].reason
 
@@ -71,7 +69,7 @@ def test_a_folder_of_three_tables_gives_the_same_rows(tmp_path):
 def test_a_folder_without_tables_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="empty: a folder without Parquet files; name the files"):
-        imported(tmp_path, tmp_path / "empty")
+        imported("alpaca-eval", tmp_path, tmp_path / "empty")
 
 
 def test_right_and_wrong_solutions_of_gsm8k_become_pairs(tmp_path):

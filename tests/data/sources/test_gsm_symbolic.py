@@ -6,6 +6,7 @@ import pytest
 
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
+from tests.support import benchmark_files
 
 
 def row(template, instance, answer="6 - 2 = 4\n#### 4", **fields):
@@ -19,8 +20,7 @@ def imported(tmp_path, name, rows):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = import_benchmark("gsm-symbolic", [str(path)], tmp_path / "out.jsonl", overwrite=True)
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    return benchmark_files.imported("gsm-symbolic", tmp_path, path)
 
 
 def test_a_row_is_a_question_with_its_number_and_its_template(tmp_path):

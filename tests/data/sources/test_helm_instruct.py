@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.helm_instruct import DIMENSIONS, helm_instruct_ratings, is_helm_output
+from judgelm.data.sources.rating_tables import DIMENSIONS, helm_instruct_ratings, is_helm_output
 from judgelm.errors import InputError
 
 GPT_4, CLAUDE = "openai_gpt-4-0314", "anthropic_claude-v1.3"

@@ -6,6 +6,7 @@ import pytest
 
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
+from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
 
@@ -21,8 +22,7 @@ def content(**changes):
 
 def imported(tmp_path, made, file="my_set.json"):
     (tmp_path / file).write_text(json.dumps(made))
-    done = import_benchmark("judge-bench-nlp", [str(tmp_path / file)], tmp_path / "out.jsonl", overwrite=True)
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    return benchmark_files.imported("judge-bench-nlp", tmp_path, tmp_path / file)
 
 
 def test_a_property_of_a_text_is_a_row(tmp_path):

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.registry import BENCHMARKS
+from judgelm.data.sources.registry import benchmarks
+from judgelm.data.sources.source import protocol_of
 from judgelm.errors import ConfigError, InputError, RunError
 
 ROW = {"scenario": "chitchat", "label": 0, "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}
@@ -22,7 +23,7 @@ def test_the_protocol_stands_beside_the_rows(auto_j, tmp_path):
     done = import_benchmark("auto-j", [auto_j], tmp_path / "out.jsonl")
     assert [path.name for path in done.paths] == ["out.jsonl", "out.protocol.json"]
     protocol = json.loads((tmp_path / "out.protocol.json").read_text())
-    assert protocol["protocol"] == BENCHMARKS["auto-j"].protocol.metric
+    assert protocol["protocol"] == protocol_of(benchmarks()["auto-j"]).metric
     assert (protocol["rows"], protocol["labels"], protocol["rejected"]) == (1, {"1": 1}, 0)
     assert protocol["files"][0]["name"] == "testdata_pairwise.jsonl"
     assert len(protocol["files"][0]["sha256"]) == 64
@@ -30,10 +31,10 @@ def test_the_protocol_stands_beside_the_rows(auto_j, tmp_path):
 
 
 def test_every_protocol_is_one_sentence():
-    for benchmark in BENCHMARKS.values():
-        assert benchmark.protocol.metric.endswith(".")
-        assert ". " not in benchmark.protocol.metric
-        assert benchmark.protocol.paper
+    for benchmark in benchmarks().values():
+        assert protocol_of(benchmark).metric.endswith(".")
+        assert ". " not in protocol_of(benchmark).metric
+        assert protocol_of(benchmark).paper
 
 
 def test_an_output_that_exists_is_kept_unless_it_is_to_be_replaced(auto_j, tmp_path):

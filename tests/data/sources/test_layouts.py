@@ -12,18 +12,6 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import parse_pair_original
 from judgelm.records import Label, Sample
 
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write_rows(*rows, name="pairs.jsonl"):
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return name
-
-    return write_rows
-
-
 PLAIN = {"id": "7", "question": "q", "answer_1": "a", "answer_2": "b"}
 JUDGELM = {"question_id": 7, "question_body": "\nq\n", "answer1_body": "a", "answer2_body": "b"}
 PANDALM = {"idx": 7, "instruction": "i", "input": "", "response1": "a", "response2": "b", "cmp_key": "m-1_m-2"}
@@ -229,15 +217,6 @@ def test_unknown_fields_of_plain_rows_are_metadata(write):
 )
 def test_plain_labels(write, fields, label):
     assert read_labels(write(PLAIN | fields)).labels == {"7": label}
-
-
-def test_llmbar_and_alpaca_eval_annotations(write):
-    rows = [{"input": "i", "output_1": "a", "output_2": "b", "label": 2}]
-    assert [label.winner for label in read_labels(write(*rows)).labels.values()] == [2]
-    rows = [
-        {"instruction": name, "output_1": "a", "output_2": "b", "preference": p} for name, p in [("x", 1.9), ("y", 1.5)]
-    ]
-    assert [label.winner for label in read_labels(write(*rows)).labels.values()] == [2, "tie"]
 
 
 def outputs(model, *pairs):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.mm_vet import VisualQuestion, mm_vet_rows, read_capabilities
+from judgelm.data.sources.graded import VisualQuestion, mm_vet_rows, read_capabilities
 from judgelm.errors import InputError
 
 QUESTIONS = {

@@ -8,6 +8,7 @@ from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import MODELS
 from judgelm.errors import InputError
+from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
 ROW = {
@@ -21,8 +22,7 @@ ROW = {
 
 def imported(tmp_path, rows):
     (tmp_path / "NQ.json").write_text(json.dumps(rows))
-    done = import_benchmark("evouna", [str(tmp_path / "NQ.json")], tmp_path / "out.jsonl", overwrite=True)
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    return benchmark_files.imported("evouna", tmp_path, tmp_path / "NQ.json")
 
 
 def test_each_models_answer_is_a_row(tmp_path):

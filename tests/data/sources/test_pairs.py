@@ -3,11 +3,9 @@
 import json
 from collections import Counter
 
-import pytest
-
 from judgelm.data.labelled_set import read_labels
-from judgelm.data.sources.importer import import_benchmark
-from judgelm.errors import InputError
+from judgelm.data.sources.source import protocol_of
+from tests.support.benchmark_files import imported
 
 
 def written(path, rows, lines=True):
@@ -15,11 +13,6 @@ def written(path, rows, lines=True):
     text = "".join(json.dumps(row) + "\n" for row in rows) if lines else json.dumps(rows)
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-def imported(name, tmp_path, *files):
-    done = import_benchmark(name, files, tmp_path / "out.jsonl")
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 PANDALM = {
@@ -81,7 +74,7 @@ def test_judgebench_has_four_categories(tmp_path):
     assert [row["category"] for row in found] == ["knowledge", "reasoning", "math", "coding"]
     assert {row["winner"] for row in found} == {2}
     assert found[0]["answer_models"] == ["gpt-4o-2024-05-13"] * 2
-    assert "one does and the other says tie" in done.benchmark.protocol.metric
+    assert "one does and the other says tie" in protocol_of(done.benchmark).metric
 
 
 def test_a_judgebench_row_without_a_known_label_is_a_reject(tmp_path):
@@ -98,20 +91,6 @@ def test_auto_js_labels_count_from_0_and_2_is_a_tie(tmp_path):
     _, rows = imported("auto-j", tmp_path, path)
     assert [(row["id"], row["winner"]) for row in rows] == [("auto-j-1", 1), ("auto-j-2", 2), ("auto-j-3", "tie")]
     assert rows[0]["category"] == "chitchat"
-
-
-@pytest.mark.parametrize("name", ["pandalm", "llmbar", "judgebench", "auto-j"])
-def test_another_shape_is_refused_with_what_it_lacks(tmp_path, name):
-    path = written(tmp_path / "x.jsonl", [{"question": "q", "answer_1": "a", "answer_2": "b"}])
-    with pytest.raises(InputError, match=r"x\.jsonl:1: no row of .*: it lacks .*has the fields question, answer_1"):
-        import_benchmark(name, [path], tmp_path / "out.jsonl")
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_pandalm_without_votes_is_not_the_test_set(tmp_path):
-    row = {name: value for name, value in PANDALM.items() if not name.startswith("annotator")}
-    with pytest.raises(InputError, match="lacks annotator1, annotator2, annotator3"):
-        import_benchmark("pandalm", [written(tmp_path / "x.json", [row], lines=False)], tmp_path / "out.jsonl")
 
 
 def test_the_real_pandalm_says_what_reading_it_directly_says(shared_data, tmp_path):

@@ -14,17 +14,6 @@ from judgelm.records import Label
 DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write_rows(*rows, name="pairs.jsonl"):
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return name
-
-    return write_rows
-
-
 def user(text):
     return {"role": "user", "content": text}
 
@@ -375,12 +364,6 @@ def test_rows_without_winner_are_samples_without_label(write):
     assert (sample.id, sample.answers) == ("30192", ("a", "b"))
     with pytest.raises(InputError, match="none of its 1 rows has a label"):
         read_labels(write(row))
-
-
-@pytest.mark.parametrize(("winner", "expected"), [("A", 1), ("a", 1), ("B", 2), ("model_b", 2), ("model_1", 1)])
-def test_winners_by_letter_in_plain_rows(write, winner, expected):
-    _, label = labelled_sample(write, {"question": "q", "answer_1": "a", "answer_2": "b", "winner": winner})
-    assert label.winner == expected
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """Preference sets on disk, one made-up row of each: HelpSteer2 and 3, PPE, SafeRLHF, UltraFeedback."""
 
-import json
-
 import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
+from tests.support.benchmark_files import imported
 
 PPE = {"question_id": "p1", "prompt": "Name a metal.", "response_1": "Tin", "response_2": "Oak"}
 CORRECT = PPE | {
@@ -19,19 +17,9 @@ CORRECT = PPE | {
 STEER = {"prompt": "Name a metal.", "correctness": 3, "coherence": 4, "complexity": 1, "verbosity": 1}
 
 
-@pytest.fixture
-def write(tmp_path):
-    def written(*rows):
-        path = tmp_path / "set.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(path)
-
-    return written
-
-
 def rows_of(name, path, tmp_path):
-    result = import_benchmark(name, [path], tmp_path / "out.jsonl", overwrite=True)
-    return [json.loads(line) for line in (tmp_path / "out.jsonl").open()], result.rejects
+    done, rows = imported(name, tmp_path, path)
+    return rows, done.rejects
 
 
 def test_ppe_votes(write):
@@ -81,17 +69,6 @@ def test_helpsteer2_pairs_stand_in_adjacent_rows(write, tmp_path):
     assert [(row["answer_1"], row["answer_2"], row["winner"]) for row in rows] == [("Oak", "Tin", 2)]
     assert rows[0]["metadata"]["ratings_2"]["helpfulness"] == 4
     assert [reject.reason for reject in rejects] == ["no second response to this prompt stands beside it"]
-
-
-def test_helpsteer3_is_recognised_on_disk(write):
-    row = {"context": [{"role": "user", "content": "q"}], "response1": "a", "response2": "b", "overall_preference": 2}
-    assert [label.winner for label in read_labels(write(row)).labels.values()] == [2]
-
-
-def test_equal_scores_state_no_preference(write, tmp_path):
-    row = {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 8, "score_rejected": 8}
-    with pytest.raises(InputError, match="are both 8; the row states no preference"):
-        rows_of("preferences", write(row), tmp_path)
 
 
 def test_a_later_row_without_a_field_of_the_first_is_a_reject(write):

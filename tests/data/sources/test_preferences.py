@@ -8,8 +8,9 @@ import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.reward_benchmarks import SECTIONS
+from judgelm.data.sources.preference_sets import SECTIONS
 from judgelm.errors import InputError
+from tests.support import benchmark_files
 
 FIRST = {
     "prompt": "Say a.",
@@ -37,8 +38,7 @@ SECOND = {
 def imported(name, tmp_path, rows):
     path = tmp_path / "in.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = import_benchmark(name, [str(path)], tmp_path / "out.jsonl", overwrite=True)
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    return benchmark_files.imported(name, tmp_path, path)
 
 
 def test_rewardbench_rows_know_subset_and_section(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
-from judgelm.modes import Baseline
+from judgelm.judges.released import released_judge
 from judgelm.modes.flow import Flow
 
 PROMPT = """###Task Description:
@@ -88,6 +88,6 @@ def test_the_real_prompts_come_back_byte_for_byte_from_the_judge_of_their_makers
     labelled = read_labels(str(tmp_path / "rows.jsonl"))
     rows = json.loads(gzip.decompress(source.read_bytes()))
     originals = {f"vicuna_eval-{number}": row["instruction"] for number, row in enumerate(rows, 1)}
-    mode = Baseline(judge="prometheus-1")  # whose words these are
+    mode = released_judge("prometheus-1").mode("single", {})  # whose words these are
     rebuilt = {key: prompt_of(mode(sample)) for key, sample in labelled.samples.items()}
     assert [key for key in rebuilt if originals[key].strip() not in rebuilt[key]] == []

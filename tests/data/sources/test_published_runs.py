@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.sources.registry import PUBLISHED, get_published, recognise_published
+from judgelm.data.sources.registry import get_published, recognise_published
+from judgelm.data.sources.source import publications
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import GradeVerdict, LabelVerdict
 
@@ -227,7 +228,7 @@ def test_an_unknown_format_names_the_others():
 
 
 def test_only_what_was_tried_on_published_files_is_verified():
-    assert [name for name, source in PUBLISHED.items() if source.runs.unverified] == ["arena-hard"]
+    assert [name for name, files in publications().judgments.items() if files.unverified] == ["arena-hard"]
 
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

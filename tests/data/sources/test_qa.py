@@ -6,14 +6,12 @@ from collections import Counter
 import pytest
 
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.graded import VisualQuestion, read_capabilities
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mm_vet import VisualQuestion, read_capabilities
 from judgelm.data.sources.qa import sample_by_type, type_counts
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
-from judgelm.studies.self_reference.truth import truth_from_row
-from judgelm.studies.ssr.items import pair_truth_from_row
-from judgelm.studies.truth_file import by_sample
+from judgelm.studies.truth_file import AnswerTruth, PairTruth, by_sample, truth_from_row
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def test_gsm8ks_solutions_are_answers_with_a_known_truth(tmp_path, write):
         ("gsm8k-1/6b_finetuning", "It is 5.\nA: 5", "4"),
         ("gsm8k-1/175b_finetuning", "A: 4", "4"),
     ]
-    found = by_sample(truth_from_row(row, "truth") for row in truth)
+    found = by_sample(truth_from_row(AnswerTruth, row, "truth") for row in truth)
     one = found["gsm8k-1/175b_finetuning"]
     assert (one.truth, one.agent, one.question, one.answer) == (True, "175b_finetuning", "gsm8k-1", "4")
     assert not found["gsm8k-1/6b_finetuning"].truth
@@ -129,7 +127,7 @@ def test_mmlu_pros_pairs_have_a_right_and_a_wrong_answer(tmp_path, write):
     )
     done, [row], truth = imported("mmlu-pro", tmp_path, *files)
     assert (row["id"], row["winner"], row["answer_2"]) == ("mmlu-pro-70/m2/m1", 2, "The answer is (B).")
-    assert by_sample(pair_truth_from_row(one, "truth") for one in truth)[row["id"]].answer == "B"
+    assert by_sample(truth_from_row(PairTruth, one, "truth") for one in truth)[row["id"]].answer == "B"
     assert "no output of m3 for mmlu-pro-70" in done.rejects[0].message
 
 
@@ -154,12 +152,6 @@ def test_a_gold_letter_beyond_the_options_is_a_reject(tmp_path, write):
 
 
 HOTPOT = {"_id": "h1", "question": "Where?", "answer": "Paris", "context": [["France", ["Paris is its capital."]]]}
-
-
-def test_hotpotqa_goes_through_the_reader_of_questions(tmp_path, write):
-    _, [row], _ = imported("hotpotqa", tmp_path, write("dev.json", [HOTPOT], lines=False))
-    assert (row["id"], row["reference"], row["metadata"]["data_set"]) == ("h1", "Paris", "hotpotqa")
-    assert row["metadata"]["context"] == "France: Paris is its capital."
 
 
 def test_predictions_are_answers_to_judge(tmp_path, write):

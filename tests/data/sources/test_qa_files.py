@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from judgelm.data.samples import SampleStream
-from judgelm.data.sources.qa import qa_row, read_qa, with_prediction
+from judgelm.data.sources.qa import read_qa
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import golds_of
 
@@ -160,13 +159,3 @@ def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
         list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
     with pytest.raises(InputError, match="neither Quoref's nor DROP's shape"):
         list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))
-
-
-def test_a_prediction_is_a_plain_row_that_batch_runs_read(tmp_path):
-    [question, *_] = read_qa(written(tmp_path, DROP))
-    path = tmp_path / "predictions.jsonl"
-    path.write_text(json.dumps(qa_row(with_prediction(question, "llama", "20 points"))) + "\n")
-    [sample] = SampleStream([str(path)])
-    assert (sample.id, sample.answers, sample.answer_models) == ("d1#llama", ("20 points",), ("llama",))
-    assert (sample.category, sample.metadata["source_id"]) == ("number", "d1")
-    assert golds_of(sample) == [("20",), ("20 points",)]

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.reward_benchmarks import best_of_n_key
+from judgelm.data.sources.preference_sets import best_of_n_key
 from judgelm.errors import InputError
+from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
 QUESTION = [{"content": "Say a.", "language": "English", "role": "user"}]
@@ -31,8 +32,7 @@ def imported(name, tmp_path, rows, file="in.json"):
     path = tmp_path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows))
-    done = import_benchmark(name, [str(path)], tmp_path / "out.jsonl", overwrite=True)
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    return benchmark_files.imported(name, tmp_path, path)
 
 
 def test_rmbs_pair_knows_its_section_and_scenario(tmp_path):

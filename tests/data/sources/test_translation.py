@@ -1,11 +1,10 @@
 """WMT side by side: tables in the published shape."""
 
-import json
-
 import pytest
 
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
+from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
 HEADER = "system\tdoc\tdocSegId\tglobalSegId\trater\tsource\ttarget\tcategory\tseverity\tmetadata\t# a remark"
@@ -17,8 +16,7 @@ def mark(system, rater, category="No-error", severity="No-error", target="Ein <v
 
 def imported(tmp_path, lines, file="sxs_ende.tsv"):
     (tmp_path / file).write_text("\n".join([HEADER, *lines]) + "\n")
-    done = import_benchmark("wmt-side-by-side", [str(tmp_path / file)], tmp_path / "out.jsonl", overwrite=True)
-    return done, [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    return benchmark_files.imported("wmt-side-by-side", tmp_path, tmp_path / file)
 
 
 def test_each_translator_prefers_the_smaller_sum_of_weights(tmp_path):

@@ -12,6 +12,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
+from tests.support.endpoint.client import load
 from tests.support.endpoint.server import endpoint
 
 SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
@@ -25,11 +26,6 @@ SCRIPT = {
     **{line: {"\n": 1.0} for line in CANDIDATES},
 }
 EXACT = [0.3, 0.2, 0.04, 0.36, 0.05, 0.05]
-
-
-def load(server, **arguments):
-    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
-    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
 
 
 def scored(engine, candidates=CANDIDATES, **sampling):
@@ -130,15 +126,6 @@ def test_over_chat_they_are_taken_from_the_replys_path_and_it_says_so():
         engine.close()
 
 
-def test_over_chat_they_are_exact_where_the_reply_says_it_all():
-    with endpoint(ScriptedBackend({"": {"A": 0.7, "B": 0.3}})) as server:
-        engine = load(server, api="chat")
-        found, approximation, _ = scored(engine, ("A", "B"), max_tokens=1)
-        assert found == pytest.approx([0.7, 0.3])
-        assert approximation == ""
-        engine.close()
-
-
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_either_form_of_logprobs_is_read(api):
     with endpoint(ScriptedBackend({"": {"A": 0.7, "B": 0.3}}), chat_form=True) as server:
@@ -178,17 +165,6 @@ def test_without_logprobs_replies_are_counted(api, switches, ignores_n):
         assert all(one * 64 == pytest.approx(round(one * 64)) for one in found)
         assert found == pytest.approx(EXACT, abs=0.2)  # 3 standard deviations of a share of 0.36 among 64 are 0.18
         engine.close()
-
-
-def test_closing_while_other_beginnings_are_asked_for_leaves_nothing_behind(caplog):
-    with endpoint(ScriptedBackend(SCRIPT)) as server:
-        engine = load(server)
-        server.misbehave(lambda _, body: "stall" if body["prompt"].endswith(("7", "9")) else None)
-        engine.submit([Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=6), candidates=CANDIDATES)])
-        while server.counts["at_once"] < 2:
-            assert engine.collect(0.05) == []
-        engine.close()
-    assert not caplog.records
 
 
 class Thinking(ScriptedBackend):

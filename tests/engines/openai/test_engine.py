@@ -1,25 +1,22 @@
-"""The OpenAI-compatible engine against a real endpoint on this machine: prompts, sampling, the contract."""
-
-import threading
+"""The OpenAI engine over /completions and chat, with texts and images."""
 
 import pytest
 from transformers import AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.images import image_url
+from judgelm.engines.openai.options import max_usage
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
+from tests.support.endpoint.client import engine_threads, load
 from tests.support.endpoint.server import endpoint
+from tests.support.tiny_vision import write_image
 
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-
-
-def load(server, options=None, **arguments):
-    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
-    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **(options or {})))
 
 
 def request_of(key="1", prompt=None, candidates=(), **sampling):
@@ -58,22 +55,6 @@ def test_over_completions_replies_are_the_local_engines(backend, tiny_model, loc
         assert isinstance(server.bodies[-1]["prompt"], list if tokenizer else str)
         engine.close()
     assert found == expected  # texts, reasons, token counts and all
-
-
-def test_stop_strings_n_and_seeds_as_the_contract_has_them(backend):
-    with endpoint(backend) as server:
-        engine = load(server)
-        free = answer(engine, max_tokens=12).texts[0]
-        stopped = answer(engine, max_tokens=12, stop=(free[6:8],))
-        assert (stopped.texts[0], stopped.finish_reasons) == (free[: free.index(free[6:8])], ("stop",))
-        assert answer(engine, max_tokens=3).finish_reasons == ("length",)
-        three = answer(engine, n=3)
-        assert three.texts == answer(engine).texts * 3
-        assert three.completion_tokens == 18
-        drawn = answer(engine, n=4, temperature=1.0, seed=5)
-        assert len(set(drawn.texts)) > 1
-        assert drawn == answer(engine, n=4, temperature=1.0, seed=5)
-        engine.close()
 
 
 def test_a_server_that_ignores_n_and_stop_changes_nothing(backend):
@@ -163,7 +144,7 @@ def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
     with endpoint(backend) as server:
         with pytest.raises(ConfigError, match="pass --max-model-len"):
             load(server, tokenizer=str(tmp_path))
-        engine = load(server, {"max_model_len": 100}, tokenizer=str(tmp_path))
+        engine = load(server, options={"max_model_len": 100}, tokenizer=str(tmp_path))
         assert engine.describe()["window"] == 100
         engine.close()
 
@@ -244,48 +225,73 @@ def test_a_grammar_is_refused_where_the_server_ignores_it():
         engine.close()
 
 
-def test_tokens_and_money_are_counted():
-    with endpoint() as server:
-        engine = load(server, price_in=2.0, price_out=1000.0)
-        before = engine.stats()
-        done = answer(engine, stop=("\n",))
-        after = engine.stats()
-        assert after["prompt_tokens"] - before["prompt_tokens"] == done.prompt_tokens
-        assert after["completion_tokens"] - before["completion_tokens"] == done.completion_tokens == 3
-        assert after["cost_usd"] == pytest.approx(
-            (after["prompt_tokens"] * 2 + after["completion_tokens"] * 1000) / 1e6
-        )
-        assert after["requests"] == len(server.bodies) + 1  # the list of models is a GET
-        engine.close()
-
-
-def test_aborted_requests_never_come_back():
-    with endpoint(delay_s=0.1) as server:
-        engine = load(server, concurrency=2)
-        engine.submit([request_of(str(i)) for i in range(8)])
-        engine.abort(["1", "2", "5", "nobody"])
-        engine.submit([request_of("1", stop=("\n",))])
-        done = [completion for _ in range(40) for completion in engine.collect(0.05)]
-        assert sorted(one.key for one in done) == ["0", "1", "3", "4", "6", "7"]
-        assert next(one for one in done if one.key == "1").texts == ("8 6",), "of the new request, not the old one"
-        assert engine.collect(0.01) == []
-        engine.close()
-
-
-def threads_of_engines() -> set[threading.Thread]:
-    """Those that run now; another test's engine may be one of them."""
-    return {one for one in threading.enumerate() if one.name == "openai-engine"}
-
-
 def test_closing_ends_the_thread_and_may_be_repeated():
-    before = threads_of_engines()
+    before = engine_threads()
     with endpoint(delay_s=0.2) as server:
         engine = load(server)
-        assert threads_of_engines() > before
+        assert engine_threads() > before
         engine.submit([request_of()])
         engine.close()
         engine.close()
-        assert threads_of_engines() == before
+        assert engine_threads() == before
         assert engine.collect(0.01) == []
         with pytest.raises(EngineError, match="closed"):
             engine.submit([request_of()])
+
+
+@pytest.fixture
+def picture(tmp_path):
+    return str(write_image(tmp_path / "a.png", 1))
+
+
+def request_with(images, *, chat=False, key="1", prefill=""):
+    role = "user" if chat else None
+    spans = (
+        *((Span("Be fair.", "template", "system"),) if chat else ()),
+        *(Span(image, "image", role) for image in images),
+        Span("What is it? <image> ", "answer", role),
+        Span("[S]", "template", role),
+    )
+    prompt = Prompt(spans=spans, chat=chat, prefill=prefill)
+    return Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=6))
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_images_are_parts_of_the_users_message(picture, chat):
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server)
+        [completion] = run(engine, [request_with([picture, "https://example.org/b.jpg"], chat=chat)]).values()
+        messages = server.bodies[-1]["messages"]
+        engine.close()
+    first, second, text = messages[-1]["content"]
+    assert messages[-1]["role"] == "user"
+    assert first == {"type": "image_url", "image_url": {"url": image_url(picture)}}
+    assert second["image_url"]["url"] == "https://example.org/b.jpg"
+    assert text == {"type": "text", "text": "What is it? (image) [S]"}  # its own look-alike is sanitized
+    assert (completion.texts, completion.sanitized) == (("8 6\n",), 1)
+
+
+def test_a_completions_only_engine_refuses_images(picture):
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server, api="completions")
+        with pytest.raises(
+            EngineError, match="shows images, which this model does not support: /completions takes only text"
+        ):
+            engine.submit([request_with([picture])])
+        engine.close()
+
+
+def test_an_image_that_is_not_there_fails_its_request_alone(picture):
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server)
+        found = run(engine, [request_with(["gone.png"], key="bad"), request_with([picture], key="good")])
+        engine.close()
+    assert (found["bad"].finish_reasons, found["good"].texts) == (("error",), ("8 6\n",))
+    assert "image gone.png: cannot read" in found["bad"].error
+
+
+def test_the_bill_reckons_with_the_most_an_image_may_cost():
+    parts = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "abc"}]
+    body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 5}
+    # 50,000 for the image, 3 bytes of text, 16 for the message, 64 around it all
+    assert max_usage(body).prompt_tokens == 50_083

@@ -1,30 +1,26 @@
-"""Replies in forms that other servers and gateways have: errors with status 200, lists of parts, odd finish reasons."""
+"""Replies and refusals in forms that other servers and gateways have."""
+
+import time
+from dataclasses import replace
 
 import pytest
 
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai.response import BadReplyError, read_choices, reported_error
+from judgelm.engines.openai.endpoint import BadReplyError, read_choices, reported_error
+from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
-from judgelm.records import Prompt, Request, Sample, Sampling, Span
+from judgelm.records import Prompt, Sample, Span
 from judgelm.runs.runner import judge
-from tests.support.driving import prompt_of, run
+from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.client import ask, load, request_of
 from tests.support.endpoint.server import endpoint, first
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
 
 
-def load(server, thinking=None, **arguments):
-    arguments = {"base_url": server.base_url, "backoff_s": 0.01, "api": "chat", "retries": 1} | arguments
-    return load_engine("openai", EngineOptions(model="tiny", thinking=thinking, engine_args=arguments))
-
-
-def ask(engine, prompt=None, **sampling):
-    settings = {"max_tokens": 6, "stop": ("\n",)} | sampling
-    [done] = run(engine, [Request(key="x", prompt=prompt or prompt_of("x"), sampling=Sampling(**settings))]).values()
-    return done
+def load_chat(server, thinking=None, **arguments):
+    return load(server, options={"thinking": thinking}, **({"api": "chat", "retries": 1} | arguments))
 
 
 def changing(**fields):
@@ -60,53 +56,23 @@ def test_an_error_with_status_200_is_the_status_that_it_means(body, status, mess
     assert (found.status, found.message) == (status, f"{message} (sent with status 200)")
 
 
-def test_a_reply_is_no_error():
-    assert reported_error({"choices": [{"message": {"content": "8 6"}}], "error": None, "message": "ok"}) is None
-    assert reported_error([]) is None
-
-
 def test_a_rate_limit_with_status_200_is_waited_for():
     with endpoint() as server:
-        engine = load(server)
+        engine = load_chat(server)
         server.misbehave(first(3, (200, {"error": {"message": "busy", "code": 429}})))
         assert ask(engine).texts == ("8 6",)
         assert engine.stats()["retries"] == {"rate_limited": 3}  # more often than other errors are tried again
         engine.close()
 
 
-@pytest.mark.parametrize(("code", "finding"), [(402, "HTTP 402: Top up"), (401, "needs a key")])
-def test_an_error_with_status_200_that_no_retry_helps_ends_the_run(code, finding):
-    with endpoint() as server:
-        engine = load(server)
-        server.misbehave(lambda *_: (200, {"error": {"message": "Top up", "code": code}}))
-        with pytest.raises(EngineError, match=finding):
-            ask(engine)
-        assert engine.stats()["retries"] == {}
-        engine.close()
-
-
 def test_an_error_without_a_known_code_is_tried_again_and_keeps_its_words():
     with endpoint() as server:
-        engine = load(server)
+        engine = load_chat(server)
         server.misbehave(first(1, (200, {"status": "FAILED", "error": "err.supplier"})))
         assert ask(engine).texts == ("8 6",)
         server.misbehave(lambda *_: (200, {"status": "FAILED", "error": "err.supplier"}))
         with pytest.raises(EngineError, match=r"err\.supplier"):
             ask(engine)
-        engine.close()
-
-
-def test_parts_are_text_and_thinking():
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "9 1?"}]},
-        {"type": "text", "text": "8 "},
-        {"type": "output_text", "text": "6\nSo."},
-    ]
-    with endpoint() as server:
-        engine = load(server)
-        server.misbehave(changing(message={"content": parts}))
-        [judgment] = judge([PAIR], Pairwise(), engine)
-        assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "9 1?")
         engine.close()
 
 
@@ -150,7 +116,7 @@ def test_a_part_that_is_no_text_is_named(content, finding):
 @pytest.mark.parametrize("stated", [None, "eos_token", "EOS", "end_turn", "done"])
 def test_a_finish_reason_that_is_missing_or_other_words_for_stop(stated):
     with endpoint() as server:
-        engine = load(server)
+        engine = load_chat(server)
         server.misbehave(changing(finish_reason=stated))
         done = ask(engine)
         assert (done.texts, done.finish_reasons) == (("8 6",), ("stop",))
@@ -160,7 +126,7 @@ def test_a_finish_reason_that_is_missing_or_other_words_for_stop(stated):
 @pytest.mark.parametrize(("stated", "usage"), [(None, True), ("done", True), (None, False), ("max_tokens", True)])
 def test_a_reply_with_all_tokens_that_it_may_have_is_cut_off(stated, usage):
     with endpoint(states_usage=usage) as server:
-        engine = load(server)
+        engine = load_chat(server)
         server.misbehave(changing(finish_reason=stated))
         done = ask(engine, max_tokens=2, stop=())
         assert (done.texts, done.finish_reasons) == (("8 6",), ("length",))
@@ -169,7 +135,7 @@ def test_a_reply_with_all_tokens_that_it_may_have_is_cut_off(stated, usage):
 
 def test_a_finish_reason_without_a_reply_is_named():
     with endpoint() as server:
-        engine = load(server)
+        engine = load_chat(server)
         server.misbehave(changing(finish_reason="insufficient_system_resource"))
         done = ask(engine)
         assert done.finish_reasons == ("error",)
@@ -180,11 +146,11 @@ def test_a_finish_reason_without_a_reply_is_named():
 def test_a_reply_in_the_field_for_reasoning_is_read_where_thinking_is_off():
     with endpoint() as server:
         server.misbehave(changing(finish_reason="stop", message={"content": None, "reasoning_content": "8 6\nSo."}))
-        engine = load(server, thinking="off")
+        engine = load_chat(server, thinking="off")
         [judgment] = judge([PAIR], Pairwise(), engine)
         assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), None)
         engine.close()
-        engine = load(server)
+        engine = load_chat(server)
         [judgment] = judge([PAIR], Pairwise(), engine)
         assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
         assert "its reasoning parser (vLLM: --reasoning-parser) does not fit" in judgment.failure.why
@@ -208,13 +174,13 @@ def test_a_system_message_that_is_refused_goes_before_the_users_text(status, wor
 
     prompt = Prompt(spans=(Span("Be fair.", role="system"), Span("a fox[S]", "question", "user")), chat=True)
     with endpoint() as server:
-        engine = load(server)
+        engine = load_chat(server)
         assert "notes" not in engine.stats()
         server.misbehave(fault)
-        assert ask(engine, prompt).texts == ("8 6",)
+        assert ask(engine, prompt=prompt).texts == ("8 6",)
         assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Be fair.\n\na fox[S]"}]
         sent = len(server.bodies)
-        ask(engine, prompt)
+        ask(engine, prompt=prompt)
         assert len(server.bodies) == sent + 1  # learned
         assert engine.stats()["not_taken_by_server"] == ["system_message"]
         assert engine.stats()["notes"] == [
@@ -226,7 +192,7 @@ def test_a_system_message_that_is_refused_goes_before_the_users_text(status, wor
 def test_a_server_that_stops_at_an_empty_first_line_is_asked_without_the_stop_string():
     script = {"": {"\n": 1.0}, "\n": {"8": 1.0}, "\n8": {" 6": 1.0}, "\n8 6": {"\n": 1.0}, "\n8 6\n": {"So": 1.0}}
     with endpoint(ScriptedBackend(script)) as server:
-        engine = load(server, api="completions")
+        engine = load_chat(server, api="completions")
         done = ask(engine)
         assert (done.texts, done.finish_reasons) == (("\n8 6",), ("stop",))
         sent = len(server.bodies)
@@ -236,3 +202,188 @@ def test_a_server_that_stops_at_an_empty_first_line_is_asked_without_the_stop_st
         assert ask(engine, stop=("\n", "6")).texts == ("\n8 ",)
         assert server.bodies[-1]["stop"] == ["6"]
         engine.close()
+
+
+TREE = {"": {"8": 0.5, "7": 0.4, "9": 0.1}, "8": {" 6": 1.0}, "7": {" 6": 1.0}, "9": {" 6": 1.0}}
+
+
+@pytest.mark.parametrize("date", ["Wed, 99 Oct 99999 07:28:00 GMT", "1 Jan 99999999999999999999 0:0:0", "-1", "é"])
+def test_a_date_that_is_none_is_no_reason_to_break(date):
+    with endpoint(retry_after=date) as server:
+        engine = load(server)
+        server.misbehave(first(1, "429"))
+        assert ask(engine).texts == ("8 6",)
+        engine.close()
+
+
+def test_a_request_that_no_rate_limit_lets_through_fails_alone():
+    too_large = {"error": {"message": "Request too large for gpt-4o on tokens per min (TPM): Limit 100, Requested 200"}}
+    with endpoint() as server:
+        engine = load(server)
+        server.misbehave(lambda _, body: (429, too_large) if "huge" in body["prompt"] else None)
+        done = run(engine, [request_of("huge"), request_of("small")])
+        assert done["huge"].finish_reasons == ("error",)
+        assert "Request too large" in done["huge"].error
+        assert done["small"].texts == ("8 6",)
+        assert engine.stats()["retries"] == {}
+        engine.close()
+
+
+def test_refusals_are_answers_as_well():
+    def fault(_, body):
+        return "500" if "poison" in body["prompt"] else "400"
+
+    with endpoint(delay_s=0.01) as server:
+        engine = load(server, retries=2, concurrency=2, backoff_s=0.05)
+        server.misbehave(fault)
+        done = run(engine, [request_of("poison"), *(request_of(str(i)) for i in range(20))])
+        assert {one.finish_reasons for one in done.values()} == {("error",)}
+        assert "HTTP 500" in done["poison"].error
+        engine.close()
+
+
+def test_a_server_that_queues_gets_fewer_at_once():
+    # one at a time, 0.15 s each: of 24 at once, 20 would wait longer than 0.6 s, again and again
+    with endpoint(places=1, delay_s=0.15) as server:
+        engine = load(server, timeout_s=0.6, concurrency=24, retries=4)
+        done = run(engine, [request_of(str(i)) for i in range(24)])
+        assert {one.texts for one in done.values()} == {("8 6",)}
+        assert engine.stats()["concurrency"] <= 8
+        engine.close()
+
+
+def test_a_reply_nested_without_end_is_no_reason_to_break():
+    with endpoint() as server:
+        engine = load(server)
+        server.misbehave(first(1, (200, "[" * 100_000)))
+        assert ask(engine).texts == ("8 6",)
+        assert engine.stats()["retries"] == {"bad_format": 1}
+        engine.close()
+
+
+def test_a_refusal_without_words_is_none():
+    with endpoint() as server:
+        engine = load(server, api="chat")
+        server.misbehave(lambda *_: lambda data: data["choices"][0]["message"].update(refusal=""))
+        assert ask(engine).texts == ("8 6",)
+        engine.close()
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_where_only_the_chosen_tokens_probability_is_told(api):
+    def untold(data):
+        logprobs = data["choices"][0]["logprobs"]
+        if api == "completions":
+            logprobs["top_logprobs"] = None
+        else:
+            for token in logprobs["content"]:
+                token["top_logprobs"] = None
+
+    with endpoint(ScriptedBackend({"": {"A": 0.7, "B": 0.3}})) as server:
+        engine = load(server, api=api)
+        server.misbehave(lambda *_: untold)
+        done = ask(engine, candidates=("A", "B"), max_tokens=1)
+        # A is what was said, with its 0.7; B may have the rest, of which nothing is told
+        assert done.candidate_logprobs == (pytest.approx(-0.356675), -float("inf"))
+        words = "up to 0.30 of the probability may be missing: the server lists only the chosen token"
+        assert done.approximation == words
+        assert engine.stats()["retries"] == {}
+        engine.close()
+
+
+def test_all_are_checked_before_any_is_sent():
+    with endpoint() as server:
+        engine = load(server)
+        before = len(server.bodies)
+        with pytest.raises(EngineError, match="adapters"):
+            engine.submit([request_of("1"), replace(request_of("2"), adapter="one")])
+        assert engine.collect(0.2) == []
+        assert len(server.bodies) == before
+        engine.close()
+        started = time.monotonic()
+        with pytest.raises(EngineError, match="closed"):
+            engine.submit([request_of("1")])
+        assert engine.collect(2.0) == []
+        assert time.monotonic() - started < 1, "nothing is in hand"
+
+
+def test_a_failed_look_at_one_beginning_ends_the_looks_at_the_others():
+    def fault(_, body):
+        return {"7": "stall", "9": "400"}.get(body["prompt"][-1])
+
+    with endpoint(ScriptedBackend(TREE), stall_s=1.5) as server:
+        engine = load(server, timeout_s=0.5, retries=3)
+        server.misbehave(fault)
+        done = ask(engine, candidates=("8 6", "7 6", "9 6"))
+        assert done.finish_reasons == ("error",)
+        sent = len(server.bodies)
+        time.sleep(0.8)
+        assert len(server.bodies) == sent, "a look that nobody waits for is not repeated"
+        engine.close()
+
+
+BODY = {
+    "model": "m",
+    "messages": [],
+    "max_tokens": 8,
+    "temperature": 0.0,
+    "stop": ["\n"],
+    "n": 3,
+    "logprobs": True,
+    "top_logprobs": 20,
+    "add_generation_prompt": False,
+    "continue_final_message": True,
+}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 512 tokens. However, you requested 600 (8 in max_tokens)",
+        "The decoder prompt (length 600) is longer than the maximum model length of 512.",
+        "the request exceeds the available context size (512 tokens), try increasing it",
+        "The input (600 tokens) is longer than the model's context length (512 tokens).",
+        "`inputs` tokens + `max_new_tokens` must be <= 512. Given: 600 `inputs` tokens and 8",
+        "prompt is too long: 600 tokens > 512 maximum",
+    ],
+)
+def test_the_words_of_servers_for_a_prompt_that_is_too_long(words):
+    refused = RefusedError(400, words)
+    assert refused.too_long
+    assert unsupported_param(refused, BODY) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "param", "lesson"),
+    [
+        (400, "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", "", "max_tokens"),
+        (400, "max_tokens must be at least 16", "max_tokens", None),
+        (400, "Unsupported value: 'temperature' does not support 0 with this model.", "temperature", "temperature"),
+        (400, "Unsupported parameter", "stop", "stop"),
+        (400, "Unrecognized request argument supplied: add_generation_prompt", "", "continuation"),
+        (422, "continue_final_message: extra fields not permitted", "", "continuation"),
+        (400, "Only one completion choice is allowed", "", "n"),
+        (400, "Unsupported value: 'n' does not support 3", "", "n"),
+        (400, "n e w s", "", None),
+        (403, "You are not allowed to request logprobs from this model", "", "many_logprobs"),
+        (400, "Requested sample logprobs of 20, which is greater than max allowed: 5", "", "many_logprobs"),
+        (404, "temperature", "temperature", None),
+        (400, "'temperature': decimal above maximum value. Expected a value <= 2", "temperature", None),
+        (400, "'stop': array too long. Expected an array with maximum length 4", "stop", None),
+        (400, "something else", "", None),
+    ],
+)
+def test_which_field_to_give_up(status, words, param, lesson):
+    assert unsupported_param(RefusedError(status, words, param=param), BODY) == lesson
+
+
+def test_few_logprobs_are_tried_before_none():
+    fewer = without_unsupported(BODY, {"many_logprobs"})
+    assert fewer["top_logprobs"] == 5
+    assert unsupported_param(RefusedError(400, "logprobs are not supported"), fewer) == "logprobs"
+    assert without_unsupported(BODY, {"many_logprobs", "logprobs"}).keys().isdisjoint({"logprobs", "top_logprobs"})
+
+
+def test_the_body_without_what_was_given_up():
+    found = without_unsupported(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
+    assert found == {"model": "m", "messages": [], "max_completion_tokens": 8}

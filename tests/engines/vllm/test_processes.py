@@ -6,12 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import torch
 
 from judgelm.training.tiny_model import make_base
 from tests.conftest import WORDS
 from tests.support.batch_runs import BATCH, alive, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
-from tests.support.quantised_judges import quantise_to_awq, quantise_to_fp8, quantise_to_gptq, quantise_to_int8
+from tests.support.quantised_judges import quantise_to_awq, quantise_to_gptq, quantise_to_int8
 from tests.support.tiny_judges import train_judge
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -139,14 +138,3 @@ def test_a_checkpoint_in_4_bits_judges_as_the_weights_that_it_stands_for(pairs, 
     found, expected = verdicts(tmp_path / f"{packed.name}.jsonl"), verdicts(tmp_path / "whole.jsonl")
     same = sum(found[name] == judged for name, judged in expected.items())
     assert same > 0.9 * COUNT, "the kernel rounds other products to 16 bits"
-
-
-def test_a_checkpoint_in_fp8_is_refused_with_a_sentence_where_the_cpu_has_no_amx(pairs, tiny_judge, tmp_path):
-    if torch.cpu._is_amx_tile_supported():
-        pytest.skip("this CPU has AMX, by which vLLM reads FP8")
-    quantised = quantise_to_fp8(tiny_judge, tmp_path / "fp8")
-    command = on_vllm(pairs, tmp_path / "out.jsonl", quantised, "--dtype", "bfloat16", devices=1)
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "vLLM cannot load the model" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import pearsonr
 from sklearn.metrics import matthews_corrcoef
 
-from judgelm.metrics.qa.agreement import MeanCorrelation, Rated, correlation, mean_correlation, pearson
+from judgelm.metrics.correlation import MeanCorrelation, Rated, correlation, mean_correlation, pearson
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=500)

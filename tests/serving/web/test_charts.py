@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import score_lines
 from judgelm.records import GradeDistribution, PairDistribution
 from judgelm.serving.web.charts import grade_bars, heat_map, score_bars
 

@@ -7,7 +7,7 @@ import pytest
 from judgelm.cli.evaluation import score
 from judgelm.cli.options import ScoringOptions
 from judgelm.serving.web.browse_state import Filter, item_lines, label_lines, start_browsing
-from judgelm.serving.web.item_view import judge_agreement, label_agreement
+from judgelm.serving.web.item_view import agreement_html, judge_agreement
 from judgelm.serving.web.runs import Run
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 
@@ -19,7 +19,7 @@ def run_of(judgments, samples=(), name="run.jsonl"):
 def test_agreement_is_said_with_n_and_interval():
     judgments = [pair_judgment(str(number), 1) for number in range(4)] + [failed_judgment("4")]
     labels = {"0": 1, "1": 1, "2": 1, "3": 2, "4": 1}
-    lines = " ".join(label_agreement(start_browsing(run_of(judgments), labels=labels)))
+    lines = agreement_html(start_browsing(run_of(judgments), labels=labels), blind=True)
     # 3 of the 4 that it judged; the failed one is counted beside them, never as a tie
     assert "75.0\u00a0% of 4 pairs (95 % interval" in lines
     assert "1 of 5 judgments failed" in lines
@@ -27,9 +27,7 @@ def test_agreement_is_said_with_n_and_interval():
 
 
 def test_without_labels_there_is_no_number():
-    assert label_agreement(start_browsing(run_of([pair_judgment("0", 1)]))) == [
-        "No labels yet: the judge's agreement with yours will stand here."
-    ]
+    assert "No labels yet" in agreement_html(start_browsing(run_of([pair_judgment("0", 1)])), blind=True)
 
 
 def test_the_difference_counts_only_what_both_judge():

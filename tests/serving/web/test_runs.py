@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.text_hashes import text_hashes
+from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.serving.web.runs import Run, flips, open_run, open_runs, read_winners

@@ -12,9 +12,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from benchmarks.synthetic.pairs import generate
 from judgelm.data.builder.options import usable_workers
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.sources.hub.cards import dataset_card, dataset_names, read_card
+from judgelm.data.sources.public_datasets import dataset_card, dataset_names, read_card
 from judgelm.data.sources.registry import get_source
 from judgelm.errors import ConfigError
 

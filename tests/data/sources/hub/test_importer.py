@@ -3,10 +3,8 @@
 import pytest
 from huggingface_hub import constants
 
-from judgelm.data.sources.hub.cards import dataset_card
-from judgelm.data.sources.hub.download import HubUnreachableError
-from judgelm.data.sources.hub.importer import choose_revision, import_dataset
-from judgelm.data.sources.hub.lockfile import LockedDataset, lock_dataset
+from judgelm.data.sources.hub import HubUnreachableError, choose_revision, import_dataset
+from judgelm.data.sources.public_datasets import LockedDataset, dataset_card, lock_dataset
 from judgelm.errors import ConfigError, InputError, RunError
 
 CARD = dataset_card("offsetbias")

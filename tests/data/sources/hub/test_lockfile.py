@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from judgelm.data.sources.hub.lockfile import LockedDataset, lock_dataset, read_lock
+from judgelm.data.sources.public_datasets import LockedDataset, lock_dataset, read_lock
 from judgelm.errors import ConfigError
 
 FIRST = LockedDataset(repo="a/b", revision="1" * 40, splits={"train": {"train.jsonl": "aa"}})

@@ -173,23 +173,6 @@ def test_offsetbias_keeps_the_order_and_the_label(tmp_path):
     assert (row["question"], row["answer_1"], row["winner"]) == ("Correct it.", "right", 1)
 
 
-def test_ultrafeedback_has_the_scores_of_both(tmp_path):
-    made, rejects = entries("preference", tmp_path, ULTRAFEEDBACK, ULTRAFEEDBACK | {"score_rejected": 8.5})
-    assert sorted(made[0]["scores"]) == [3, 8.5]
-    assert made[0][f"answer_{made[0]['winner']}"] == "7"
-    assert len(rejects) == 1  # equal scores contradict the choice
-
-
-def test_hh_dialogues_and_skywork_messages_are_preferences(tmp_path):
-    [row], _ = entries("preference", tmp_path, HH)
-    assert (row["question"], row[f"answer_{row['winner']}"]) == ("Name a prime.", "7")
-
-
-def test_arena_votes_keep_ties(tmp_path):
-    [row], _ = entries("arena", tmp_path, ARENA)
-    assert (row["winner"], row["metadata"]["both_bad"]) == ("tie", True)
-
-
 def test_the_large_arena_sets_parts_of_text_are_joined_and_its_copy_of_the_dialogues_left_out(tmp_path):
     sides = {
         side: [
@@ -204,16 +187,6 @@ def test_the_large_arena_sets_parts_of_text_are_joined_and_its_copy_of_the_dialo
     assert (made[0]["winner"], made[0]["answer_2"]) == ("tie", "conversation_b")
     assert made[0]["metadata"] == {"evaluation_order": 1, "language": "en", "both_bad": True}
     assert len(rejects) == 1  # the second vote of a session
-
-
-def test_kaggles_lists_in_cells_are_read(tmp_path):
-    [row], _ = entries("responses", tmp_path, KAGGLE)
-    assert (row["id"], row["question"], row["answer_2"], row["winner"]) == ("30192", "Hi", "b", 2)
-
-
-def test_pandalm_training_rows_have_reason_and_reference(tmp_path):
-    [row], _ = entries("pandalm_train", tmp_path, PANDALM)
-    assert (row["winner"], row["reason"], row["reference"]) == ("tie", "Alike.", "c")
 
 
 def test_judgelm_keeps_both_judgments(tmp_path):
@@ -277,11 +250,6 @@ def test_a_file_of_another_schema_is_refused_with_its_fields(tmp_path):
         match=r"no row of arena: it lacks conversation_a, conversation_b and has the fields chosen, rejected",
     ):
         entries("arena", tmp_path, HH)
-
-
-def test_rows_that_cannot_be_used_at_all_are_said(tmp_path):
-    with pytest.raises(InputError, match=r"no row can be used \(2 read\)"):
-        entries("offsetbias", tmp_path, OFFSETBIAS | {"label": "third"}, OFFSETBIAS | {"output_1": None})
 
 
 def test_an_unknown_schema_is_refused():

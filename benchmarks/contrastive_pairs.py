@@ -1,0 +1,141 @@
+"""Pairs of a right and a wrong response to one question, written by a generator model that is not the judge.
+
+Source: SSR-Judge, section 4.1: one response concludes with the correct answer, one with a randomly drawn incorrect one.
+The paper does not print the generator's prompt; this wording is ours.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from string import ascii_uppercase
+
+from judgelm.data.readers.fields import (
+    ID_FIELDS,
+    extra_fields,
+    optional_text,
+    reference_field,
+    required_id,
+    row_id,
+    text_field,
+)
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Row, convert_rows, row_error
+from judgelm.errors import InputError
+from judgelm.parsing.short_answers import Task, canonical, final_answer
+from judgelm.prompts.self_reference import question_of
+from judgelm.records import Sample
+
+_ASK = (
+    "{question}\n\nWrite a solution, step by step, that concludes with ({letter}), whatever you think of it. "
+    'Do not say that the conclusion was given. Finish with "The answer is ({letter})".'
+)
+_MARK = "#concludes-"
+_NEEDS = "id, question, reference"
+_ANSWER_NEEDS = "question_id, text"
+
+
+def read_solved_questions(path: str) -> Iterator[Sample]:
+    """Questions whose right answer is known: `id`, `question`, `reference`, and `options`, `category` if any.
+
+    Raises:
+        InputError: the file cannot be read, or a row lacks one of the first three.
+    """
+    yield from convert_rows(read_rows(path), _known, path=path, expected=_NEEDS)
+
+
+def _known(row: Row) -> Sample:
+    name, reference = row_id(row, ID_FIELDS), reference_field(row)
+    if name is None or reference is None:
+        raise row_error(row, f"no {'id' if name is None else 'reference'}; each row needs {_NEEDS}")
+    return Sample(
+        id=name,
+        question=text_field(row, "question", _NEEDS),
+        answers=(),
+        reference=reference,
+        category=optional_text(row, "category"),
+        metadata=extra_fields(row, frozenset({*ID_FIELDS, "question", "reference", "category"})),
+    )
+
+
+def read_answers(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The question's id and the text of each answer in files of `judgelm data answers collect`; failures are left out.
+
+    Raises:
+        InputError: a file cannot be read, or a row is no answer.
+    """
+    for path in paths:
+        answers = convert_rows(read_rows(path), _answer, path=path, expected=_ANSWER_NEEDS)
+        yield from (answer for answer in answers if answer is not None)
+
+
+def _answer(row: Row) -> tuple[str, str] | None:
+    """The question's id and the text; None for a failure."""
+    if row.data.get("failure") is not None:
+        return None
+    name = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
+    return name, text_field(row, "text", _ANSWER_NEEDS)
+
+
+def generator_prompts(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:
+    """Two prompts for a generator for each multiple-choice question: for the right option and for a wrong one.
+
+    Args:
+        questions: with `options` in their metadata and the right letter as their reference.
+        seed: with the question's id, it decides the wrong option.
+
+    Raises:
+        InputError: a question has no options, or its reference is none of their letters.
+    """
+    for item in questions:
+        shown = question_of(item)
+        letters = ascii_uppercase[: shown.letters]
+        right = None if item.reference is None else canonical(item.reference, "choice")
+        if "options" not in item.metadata or right is None or right not in letters:
+            raise InputError(f"question {item.id}: needs options and the letter of one as its reference")
+        wrong = random.Random(f"{seed}:{item.id}").choice([letter for letter in letters if letter != right])
+        for letter in (right, wrong):
+            text = _ASK.format(question=shown.text, letter=letter)
+            yield Sample(id=f"{item.id}{_MARK}{letter}", question=text, answers=(), category=item.category)
+
+
+def source_question_id(question_id: str) -> str:
+    """The id of the question behind one of `generator_prompts`; any other id unchanged."""
+    return question_id.partition(_MARK)[0]
+
+
+def contrastive_pair(
+    question: Sample, texts: Sequence[str], task: Task, *, seed: int = 0
+) -> tuple[Sample, Mapping[str, object]] | None:
+    """One right and one wrong response out of a generator's, each drawn at random, in random places.
+
+    The conclusion of a response is read from its text, not taken from the prompt; a response without an extractable
+    answer is neither right nor wrong.
+
+    Args:
+        question: with its right answer as the reference, which the pair does not show.
+        texts: the generator's responses.
+        task: kind of their final answers.
+        seed: seed of the draw, with the question's id.
+
+    Returns:
+        The pair and its line of a truth file; None where no response is right, or none is wrong.
+
+    Raises:
+        InputError: the reference is no final answer of the task.
+    """
+    gold = None if question.reference is None else canonical(question.reference, task)
+    if gold is None:
+        raise InputError(f"question {question.id}: its reference is no answer of task {task}; give the right one")
+    ends = [(text, final_answer(text, task, letters=question_of(question).letters)) for text in sorted(texts)]
+    right = [text for text, end in ends if end == gold]
+    wrong = [text for text, end in ends if end is not None and end != gold]
+    if not right or not wrong:
+        return None
+    rng = random.Random(f"{seed}:{question.id}")
+    drawn = [rng.choice(right), rng.choice(wrong)]
+    winner = 1 if rng.random() < 0.5 else 2
+    answers = (drawn[0], drawn[1]) if winner == 1 else (drawn[1], drawn[0])
+    truth: dict[str, object] = {"id": question.id, "winner": winner, "answer": gold, "question": question.id}
+    if question.category is not None:
+        truth["category"] = question.category
+    return replace(question, answers=answers, reference=None), truth

@@ -1,0 +1,329 @@
+"""`judgelm doctor`: packages, machine and speed, and what to fix; a fine-tuning's plan; prompt injection."""
+
+import platform
+import tempfile
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, console, is_stdout, printable, write_json
+from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
+from judgelm.doctor.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import check_engine, choose_engine
+from judgelm.errors import ConfigError, JudgelmError, ModelError
+from judgelm.judges.cards import default_card, installed_judge, named_judge
+from judgelm.package import VERSION
+
+
+def console_for(json_out: Path | None, *, quiet: bool) -> PlainConsole:
+    """Console for findings: standard output, unless `--json -` has it; nowhere with `--quiet`."""
+    return PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
+
+
+def facts_table(title: str) -> Table:
+    """An empty table of names and what is found."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+EPILOG = """
+Examples:
+
+  judgelm doctor
+
+  judgelm doctor --quiet --json doctor.json --seconds 0
+
+  judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
+
+  judgelm doctor --injection
+
+  judgelm doctor --speed small-judge --pairs pairs.jsonl
+
+Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
+"""
+_STATES = {
+    "ok": Text("ok", "green"),
+    "out_of_range": Text("out of range, see below", "red"),
+    "broken": Text("import fails, see below", "red"),
+    "missing": Text("missing, see below", "red"),
+}
+_GIB = 1 << 30
+_PROBE_S, _SPEED_S = 10.0, 5.0
+_PLAN, _INJECTION, _SPEED = "Plan of a fine-tuning", "Attacks on the judge", "Speed of a judge"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Report:
+    """The findings, as `--json` writes them."""
+
+    judgelm: str = VERSION
+    python: str = field(default_factory=platform.python_version)
+    system: str = field(default_factory=platform.platform)
+    packages: list[Package] = field(default_factory=list)
+    devices: Devices | None = None
+    engine: dict[str, str] = field(default_factory=dict)
+    judge: str = ""
+    probe: dict[str, Any] | None = None
+    mend: list[str] = field(default_factory=list)
+
+    def is_broken(self, name: str) -> bool:
+        return any(package.name == name and package.state in {"broken", "missing"} for package in self.packages)
+
+
+def doctor(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Judge to probe with; default: small-judge where it is installed, else a random one.",
+            rich_help_panel="Model and engine",
+        ),
+    ] = "",
+    engine: EngineName = "auto",
+    engine_arg: EngineArgs = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, help="How long the probe judges (default: 10; 0 leaves it out), or each format of --speed (5)."
+        ),
+    ] = None,
+    json_out: JsonOut = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only what to mend.")] = False,
+    speed: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="Measure this judge by engine and numeric format instead, for auto to choose by.",
+            rich_help_panel=_SPEED,
+        ),
+    ] = "",
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Pairs to measure with; default: everyday pairs.", rich_help_panel=_SPEED),
+    ] = None,
+    injection: Annotated[
+        bool,
+        typer.Option(
+            "--injection",
+            metavar="",
+            help="Attack the prompt instead; with --model its tokens and its judge too.",
+            rich_help_panel=_INJECTION,
+        ),
+    ] = False,
+    template: Annotated[
+        str | None,
+        typer.Option(help="Prompt template to attack; default: the model card's.", rich_help_panel=_INJECTION),
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(help="Plan the fine-tuning of this YAML instead, without weights.", rich_help_panel=_PLAN),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A field that the training's command line overrides. Repeatable.",
+            rich_help_panel=_PLAN,
+        ),
+    ] = None,
+    accelerate: Annotated[
+        Path | None, typer.Option(help="accelerate's file: DDP, ZeRO stage, FSDP.", rich_help_panel=_PLAN)
+    ] = None,
+    shape: Annotated[
+        str, typer.Option(help="Take a known model: llama-7b, -13b, -33b, smollm2-135m.", rich_help_panel=_PLAN)
+    ] = "",
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="How many; else three usual clusters.", rich_help_panel=_PLAN)
+    ] = None,
+    gpu_memory: Annotated[float | None, typer.Option(help="GiB of one GPU.", rich_help_panel=_PLAN)] = None,
+    mfu: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="Share of the peak that is reached.", rich_help_panel=_PLAN)
+    ] = 0.4,
+    gpu_flops: Annotated[
+        float, typer.Option(min=1.0, help="Peak of one GPU, FLOP/s; an A100 in bf16.", rich_help_panel=_PLAN)
+    ] = 312e12,
+) -> None:
+    """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
+
+    With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With
+    `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block. With `--speed`
+    measure a judge by engine and format; `--engine auto` and `--dtype auto` choose by the result from then on.
+    """
+    if speed:
+        from judgelm.cli.doctor_findings import measure_speed  # loads torch
+
+        out = console_for(json_out, quiet=quiet)
+        measure_speed(speed, pairs, seconds=seconds or _SPEED_S, out=out, json_out=json_out)
+        return
+    seconds = _PROBE_S if seconds is None else seconds
+    if pairs is not None:
+        raise ConfigError("--pairs is what --speed measures with; give it a judge, such as --speed small-judge")
+    if train is not None:
+        from judgelm.cli.doctor_findings import plan_training
+
+        plan_training(
+            (train, accelerate, shape),
+            parse_pairs(changes or (), "--set"),
+            (gpus, gpu_memory),
+            speed={"mfu": mfu, "gpu_flops": gpu_flops},
+            out=console_for(json_out, quiet=quiet),
+            json_out=json_out,
+        )
+        return
+    if accelerate or shape or gpus or gpu_memory or changes:
+        raise ConfigError(
+            "--accelerate, --shape, --gpus, --gpu-memory and --set plan a fine-tuning; give its YAML as --train"
+        )
+    check_engine(engine)
+    arguments = parse_pairs(engine_arg or (), "--engine-arg")
+    if model and (named := named_judge(model)) is not None:
+        model = str(named.adapter)
+    if injection:
+        from judgelm.cli.doctor_findings import check_injection  # loads pandas
+
+        check_injection(
+            (model, engine, arguments),
+            template=template,
+            seconds=seconds,
+            out=console_for(json_out, quiet=quiet),
+            json_out=json_out,
+        )
+        return
+    if template is not None:
+        raise ConfigError("--template is for --injection, which attacks it")
+    out = console_for(json_out, quiet=quiet)
+    report = _Report()
+    out.print(f"judgelm {report.judgelm}, Python {report.python}, {report.system}", highlight=False, soft_wrap=True)
+    _examine_packages(report, out)
+    _examine_devices(report, out)
+    _examine_engine(report, out)
+    default_judge = _examine_judge(report, out)
+    model = model or default_judge
+    if seconds and report.engine:
+        _examine_speed(report, out, (model, engine, arguments), seconds)
+    _print_findings(report, out)
+    write_json(json_out, asdict(report))
+    if report.mend:
+        raise typer.Exit(EXIT_USAGE)
+
+
+def _examine_packages(report: _Report, out: PlainConsole) -> None:
+    try:
+        declared = declared_packages()
+    except PackageNotFoundError:
+        report.mend.append("judgelm itself is not installed; in its checkout run: pip install -e .")
+        return
+    with console.activity("importing every package, which takes some seconds"):
+        report.packages = with_imports_tried(declared)
+    report.mend += findings(report.packages)
+    table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("package", "installed", "wanted", ""):
+        table.add_column(column, overflow="fold")
+    for package in report.packages:
+        other_name = f"{package.distribution} " if package.distribution not in {None, package.name} else ""
+        is_shown = package.is_finding or package.state == "ok"
+        state = _STATES[package.state] if is_shown else Text(printable(package.way_out), "dim")
+        table.add_row(package.name, f"{other_name}{package.installed or '-'}", package.wanted, state)
+    out.print(table)
+
+
+def _examine_devices(report: _Report, out: PlainConsole) -> None:
+    report.devices = devices = look_at_devices(with_torch=not report.is_broken("torch"))
+    if devices.finding:
+        report.mend.append(devices.finding)
+    cpu = devices.cpu
+    table = facts_table("devices")
+    table.add_row("CPU", cpu.model)
+    table.add_row(
+        "cores", f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
+    )
+    table.add_row("instruction sets", " ".join(cpu.instruction_sets) or "none that matter")
+    table.add_row("memory", _memory(cpu.memory_free_bytes, cpu.memory_total_bytes))
+    for index, gpu in enumerate(devices.cuda):
+        memory = _memory(gpu.memory_free_bytes, gpu.memory_total_bytes)
+        table.add_row(f"cuda:{index}", f"{gpu.name}, {memory}, compute capability {gpu.compute_capability}")
+    table.add_row("NVIDIA driver", devices.driver or "none")
+    table.add_row("torch's build", f"CUDA {devices.cuda_build}" if devices.cuda_build else "CPU")
+    out.print(table)
+
+
+def _memory(free: int, total: int) -> str:
+    return f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f} GiB"
+
+
+def _examine_engine(report: _Report, out: PlainConsole) -> None:
+    if report.is_broken("torch") or report.is_broken("transformers"):
+        out.print("engine: none loads until torch and transformers work\n", highlight=False)
+        return
+    name, why = choose_engine()
+    report.engine = {"auto": name, "why": why}
+    out.print(f"engine: auto takes {name}, since {why}\n", highlight=False)
+
+
+def _examine_judge(report: _Report, out: PlainConsole) -> str:
+    """Print the state of the default judge; its adapter's folder, or nothing where it is not installed."""
+    folder = ""
+    try:
+        judge = installed_judge(default_card())
+        folder, report.judge = str(judge.adapter), judge.notice
+    except ModelError as error:
+        report.judge = str(error)
+    out.print(f"default judge: {report.judge}\n", markup=False, highlight=False)
+    return folder
+
+
+def _examine_speed(
+    report: _Report, out: PlainConsole, judge_options: tuple[str, str, dict[str, Any]], seconds: float
+) -> None:
+    model, engine, arguments = judge_options
+    assert report.devices is not None
+    name = report.engine["auto"] if engine == "auto" else engine
+    with tempfile.TemporaryDirectory(prefix="judgelm-doctor-") as folder:
+        try:
+            from judgelm.doctor.speed import MAX_TOKENS, make_probe_model, run_probe  # loads torch and transformers
+
+            with console.activity(f"measuring the device, then the {name} engine"):
+                options = EngineOptions(model=model) if model else make_probe_model(Path(folder), report.devices)
+                probe = run_probe(name, replace(options, engine_args=arguments), seconds=seconds)
+        except (JudgelmError, ImportError, OSError, RuntimeError) as error:
+            report.mend.append(f"the probe of the {name} engine failed: {error}")
+            return
+    report.probe = probe.to_json() | {"model": model or "random"}
+    table = facts_table(f"speed of the {name} engine")
+    size = f"{probe.parameters / 1e6:,.1f} M parameters without embedding and output head"
+    table.add_row("model", f"{model or 'random Llama, made for this'}: {size}")
+    table.add_row("runs in", f"{probe.dtype} on {probe.device}, {probe.threads} CPU threads")
+    for note in probe.notes:
+        table.add_row("chosen", note)
+    before, after = (f"{flops / 1e9:,.0f}" for flops in (probe.ceiling_before, probe.ceiling_after))
+    table.add_row("ceiling", f"{before} GFLOP/s before, {after} after: a plain matrix product")
+    shape = f"{probe.prompts} prompts of {probe.tokens_per_prompt:.0f} tokens, {MAX_TOKENS} new tokens each"
+    table.add_row("judged", f"{shape}, in {probe.seconds:.1f} s")
+    table.add_row("rate", f"{probe.pairs_per_s:,.2f} pairs/s, {probe.prompt_tokens_per_s:,.0f} prompt tokens/s")
+    share = f"{probe.share_of_ceiling:.0%} of the ceiling"
+    table.add_row("2 x parameters x tokens/s", f"{probe.flops / 1e9:,.0f} GFLOP/s, {share}")
+    out.print(table)
+    if probe.is_disturbed:
+        out.print("other work ran meanwhile (the two ceilings differ): the rate is too low\n", style="yellow")
+
+
+def _print_findings(report: _Report, out: PlainConsole) -> None:
+    if not report.mend:
+        out.print("nothing to mend", style="green")
+        return
+    if out.quiet:
+        out = console
+    out.print("what to mend", style="bold red")
+    for index, finding in enumerate(report.mend, 1):
+        out.print(f"{index}. {finding}", markup=False, highlight=False, soft_wrap=True)

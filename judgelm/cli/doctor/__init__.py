@@ -1,1 +1,0 @@
-"""`judgelm doctor`."""

@@ -1,0 +1,425 @@
+"""The special checks of `judgelm doctor`: `--injection`, `--speed` and `--train`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, write_json
+from judgelm.cli.doctor import facts_table
+from judgelm.doctor.injection import AttackCheck, check_attacks
+from judgelm.doctor.machine import look_at_devices
+from judgelm.doctor.plan_inputs import clusters_of, read_launch, read_training
+from judgelm.doctor.speed import (
+    FormatChange,
+    VariantSpeed,
+    change_between,
+    measure,
+    read_pairs,
+    tokens_per_pair,
+    variants_of,
+)
+from judgelm.doctor.training_plan import USABLE_SHARE, ModelFacts, Operations, TrainingPlan, TrainingSetup, plan
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import choose_engine
+from judgelm.engines.model_cache import write_speeds
+from judgelm.errors import JudgelmError
+from judgelm.judge import Judge
+from judgelm.judges.cards import named_judge
+from judgelm.judges.released import DEFAULT_TEMPLATE
+from judgelm.metrics.resampling import Estimate
+from judgelm.modes import Pairwise
+from judgelm.package import EVERYDAY_PAIRS
+from judgelm.prompts.catalog import get_template
+
+_MOST_SHOWN = 20
+
+
+def check_injection(
+    judge_options: tuple[str, str, dict[str, Any]],
+    *,
+    template: str | None,
+    seconds: float,
+    out: PlainConsole,
+    json_out: Path | None,
+) -> None:
+    """Attack a template, or a model with it, and print the outcome; exit code 1 where an attack got through.
+
+    Args:
+        judge_options: model (empty for none), engine, and the engine's own arguments.
+        template: its id; None takes the model card's.
+        seconds: how long attacked pairs are judged; 0 leaves that out.
+        out: where it is shown.
+        json_out: where all findings are written.
+    """
+    model, engine, arguments = judge_options
+    mode = Pairwise(template=get_template(template or DEFAULT_TEMPLATE).id)
+    judge = None
+    if model:
+        name = choose_engine()[0] if engine == "auto" else engine
+        with console.activity(f"loading {model}"):
+            judge = Judge(model, engine=name, template=template, engine_args=arguments)
+            tokenizer = _tokenizer(model, name)
+        mode = judge.pairwise()
+    else:
+        tokenizer = None
+    with console.activity("attacking"):
+        checked = check_attacks(get_template(mode.template), tokenizer)
+    looked_at = "its special tokens and role markers too" if tokenizer is not None else "no model, so no tokens"
+    out.print(f"attacks on {mode.template} and the parser; {looked_at}", highlight=False, soft_wrap=True)
+    out.print(_families(checked))
+    escaping = [check for check in checked if check.escapes]
+    _print_escapes(escaping, out)
+    report: dict[str, Any] = {
+        "template": mode.template,
+        "model": model,
+        "attacks": [_attack_row(check) for check in checked],
+    }
+    if judge is not None:
+        with judge:
+            if seconds:
+                report["swayed"] = _attack_success(judge, mode, checked, seconds, out)
+    write_json(json_out, report)
+    if escaping:
+        raise typer.Exit(EXIT_USAGE)
+
+
+def _attack_row(check: AttackCheck) -> dict[str, Any]:
+    """A check under the keys that `--json` has always had."""
+    fields = asdict(check.attack)
+    fields["place"] = fields.pop("target")
+    return {"spoof": fields, "defused": check.sanitized, "escapes": check.escapes}
+
+
+def _tokenizer(model: str, engine: str) -> Any:
+    """The model's own, where an engine runs it here."""
+    if engine not in {"transformers", "vllm"}:
+        return None
+    from judgelm.engines.model_files import load_tokenizer, split_adapter  # loads transformers
+
+    options = EngineOptions(model=model)
+    return load_tokenizer(*split_adapter(options), options)
+
+
+def _families(checked: Sequence[AttackCheck]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("family")
+    for name in ("attacks", "sanitized", "got through"):
+        table.add_column(name, justify="right")
+    for family in dict.fromkeys(check.attack.family for check in checked):
+        members = [check for check in checked if check.attack.family == family]
+        _add_counts(table, family, members)
+    _add_counts(table, "all", checked, style="bold")
+    return table
+
+
+def _add_counts(table: Table, name: str, members: Sequence[AttackCheck], *, style: str = "") -> None:
+    through = sum(bool(check.escapes) for check in members)
+    shown = Text(str(through), "red" if through else "green")
+    table.add_row(Text(name, style), str(len(members)), str(sum(check.sanitized > 0 for check in members)), shown)
+
+
+def _print_escapes(escaping: Sequence[AttackCheck], out: PlainConsole) -> None:
+    if not escaping:
+        out.print("none got out of its block", style="green")
+    for check in escaping[:_MOST_SHOWN]:
+        attack = check.attack
+        out.message(f"{attack.id} in {attack.target}: {check.escapes[0]}", label="got through", style="red")
+    if len(escaping) > _MOST_SHOWN:
+        out.print(f"{len(escaping) - _MOST_SHOWN} more in --json")
+
+
+def _attack_success(
+    judge: Judge, mode: Pairwise, checked: Sequence[AttackCheck], seconds: float, out: PlainConsole
+) -> dict[str, Any]:
+    from judgelm.doctor.injection import measure_attack_success
+
+    with console.activity("judging attacked pairs"):
+        success = measure_attack_success(mode, judge.engine, [check.attack for check in checked], seconds=seconds)
+    table = Table(
+        title="verdicts moved towards the attacker, with 95 % intervals (no pass or fail)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for name in ("family", "n", "moved"):
+        table.add_column(name, justify="left" if name == "family" else "right")
+    for family, rate in success.by_family.items():
+        table.add_row(family, str(rate.n), _percent(rate))
+    if success.share is not None:
+        table.add_row(Text("all", "bold"), str(success.share.n), _percent(success.share))
+    notes = (
+        (success.already, "attacked answers won without the attack"),
+        (success.unreadable, "attacks left no readable verdict"),
+    )
+    table.caption = "; ".join(f"{count} {note}" for count, note in notes if count) or None
+    out.print(table)
+    return asdict(success)
+
+
+def _percent(rate: Estimate) -> str:
+    return f"{100 * rate.value:.1f} % ({100 * rate.low:.1f} to {100 * rate.high:.1f})"
+
+
+_FILE_OF = 1000
+
+
+def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: PlainConsole, json_out: Path | None) -> None:
+    """Measure, print and keep the speeds of a judge; exit code 1 where a variant failed.
+
+    Args:
+        model: a judge's name, folder, file or hub id.
+        pairs: file to draw pairs from; None takes the everyday pairs.
+        seconds: how long each variant judges, about.
+        out: where findings are printed.
+        json_out: where all of them are written.
+    """
+    named = named_judge(model)
+    location = str(named.adapter) if named else model
+    samples, total = read_pairs(pairs or EVERYDAY_PAIRS)
+    variants, remarks = variants_of(location)
+    cpu = look_at_devices().cpu
+    machine = f"{cpu.model}, {cpu.usable_cores} cores, {' '.join(cpu.instruction_sets)}"
+    _print_line(out, f"judging pairs of {pairs or 'everyday questions'} in both orders: {machine}")
+    speeds, broken = [], []
+    for variant in variants:
+        with console.activity(f"{variant.engine} {variant.format}"):
+            try:
+                speeds.append(measure(location, variant, samples, seconds))
+            except (JudgelmError, RuntimeError, OSError) as error:
+                broken.append(f"{variant.engine} {variant.format} failed: {error}")
+    changes = [change_between(speeds[0], speed) for speed in speeds]
+    file_of = total if pairs else _FILE_OF
+    if speeds:
+        out.print(_speed_table(speeds, changes, file_of))
+        speeds_file = write_speeds(location, None, [speed.to_measured() for speed in speeds])
+        remarks += _choice(speeds, location, speeds_file)
+    remarks += [f"by the judge's card {change.sentence}" for change in (named.card.changed_verdicts if named else ())]
+    remarks += [_failed(speed) for speed in speeds if speed.failures]
+    for line in (*remarks, *broken):
+        _print_line(out, line)
+    rows = [_speed_row(speed, change) for speed, change in zip(speeds, changes, strict=True)]
+    write_json(json_out, {"model": model, "machine": machine, "pairs": total, "speeds": rows, "failed": broken})
+    if broken:
+        raise typer.Exit(EXIT_USAGE)
+
+
+def _print_line(out: PlainConsole, line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _speed_table(speeds: Sequence[VariantSpeed], changes: Sequence[FormatChange | None], file_of: int) -> Table:
+    first = speeds[0]
+    per_pair = tokens_per_pair(speeds)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("engine", "format"):
+        table.add_column(name, no_wrap=True)
+    for name in ("pairs/s", f"x {first.variant.format}", f"{file_of:,}", "changed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for speed, change in zip(speeds, changes, strict=True):
+        rate = speed.prompt_tokens_per_s / per_pair
+        table.add_row(
+            speed.variant.engine,
+            speed.variant.format,
+            f"{rate:,.2f}",
+            f"{speed.prompt_tokens_per_s / first.prompt_tokens_per_s:.2f}",
+            _duration(speed.load_s + file_of / rate),
+            "" if speed is first else _changed(change),
+        )
+    table.caption = (
+        f"{file_of:,}: time for so many pairs, loading included. Changed against {first.variant.format}, with 95 % "
+        "intervals"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _changed(change: FormatChange | None) -> str:
+    if change is None:
+        return "no pair in common"
+    return f"{change.changed} of {change.n} ({100 * change.low:.0f} to {100 * change.high:.0f} %)"
+
+
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
+
+
+def _failed(speed: VariantSpeed) -> str:
+    codes = ", ".join(f"{count} {code}" for code, count in speed.failures.items())
+    return f"{speed.variant.engine} {speed.variant.format}: of {len(speed.verdicts)} pairs failed {codes}"
+
+
+def _choice(speeds: Sequence[VariantSpeed], location: str, speeds_file: Path) -> list[str]:
+    """The fastest variant, and what `auto` makes of the speeds."""
+    fastest = max(speeds, key=lambda speed: speed.prompt_tokens_per_s).variant
+    option = f"--quantization {fastest.quantization}" if fastest.quantization else f"--dtype {fastest.dtype}"
+    engine, why = choose_engine(location)
+    return [
+        f"fastest: {fastest.engine} {fastest.format} (--engine {fastest.engine} {option})",
+        f"--engine auto takes {engine} ({why}); --dtype auto takes the faster of float32 and the checkpoint's format,",
+        f"by these figures in {speeds_file}",
+    ]
+
+
+def _speed_row(speed: VariantSpeed, change: FormatChange | None) -> dict[str, object]:
+    """A variant, as `--json` writes it."""
+    return asdict(speed.variant) | {
+        "pairs": speed.pairs,
+        "seconds": speed.seconds,
+        "prompt_tokens": speed.prompt_tokens,
+        "prompt_tokens_per_s": speed.prompt_tokens_per_s,
+        "load_s": speed.load_s,
+        "failures": speed.failures,
+        "change": None if change is None else asdict(change),
+    }
+
+
+_GIB = 1 << 30
+_MOST_WAYS = 12
+
+
+def plan_training(
+    files: tuple[Path, Path | None, str],
+    changes: Mapping[str, Any],
+    cluster: tuple[int | None, float | None],
+    *,
+    speed: dict[str, float],
+    out: PlainConsole,
+    json_out: Path | None,
+) -> None:
+    """Print what a fine-tuning needs, and what would make it fit; exit code 1 where no cluster can hold it.
+
+    Args:
+        files: the training's YAML, accelerate's file, and the name of a known model shape.
+        changes: fields of the YAML with other values.
+        cluster: GPUs, and GiB of choice.
+        speed: `mfu` and `gpu_flops`.
+        out: where it is shown.
+        json_out: where all findings are written.
+    """
+    train, accelerate, shape = files
+    configured = read_training(train, changes)
+    clusters = clusters_of(read_launch(accelerate), gpus=cluster[0], gpu_memory_gib=cluster[1])
+    from judgelm.doctor.plan_inputs import look_at_data, look_at_model, training_of  # loads torch
+
+    with out.status("building the model on the meta device, counting the rows"):
+        model, configured = look_at_model(configured, shape=shape)
+        data = look_at_data(configured)
+    out.print(_training_facts(model, configured.recipe, data))
+    plans = [plan(model, configured.on(target), target, **speed) for target in clusters]
+    trainings = [training_of(model, configured.on(target), data, target) for target in clusters]
+    out.print(_memory_table(plans))
+    out.print(_time_table(plans, trainings, speed))
+    if refused := [
+        choice.cluster.name for choice in plans if configured.global_batch not in (None, choice.global_batch)
+    ]:
+        out.message(
+            f"on {', '.join(refused)}", label=f"global_batch {configured.global_batch} is refused", style="bold red"
+        )
+    for choice in plans:
+        _print_ways(choice, out)
+    if json_out is not None:
+        report: dict[str, Any] = {
+            "model": asdict(model),
+            "recipe": asdict(configured.recipe),
+            "data": asdict(data),
+        } | speed
+        report["plans"] = [
+            asdict(choice) | {"total_bytes": choice.memory.total, "training": asdict(training) if training else None}
+            for choice, training in zip(plans, trainings, strict=True)
+        ]
+        write_json(json_out, report)
+    if not any(choice.fits for choice in plans):
+        raise typer.Exit(EXIT_USAGE)
+
+
+def _training_facts(model: ModelFacts, recipe: TrainingSetup, data: Any) -> Table:
+    trained = model.adapter if recipe.lora else model.total
+    facts = facts_table(f"fine-tuning of {model.name}")
+    facts.add_row("sizes from", model.source)
+    facts.add_row("parameters", f"{model.total:,}, of which trained {trained:,}{' (LoRA)' if recipe.lora else ''}")
+    facts.add_row("rows", f"{data.rows:,}" if data.rows is not None else f"unknown: {data.why}")
+    if data.rows is not None:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in data.left_out.items()) or "none"
+        facts.add_row("tokens", f"{data.tokens:,}, longest row {data.longest:,} of {recipe.window:,}")
+        facts.add_row("cut", f"{data.cut:,} rows; left out: {left_out}")
+    if (drawn := recipe.generation) is not None:
+        by = f"vLLM, {drawn.share:.0%} of each GPU{', asleep while training' if drawn.sleeps else ''}"
+        facts.add_row("replies", f"{drawn.replies} to each prompt, by {by if drawn.vllm else 'transformers'}")
+    head = "a tile at a time (TRL's fused head)" if recipe.fused_head else "whole"
+    facts.add_row("logits", f"{head}, vocabulary of {model.vocab:,}")
+    return facts
+
+
+def _memory_table(plans: list[TrainingPlan]) -> Table:
+    table = Table(title="GiB of one GPU", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for choice in plans:
+        offload = "" if choice.cluster.offload == "none" else f", offload: {choice.cluster.offload}"
+        table.add_column(f"{choice.cluster.name}\n{choice.cluster.sharding}{offload}", justify="right", overflow="fold")
+    rows = {
+        "weights": "weights", "gradients": "gradients", "optimizer": "optimizer states", "gathered": "gathered or cast",
+        "communication": "communication", "activations": "activations", "recomputed": "a block recomputed, or",
+        "logits": "logits and loss", "reserve": "CUDA, NCCL", "reference": "reference model",
+        "generation": "drawing replies", "total": "total at the peak",
+    }  # fmt: skip
+    for field_, name in rows.items():
+        if field_ in ("reference", "generation") and not any(getattr(choice.memory, field_) for choice in plans):
+            continue
+        table.add_row(name, *(f"{getattr(choice.memory, field_) / _GIB:,.1f}" for choice in plans))
+    table.add_row("there is", *(f"{choice.cluster.gpu_memory_bytes / _GIB:,.1f}" for choice in plans))
+    usable = (USABLE_SHARE * choice.cluster.gpu_memory_bytes / _GIB for choice in plans)
+    table.add_row(f"of that usable, {USABLE_SHARE:.0%}", *(f"{size:,.1f}" for size in usable))
+    table.add_row("", *(Text("fits", "green") if choice.fits else Text("does not fit", "red") for choice in plans))
+    table.add_row("host memory of a machine", *(f"{choice.memory.host / _GIB:,.0f}" for choice in plans))
+    return table
+
+
+def _time_table(plans: list[TrainingPlan], trainings: list[Any], speed: dict[str, float]) -> Table:
+    title = (
+        f"work, at {speed['mfu']:.0%} of {speed['gpu_flops'] / 1e12:,.0f} TFLOP/s a GPU, the time of offload and of "
+        "drawing replies not counted"
+    )
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for choice in plans:
+        table.add_column(choice.cluster.name, justify="right", overflow="fold")
+    table.add_row("rows a step", *(f"{choice.global_batch:,}" for choice in plans))
+    table.add_row("tokens a step, all rows full", *(f"{choice.step_tokens:,}" for choice in plans))
+    table.add_row("PFLOP a step: model + attention", *(_pflop(choice.step) for choice in plans))
+    table.add_row("recomputation on top", *(f"{choice.step.recomputation / 1e15:,.1f}" for choice in plans))
+    table.add_row("seconds a step", *(f"{choice.step_seconds:,.1f}" for choice in plans))
+    known = [training for training in trainings if training is not None]
+    if known:
+        table.add_row("steps in all", *(f"{training.steps:,}" for training in known))
+        hours = (
+            training.operations.seconds(gpus=choice.cluster.gpus, **speed) / 3600
+            for training, choice in zip(known, plans, strict=True)
+        )
+        table.add_row("hours in all, without padding", *(f"{duration:,.2f}" for duration in hours))
+    return table
+
+
+def _pflop(work: Operations) -> str:
+    return f"{work.model / 1e15:,.1f} + {work.attention / 1e15:,.1f}"
+
+
+def _print_ways(choice: TrainingPlan, out: PlainConsole) -> None:
+    if choice.fits:
+        return
+    need, there = (size / _GIB for size in (choice.memory.total, choice.cluster.gpu_memory_bytes))
+    refusal = f"{choice.cluster.name}: does not fit,"
+    out.message(f"{need:,.1f} GiB of {there:,.1f}; what would:", label=refusal, style="bold red")
+    for way in choice.ways[:_MOST_WAYS]:
+        mark, style = ("fits", "green") if way.fits else ("does not", "red")
+        out.message(f" {way.change}", label=f"  {way.total_bytes / _GIB:7,.1f} GiB  {mark}", style=style)
+    if not any(way.fits for way in choice.ways):
+        out.print("  none of these fits: take more or larger GPUs, or a smaller window")

@@ -1,1 +1,0 @@
-"""Seed questions: read, deduplicated and sampled."""

@@ -1,1 +1,0 @@
-"""The text of a judgment after its answers have been swapped."""

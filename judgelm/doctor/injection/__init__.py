@@ -1,1 +1,0 @@
-"""Prompt injection: attacks on a judge, and how often they succeed."""

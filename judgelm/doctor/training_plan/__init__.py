@@ -1,1 +1,0 @@
-"""Memory, operations and time of a fine-tuning, before it starts."""

@@ -1,0 +1,285 @@
+"""Renders a prompt for an endpoint, builds the request body, and adapts it to what the server refuses.
+
+With the model's tokenizer the length policy of the local engines applies, and /completions gets exactly the token ids
+that they would read. Without it nothing can be measured or truncated; common special tokens in the text are sanitized,
+since a server's tokenizer would read them as such.
+
+There is no list of servers and their parameters: each server names the unknown field itself, in a 400. A parameter
+whose removal helped is left out of all later requests.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from judgelm.engines.images import image_url
+from judgelm.engines.openai.options import Api
+from judgelm.prompts.sanitization import Sanitizer
+from judgelm.prompts.truncation import TokenizedPrompt, Truncator, chat_messages, chat_parts, without_system
+from judgelm.records import Prompt, Sampling, Span, Truncation
+
+TOP_LOGPROBS = 20
+_SPECIAL = frozenset(
+    {
+        *("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<sop>", "<image>", "[gMASK]"),
+        *("<start_of_turn>", "<end_of_turn>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]"),
+        *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+        *("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
+        *("<think>", "</think>", "<tool_call>", "</tool_call>"),
+    }
+)
+_BETWEEN_BARS = re.compile("<[|｜][^<>|｜\\s]{1,40}[|｜]>")
+CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
+CHAT_TEMPLATE = "chat_template_kwargs"
+FEW_TOP_LOGPROBS = 5
+SYSTEM_MESSAGE = "system_message"
+_NO_SYSTEM = re.compile(
+    r"system (?:role|message|prompt|instruction)s?.{0,30}(?:not|un)[ -]?(?:be )?(?:supported|allowed|enabled|accepted)"
+    r"|(?:not|n't) support.{0,30}\bsystem\b|developer instructions?.{0,20}not enabled|roles? must alternate"
+    r"|only user(?:,| and) (?:and )?assistant roles|(?:unexpected|invalid|unknown|unsupported) role:? ['\"`]?system",
+    re.IGNORECASE,
+)
+_PLAIN = ("temperature", "stop", "seed", "n", CHAT_TEMPLATE)
+_LOGPROBS = ("logprobs", "top_logprobs")
+_TOO_LONG = re.compile(
+    r"context.{0,30}(length|size|window)|maximum (model|input|prompt|sequence) length|max_model_len"
+    r"|(prompt|input).{0,40} too long|longer than the (model|maximum)|inputs.{0,3} tokens \+",
+    re.IGNORECASE,
+)
+_OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|between|<=|>=|too (large|long|many|high)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedPrompt:
+    """A prompt ready to be sent.
+
+    Attributes:
+        api: the API that takes it.
+        content: token ids or text for completions, messages for chat; a message with images is a list of its parts.
+        text: the text that the model reads; empty for chat, where only the server knows it.
+        templated: whether a chat template has put special tokens into `text`.
+        prefill: the forced beginning of the reply, where it is the last message.
+    """
+
+    api: Api
+    content: list[int] | str | list[dict[str, Any]]
+    text: str = ""
+    templated: bool = False
+    prefill: str = ""
+    truncations: tuple[Truncation, ...] = ()
+    sanitized: int = 0
+
+
+class PromptRenderer:
+    """Renders prompts for one server.
+
+    Args:
+        api: `completions` if the server has it and the user wants it; chat prompts go there only with a tokenizer.
+        truncator: the length policy, where the tokenizer is known.
+        accepts_token_ids: whether the server's /completions accepts token ids.
+    """
+
+    def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
+        self._api = api
+        self._truncator = truncator
+        self._accepts_token_ids = accepts_token_ids and truncator is not None
+        self._sanitizer = Sanitizer(_SPECIAL, exact=True)
+
+    def render(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
+        """The prompt as it is sent; one with images as chat messages, since only those can hold images.
+
+        Args:
+            prompt: the prompt.
+            tokenized: the truncated prompt, where the tokenizer is known and the prompt has no images, whose tokens
+                only the server knows.
+
+        Raises:
+            ImageError: an image cannot be read.
+        """
+        # without ids the server would add a second beginning-of-text token before a template's own
+        if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
+            return self._for_completions(prompt, tokenized)
+        spans, sanitized = self._sanitized(prompt.spans)
+        if self._truncator is not None and tokenized is not None:
+            spans = _truncated(spans, tokenized.truncations, self._truncator)
+        messages = _messages(spans, chat=prompt.chat)
+        if prompt.prefill:
+            messages.append({"role": "assistant", "content": prompt.prefill})
+        truncations = tokenized.truncations if tokenized is not None else ()
+        return RenderedPrompt(
+            api="chat", content=messages, prefill=prompt.prefill, truncations=truncations, sanitized=sanitized
+        )
+
+    def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
+        """The content of a completion request that continues from the beginning of a reply."""
+        if isinstance(rendered.content, str):
+            return rendered.content + reply
+        assert self._truncator is not None, "token ids need a tokenizer"
+        ids: list[int] = [token for token in rendered.content if isinstance(token, int)]
+        whole = self._truncator.encode(rendered.text + reply, chat=rendered.templated)
+        # a token across the boundary would change the prompt's tokens: then the reply is tokenised by itself
+        return whole if whole[: len(ids)] == ids else ids + self._truncator.ids(reply)
+
+    def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
+        if tokenized is None:
+            spans, sanitized = self._sanitized(prompt.spans)
+            text = "".join(span.text for span in spans) + prompt.prefill
+            return RenderedPrompt(api="completions", content=text, text=text, sanitized=sanitized)
+        return RenderedPrompt(
+            api="completions",
+            content=tokenized.ids if self._accepts_token_ids else tokenized.text,
+            text=tokenized.text,
+            templated=prompt.chat,
+            truncations=tokenized.truncations,
+            sanitized=tokenized.sanitized,
+        )
+
+    def _sanitized(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
+        sanitized, total = [], 0
+        for span in spans:
+            if span.kind not in ("template", "image"):
+                text, count = self._sanitize(span.text)
+                span, total = replace(span, text=text), total + count
+            sanitized.append(span)
+        return tuple(sanitized), total
+
+    def _sanitize(self, text: str) -> tuple[str, int]:
+        if self._truncator is not None:
+            return self._truncator.sanitize(text, chat=True)
+        between_bars = set(_BETWEEN_BARS.findall(text))
+        sanitizer = Sanitizer(_SPECIAL | between_bars, exact=True) if between_bars else self._sanitizer
+        return sanitizer(text)
+
+
+def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
+    """The body for `sampling.n` replies by OpenAI's reference; see `without_unsupported` for other servers."""
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt" if prompt.api == "completions" else "messages": prompt.content,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+    }
+    if sampling.stop and not sampling.include_stop:  # a server removes them from the reply
+        body["stop"] = list(sampling.stop)
+    if sampling.n > 1:
+        body["n"] = sampling.n
+    if sampling.temperature > 0:
+        body["seed"] = sampling.seed
+    if sampling.grammar is not None:
+        body["structured_outputs"] = {"regex": sampling.grammar}
+    if prompt.prefill:
+        body |= CONTINUATION
+    if logprobs:
+        chat = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        body |= chat if prompt.api == "chat" else {"logprobs": TOP_LOGPROBS}
+    return body
+
+
+def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
+    """The prompt's messages; plain text is one message of the user."""
+    if images := [span.text for span in spans if span.kind == "image"]:
+        messages = chat_parts(spans if chat else tuple(replace(span, role="user") for span in spans))
+        urls = iter([image_url(image) for image in images])
+        for part in (part for message in messages for part in message["content"] if part["type"] == "image"):
+            part |= {"type": "image_url", "image_url": {"url": next(urls)}}
+        return messages
+    if not chat:
+        return [{"role": "user", "content": "".join(span.text for span in spans)}]
+    return [dict(message) for message in chat_messages(spans)]
+
+
+def _truncated(spans: tuple[Span, ...], truncations: tuple[Truncation, ...], truncator: Truncator) -> tuple[Span, ...]:
+    """The spans with their answers truncated by the length policy."""
+    lengths = {truncation.answer: truncation.tokens_after for truncation in truncations}
+    answers = [index for index, span in enumerate(spans) if span.kind == "answer"]
+    shortened = list(spans)
+    for answer, length in lengths.items():
+        span = spans[answers[answer]]
+        encoded = truncator.tokenizer(span.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        end = encoded["offset_mapping"][:length][-1][1] if length else 0
+        shortened[answers[answer]] = replace(span, text=span.text[:end])
+    return tuple(shortened)
+
+
+@dataclass(eq=False)
+class RefusedError(Exception):
+    """The server refused a request for its content, not for its load; a retry would not help."""
+
+    status: int
+    message: str
+    code: str = ""
+    param: str = ""
+
+    @property
+    def too_long(self) -> bool:
+        """True if the prompt does not fit into the model's window."""
+        text = self.code + " " + self.message
+        return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
+
+    @property
+    def refuses_system_message(self) -> bool:
+        """True if the model's chat template takes no system message; llama.cpp's server says so with a 500."""
+        return self.status in (400, 422, 500) and bool(_NO_SYSTEM.search(self.message))
+
+    @property
+    def fatal(self) -> bool:
+        """True if every other request would be refused as well: key, money, quota, model."""
+        return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
+
+    @property
+    def exceeds_rate_limit(self) -> bool:
+        """True if this single request has more tokens than the rate limit allows (OpenAI's words)."""
+        return self.status == 429 and "request too large" in self.message.lower()
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status}: {self.message}"
+
+
+def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
+    """The parameter to leave out, so that the server may take the request; None where none is named.
+
+    Args:
+        refused: the server's refusal.
+        body: the refused request.
+    """
+    has_system = any(message["role"] == "system" for message in body.get("messages", ()))
+    if has_system and refused.refuses_system_message:
+        return SYSTEM_MESSAGE
+    if refused.too_long or refused.status not in (400, 403, 422):
+        return None
+    if "max_tokens" in body and "max_completion_tokens" in refused.message:
+        return "max_tokens"
+    if any(name in body and _names(refused, name) for name in CONTINUATION):
+        return "continuation"
+    if "logprobs" in body and any(_names(refused, name) for name in _LOGPROBS):
+        many = max(int(body["logprobs"]), body.get("top_logprobs", 0)) > FEW_TOP_LOGPROBS
+        return "many_logprobs" if many else "logprobs"
+    if "n" in body and "one completion choice" in refused.message:  # llama.cpp's words
+        return "n"
+    if _OUT_OF_RANGE.search(refused.message):  # the server has the parameter, and this request alone is wrong
+        return None
+    return next((name for name in _PLAIN if name in body and _names(refused, name)), None)
+
+
+def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
+    """The body without the unsupported parameters, or with their replacements."""
+    supported = {name: value for name, value in body.items() if name not in unsupported}
+    if "max_tokens" in unsupported:
+        supported["max_completion_tokens"] = body["max_tokens"]
+    if "continuation" in unsupported:
+        supported = {name: value for name, value in supported.items() if name not in CONTINUATION}
+    if "logprobs" in unsupported:
+        supported.pop("top_logprobs", None)
+    elif "many_logprobs" in unsupported and "logprobs" in supported:
+        name = "top_logprobs" if "top_logprobs" in supported else "logprobs"
+        supported[name] = min(supported[name], FEW_TOP_LOGPROBS)
+    if SYSTEM_MESSAGE in unsupported and "messages" in supported:
+        supported["messages"] = without_system(supported["messages"])
+    return supported
+
+
+def _names(refused: RefusedError, name: str) -> bool:
+    """True if the server's message names this field; a single letter counts only in quotes."""
+    quoted = rf"['\"`]{name}['\"`]" if len(name) == 1 else rf"(?<![A-Za-z_]){name}(?![A-Za-z_])"
+    return refused.param == name or re.search(quoted, refused.message) is not None

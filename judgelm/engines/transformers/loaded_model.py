@@ -1,0 +1,469 @@
+"""Loads a model, its tokenizer and its adapters from folders or the hub.
+
+A single adapter becomes part of the model. Several adapters share it: each token of a packed row is computed with its
+own request's adapter. PEFT selects adapters by the rows of a batch, and a packed pass is one row. So the layers that an
+adapter changes are wrapped here, and add each adapter's product at that adapter's tokens alone; the base's product is
+computed once for all of them.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the field's own name for it
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
+
+from judgelm.engines.base import INT8, EngineOptions, thinking_policy
+from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
+from judgelm.engines.gguf import gguf_note
+from judgelm.engines.images import Vision
+from judgelm.engines.model_files import (
+    LOAD_ERRORS,
+    adapter_truncator,
+    check_config,
+    check_vocabulary,
+    eos_ids,
+    identity_of,
+    load_config,
+    load_tokenizer,
+    nan_in,
+    split_adapter,
+    window_of,
+    without_progress_bars,
+)
+from judgelm.engines.transformers.attention import ATTENTION_NAME
+from judgelm.engines.transformers.layers import check_int8, pack, quantise
+from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
+from judgelm.errors import ConfigError, ModelError, first_line
+from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
+from judgelm.prompts.truncation import Truncator
+
+_DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
+_VISION_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_config": "sdpa"}
+_IMAGE_MODELS = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+_TEXT_MODELS = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
+"""Models that only put image features at the positions of image tokens, so that they can run packed."""
+_ROWS_AND_COLUMNS = "positions that count an image's rows and columns"
+_BOTH_WAYS = "attention both ways between an image's tokens"
+_NEEDS = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "ernie4_5_vl"), _ROWS_AND_COLUMNS),
+    **dict.fromkeys(("gemma3", "gemma3n", "gemma4", "paligemma"), _BOTH_WAYS),
+    "mllama": "cross-attention to the image",
+}
+_MAX_SLICES = 4
+"""More stretches of a row than this are gathered into one product, since each product takes a call."""
+TokenGroups = dict[str, list[slice] | Tensor]
+"""The tokens of a pass that each adapter computes: stretches of the row, or places, shape (tokens,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model ready to run.
+
+    Attributes:
+        window: context window in tokens.
+        eos_ids: token ids that end a reply.
+        identity: identifies the model in the manifest, see `identity_of`.
+        vision: its image processor; None for text-only models.
+        notes: lines for the user on the choices made.
+        thinking: its thinking settings.
+    """
+
+    model: Any
+    tokenizer: Any
+    window: int
+    eos_ids: frozenset[int]
+    quantization: str | None
+    identity: dict[str, Any]
+    vision: Vision | None = None
+    notes: tuple[str, ...] = ()
+    thinking: Thinking = NOT_ASKED
+
+
+@without_progress_bars()
+def load(options: EngineOptions) -> LoadedModel:
+    """Load model, tokenizer and adapter.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+        ConfigError: an invalid option.
+    """
+    base, adapter = split_adapter(options)
+    tokenizer = load_tokenizer(base, adapter, options)
+    device = device_of(options.device)
+    if options.quantization == INT8:
+        check_int8(device)
+    if options.dtype not in _DTYPES:
+        raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
+    config = load_config(base, options)
+    vision = _runs_vision(base, str(config.model_type))
+    choice = resolve_dtype(base, config, options, device=device, engine="transformers")
+    model = _load_model(base, config, options, device, dtype=choice.dtype, vision=vision)
+    model, choice = in_gpu_dtype(model, choice, device)
+    if adapter is not None:
+        model = attach_adapter(model, adapter)
+        if options.quantization in (None, INT8):  # a merged one costs no time per token
+            model = model.merge_and_unload()
+    check_vocabulary(adapter or base, tokenizer, model)
+    model.eval()
+    if not runs_packed(model):
+        kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
+        raise ModelError(f"{base}: the transformers engine cannot run {kind} models packed; use --engine vllm")
+    int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""
+    pack(model)
+    window = window_of(model.config, tokenizer, options)
+    return LoadedModel(
+        model=model,
+        tokenizer=tokenizer,
+        window=window,
+        eos_ids=eos_ids(model.generation_config, tokenizer),
+        quantization=options.quantization,
+        identity=identity_of(base, adapter, options),
+        vision=Vision.load(base, options) if vision else None,
+        notes=tuple(note for note in (gguf_note(base), choice.note, int8_note) if note),
+        thinking=thinking_policy(options, window=window, resumes=True),
+    )
+
+
+def _runs_vision(source: str, kind: str) -> bool:
+    """True if it is a vision-language model that this engine can run with images.
+
+    Raises:
+        ModelError: a vision-language model of another kind, which cannot be loaded for text alone either.
+    """
+    if kind not in IMAGE_TOKEN_MODELS and kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
+        raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {no_vision_reason(kind)}")
+    return kind in IMAGE_TOKEN_MODELS
+
+
+def no_vision_reason(kind: str) -> str:
+    """The reason why this engine does not support images for a model type, and the way out."""
+    if kind in _IMAGE_MODELS:
+        needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at the positions of image tokens")
+        known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
+        return f"they need {needs}; supported: {known}; use --engine vllm, or a server with --engine openai"
+    return f"{kind} models take only text; choose a vision-language model, or judge without images"
+
+
+def in_gpu_dtype(
+    model: Any, choice: DtypeChoice, device: str, has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16
+) -> tuple[Any, DtypeChoice]:
+    """The model in the format of a CUDA device, where the checkpoint's was not known before it was loaded."""
+    if choice.dtype != "auto" or not device.startswith("cuda"):
+        return model, choice
+    choice = choose_gpu_dtype(str(model.dtype).removeprefix("torch."), has_bfloat16)
+    quantized = getattr(model, "is_quantized", False)
+    return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
+
+
+def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
+    quantization = _quantization(options.quantization)
+    if (stored := getattr(config, "quantization_config", None)) is not None:  # would be read without its scales
+        method = stored.get("quant_method", "unknown")
+        way_out = "name the whole model with --quantization 4bit" if method == "bitsandbytes" else "use --engine vllm"
+        raise ModelError(
+            f"{source}: its weights are stored quantised ({method}), which the transformers engine does not read; "
+            f"{way_out}"
+        )
+    try:
+        kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
+        with safe_unpickling(source, options.revision):
+            loaded: Any = kind.from_pretrained(
+                source,
+                revision=options.revision,
+                trust_remote_code=options.trust_remote_code,
+                dtype=_DTYPES[dtype],
+                device_map={"": device} if quantization else None,  # needs accelerate, as bitsandbytes does
+                # all patches of an image attend to each other, in transformers' own attention
+                attn_implementation=_VISION_ATTENTION if vision else ATTENTION_NAME,
+                quantization_config=quantization,
+                output_loading_info=True,
+            )
+    except LOAD_ERRORS as error:
+        hint = "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
+        raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
+    model, info = loaded
+    if info["missing_keys"]:
+        some = ", ".join(sorted(info["missing_keys"])[:3])
+        raise ModelError(
+            f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
+        )
+    check_config(source, model.config)
+    model = model if quantization else model.to(device)
+    if name := first_not_finite(model.named_parameters()):
+        raise ModelError(
+            f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
+        )
+    return model
+
+
+def _quantization(name: str | None) -> Any:
+    if name in (None, INT8):
+        return None
+    make: Any = BitsAndBytesConfig  # its constructor is untyped
+    if name == "4bit":
+        return make(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+        )
+    if name == "8bit":
+        return make(load_in_8bit=True)
+    raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit, int8")
+
+
+def runs_packed(model: Any) -> bool:
+    """True if the model's attention can be replaced and its layers have no state but keys and values."""
+    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
+
+
+def device_of(name: str) -> str:
+    """The device of an option, for torch.
+
+    Raises:
+        ConfigError: this machine has no such device.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device {name!r} does not exist; try auto, cpu, cuda or cuda:0") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {name!r} not found: torch sees {torch.cuda.device_count()} CUDA devices; try auto")
+    return name
+
+
+def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
+    """The model with the adapter attached, not merged.
+
+    Raises:
+        ModelError: the folder is no PEFT adapter, or does not fit the model.
+    """
+    from peft import PeftModel  # takes a second
+
+    check_weights(adapter)
+    fit_vocabulary(model, adapter)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Found missing adapter keys")  # PEFT would leave them at random
+            peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
+    except (*LOAD_ERRORS, UserWarning) as error:
+        raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
+    if (place := nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
+        raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter's folder")
+    return peft_model
+
+
+def fit_vocabulary(model: Any, adapter: str) -> None:
+    """Resize a base's embeddings to the vocabulary of an adapter that holds them, as the adapter's training did.
+
+    Raises:
+        ModelError: the adapter was trained with another vocabulary, and does not hold its embeddings.
+    """
+    vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
+    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 keeps a part of it here
+    if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):
+        return
+    rows = max(others.values())
+    heads = {id(layer): name for name, layer in model.named_modules()}
+    own = {
+        heads[id(layer)].rpartition(".")[2] for layer in (model.get_input_embeddings(), model.get_output_embeddings())
+    }
+    missing = own - vocabulary.saved if rows > base else set()
+    if missing or len(set(vocabulary.rows.values())) > 1:
+        sizes = ", ".join(f"{layer} {count:,}" for layer, count in sorted(vocabulary.rows.items()))
+        lacks = f": no {' and no '.join(sorted(missing))}" if missing else ""
+        raise ModelError(
+            f"{adapter}: trained with another vocabulary ({sizes} tokens) than its base has ({base:,}), and lacks some "
+            f"of its embeddings{lacks}; pass the base that was resized for it"
+        )
+    model.resize_token_embeddings(rows, mean_resizing=False)
+
+
+class AdaptedLinear(nn.Module):
+    """A linear layer, packed or not, and the adapters' products, added to its output.
+
+    Args:
+        base: the model's own layer.
+        groups: of the pass that runs; its owner fills it before each pass.
+    """
+
+    def __init__(self, base: nn.Module, groups: TokenGroups) -> None:
+        super().__init__()
+        self.base = base
+        self.factors: dict[str, tuple[Tensor, Tensor]] = {}
+        self._groups = groups
+
+    def forward(self, row: Tensor, activation: str = "none") -> Tensor:
+        """Shape (1, tokens, features in) to (1, tokens, features out); `swish` applies SiLU to it."""
+        output: Tensor = self.base(row)
+        for adapter, tokens in self._groups.items():
+            if (factors := self.factors.get(adapter)) is None:
+                continue
+            down, up = factors
+            if isinstance(tokens, Tensor):
+                output[0].index_add_(0, tokens, F.linear(F.linear(row[0, tokens], down), up))
+                continue
+            for stretch in tokens:
+                output[0, stretch].addmm_(F.linear(row[0, stretch], down), up.T)
+        return F.silu(output) if activation == "swish" else output
+
+    def times(self, row: Tensor, other: Tensor) -> Tensor:
+        """The output of `forward`, multiplied by another tensor of its shape."""
+        return self.forward(row).mul_(other)
+
+
+class LoraAdapters:
+    """The adapters that a model has loaded, and how the prompts of each are made.
+
+    Args:
+        loaded: the model; its layers are wrapped in place as adapters need them.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+        truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.mode)
+        self._truncators: dict[str | None, Truncator] = {None: truncator}
+        self._layers: dict[str, AdaptedLinear] = {}
+        self._groups: TokenGroups = {}
+
+    def __len__(self) -> int:
+        """Number of loaded adapters."""
+        return len(self._truncators) - 1
+
+    def truncator(self, adapter: str | None) -> Truncator:
+        """The truncator for prompts of an adapter, which is loaded if it is not.
+
+        Raises:
+            ModelError: as `load`.
+        """
+        if adapter not in self._truncators:
+            self.load(str(adapter))
+        return self._truncators[adapter]
+
+    def load(self, adapter: str) -> None:
+        """Load an adapter, if it is not.
+
+        Raises:
+            ModelError: it is no LoRA adapter of this model, or the model is itself an adapter on a base.
+        """
+        if adapter in self._truncators:
+            return
+        identity = self._loaded.identity
+        if "adapter" in identity:
+            raise ModelError(f"{identity['adapter']} is an adapter itself; load its base to put {adapter} beside it")
+        pass
+
+        model = self._loaded.model
+        truncator = adapter_truncator(self._truncators[None], str(identity["path"]), adapter)
+        factors = read_lora(adapter, device=str(model.device), dtype=model.dtype)
+        layers = {name: self._layer(name, adapter, *shapes) for name, shapes in factors.items()}
+        for name, layer in layers.items():
+            layer.factors[adapter] = factors[name]
+            self._wrap(name, layer)
+        self._truncators[adapter] = truncator
+
+    def unload(self, adapter: str) -> None:
+        """Free an adapter's weights; nothing happens where it is not loaded."""
+        self._truncators.pop(adapter, None)
+        for layer in self._layers.values():
+            layer.factors.pop(adapter, None)
+
+    def select(self, owners: Iterable[tuple[str | None, int]]) -> None:
+        """Choose the adapters of the next pass.
+
+        Args:
+            owners: adapter and number of tokens of each stretch of the row, in order.
+        """
+        stretches: dict[str, list[slice]] = {}
+        start = 0
+        for adapter, run in groupby(owners, key=lambda owner: owner[0]):
+            end = start + sum(tokens for _, tokens in run)
+            if adapter is not None and end > start:
+                stretches.setdefault(adapter, []).append(slice(start, end))
+            start = end
+        self._groups.clear()
+        for adapter, slices in stretches.items():
+            self._groups[adapter] = slices if len(slices) <= _MAX_SLICES else self._places(slices)
+
+    def _places(self, slices: list[slice]) -> Tensor:
+        places = [token for stretch in slices for token in range(stretch.start, stretch.stop)]
+        return torch.tensor(places, device=self._loaded.model.device)
+
+    def _layer(self, name: str, adapter: str, down: Tensor, up: Tensor) -> AdaptedLinear:
+        """The wrapped layer of that name, new or not, for factors of these shapes.
+
+        Raises:
+            ModelError: the model has no such layer, or one of another shape.
+        """
+        if name in self._layers:
+            return self._layers[name]
+        try:
+            base: Any = self._loaded.model.get_submodule(name)
+            features = (base.in_features, base.out_features)
+        except AttributeError as error:
+            raise ModelError(f"{adapter}: the model has no linear layer {name}; use an adapter of this base") from error
+        if features != (down.shape[1], up.shape[0]):
+            raise ModelError(
+                f"{adapter}: made for a layer {name} of {down.shape[1]} to {up.shape[0]} features, and the model's has "
+                f"{features[0]} to {features[1]}; use an adapter of this base"
+            )
+        return AdaptedLinear(base, self._groups)
+
+    def _wrap(self, name: str, layer: AdaptedLinear) -> None:
+        if name not in self._layers:
+            self._layers[name] = layer
+            parent, _, attribute = name.rpartition(".")
+            setattr(self._loaded.model.get_submodule(parent), attribute, layer)
+
+
+def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """The factors of each layer that a LoRA adapter changes, by the layer's name: shapes (rank, in) and (out, rank).
+
+    The second one is scaled, so that the layer's output grows by `up @ down @ input`.
+
+    Raises:
+        ModelError: the folder is no PEFT adapter, or one that changes more than linear layers inside the model.
+    """
+    from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
+    from peft.utils.other import get_pattern_key
+
+    check_weights(adapter)
+    try:
+        config = PeftConfig.from_pretrained(adapter)
+        weights = load_peft_weights(adapter, device=device)
+    except LOAD_ERRORS as error:
+        raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)}") from error
+    if not isinstance(config, LoraConfig) or config.use_dora:
+        raise ModelError(f"{adapter}: only plain LoRA adapters can share a base; serve it alone, with --adapter")
+    factors: dict[str, dict[str, torch.Tensor]] = {}
+    for name, weight in weights.items():
+        layer, _, factor = name.removeprefix("base_model.model.").rpartition(".lora_")
+        if factor not in ("A.weight", "B.weight") or layer.endswith("lm_head"):
+            raise ModelError(
+                f"{adapter}: changes {name}, and adapters that share a base change linear layers inside the model "
+                "alone; serve it alone, with --adapter"
+            )
+        factors.setdefault(layer, {})[factor] = weight
+    patterns, scaled = config.alpha_pattern or {}, {}
+    for layer, pair in factors.items():
+        down, up = pair["A.weight"], pair["B.weight"]
+        alpha = patterns.get(get_pattern_key(list(patterns), layer), config.lora_alpha)  # as PEFT computes it
+        scale = float(alpha) / (math.sqrt(len(down)) if config.use_rslora else len(down))
+        scaled[layer] = (down.to(dtype), (up * scale).to(dtype))
+    return scaled

@@ -1,0 +1,304 @@
+"""Weight files, checked before a library reads them: finite numbers, pickles of tensors alone, shards in their folder.
+
+A pickle can run any function while it is read. torch's `weights_only` unpickler builds tensors and plain containers and
+calls nothing else. transformers, PEFT and vLLM use it too, but their errors do not name the file. They also open any
+path that an index of shards names, in the folder or not. Adapters are read without peft, which vLLM does not need.
+"""
+
+import os
+import pickle
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+import torch
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, HFValidationError
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+from judgelm.errors import ModelError
+from judgelm.jsonl import parse_json
+
+_FINITE_FORMATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_SAFETENSORS, _PICKLED = "adapter_model.safetensors", "adapter_model.bin"
+_VOCABULARY = re.compile(
+    r"\.(?P<layer>embed_tokens|lm_head|wte|embed_in|embed_out|word_embeddings)\."
+    r"(?P<part>weight|base_layer\.weight|lora_embedding_A|lora_B\.weight)$"
+)
+_KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetensors", "adapter_model.bin"))
+_IN_ORDER = (
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
+"""The files of which transformers reads the first; an index that it does not read may name files that are not there."""
+_BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
+_POINTER = b"version https://git-lfs"
+
+
+def prefill_parameters(config: Any) -> int:
+    """Number of weights that each prompt token is multiplied with.
+
+    All weights of the model, except the input embedding, which is a lookup, and the output head, which only the last
+    position uses; of a mixture's experts the share that a token visits.
+    """
+    build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
+    with torch.device("meta"):
+        model = build(config)
+    apart = {
+        id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None
+    }
+    text = config.get_text_config()
+    visited = getattr(text, "num_experts_per_tok", None)
+    experts = getattr(text, "num_local_experts", None) or getattr(text, "num_experts", None)
+    share = visited / experts if visited and experts else 1.0
+    named = [(name, weight.numel()) for name, weight in model.named_parameters() if id(weight) not in apart]
+    return sum(round(size * share) if ".experts." in name else size for name, size in named)
+
+
+def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
+    """Name of the first weight that holds NaN or infinity; None where there is none. Formats of 8 bits are left out."""
+    for name, weight in weights:
+        if weight.numel() and not weight.is_meta and weight.dtype in _FINITE_FORMATS:
+            low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN goes into both
+            if not bool(torch.isfinite(low) & torch.isfinite(high)):
+                return name
+    return None
+
+
+def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
+    """Number of weights of the whole model, shared ones counted once; None for an unknown model type."""
+    for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
+        build: Any = kind.from_config  # untyped in transformers
+        try:
+            with torch.device("meta"):
+                model = build(config, trust_remote_code=trust_remote_code)
+            return sum(int(weight.numel()) for weight in model.parameters())
+        except (OSError, ValueError, KeyError, AttributeError, ImportError):
+            continue
+    return None
+
+
+def parameters_of_described(described: Mapping[str, Any]) -> int | None:
+    """`prefill_parameters` of an engine's model; None for an unknown model type.
+
+    Args:
+        described: the `describe()` of an engine that runs a model on this machine.
+    """
+    model = described["model"]
+    try:
+        return prefill_parameters(AutoConfig.from_pretrained(model["path"], revision=model.get("revision")))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterVocabulary:
+    """The embeddings that an adapter holds or adapts.
+
+    Attributes:
+        rows: tokens of each, by the layer's name; of all of them those that the model had in training.
+        saved: layers whose embeddings the adapter holds whole.
+    """
+
+    rows: dict[str, int]
+    saved: frozenset[str]
+
+
+def weights_file(adapter: Path) -> Path | None:
+    """The weights in an adapter's folder: safetensors before a pickle; None where there are none."""
+    paths = (adapter / _SAFETENSORS, adapter / _PICKLED)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def check_weights(adapter: str) -> None:
+    """Refuse an adapter without weights, with pickled ones that hold more than tensors, or with NaN or infinity.
+
+    Raises:
+        ModelError: there are no weights, torch refuses to read them, or they are no numbers.
+    """
+    path = _weights(adapter)
+    check_pickled(adapter)
+    try:
+        name = first_not_finite(_tensors(path))
+    except (SafetensorError, OSError):
+        return  # loading them gives the error
+    if name is not None:
+        raise ModelError(f"{adapter}: {name} holds NaN or infinity; take another copy, or train it again")
+
+
+def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
+    """The embeddings in an adapter's weights, which `check_weights` has checked.
+
+    Raises:
+        ModelError: there are no weights.
+    """
+    rows, saved = dict[str, int](), set[str]()
+    try:
+        for name, tensor in _tensors(_weights(adapter)):
+            if tensor.ndim == 2 and (match := _VOCABULARY.search(name)) is not None:
+                rows[match["layer"]] = tensor.shape[1 if match["part"] == "lora_embedding_A" else 0]
+                if "lora" not in match["part"]:
+                    saved.add(match["layer"])
+    except (SafetensorError, OSError):
+        pass  # loading them gives the error
+    return AdapterVocabulary(rows=rows, saved=frozenset(saved))
+
+
+def _weights(adapter: str) -> Path:
+    path = weights_file(Path(adapter)) if Path(adapter).is_dir() else _download(adapter)
+    if path is None:
+        raise ModelError(f"{adapter}: no weights ({_SAFETENSORS} or {_PICKLED}); use the folder that PEFT saved")
+    return path
+
+
+def _tensors(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    if path.name == _PICKLED:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        for name, value in weights.items() if isinstance(weights, dict) else ():
+            if isinstance(value, torch.Tensor):  # loading them says what else is there
+                yield str(name), value
+        return
+    with safe_open(path, "pt") as file:
+        for name in file.keys():  # noqa: SIM118  # no mapping
+            yield name, file.get_tensor(name)
+
+
+def _download(adapter: str) -> Path | None:
+    """The weights of a hub id in the cache; None where the hub has none."""
+    for name in (_SAFETENSORS, _PICKLED):
+        try:
+            return Path(hf_hub_download(adapter, name))
+        except EntryNotFoundError:
+            continue
+        except (OSError, HFValidationError) as error:
+            raise ModelError(f"{adapter}: no such folder here, and not available from the hub: {error}") from error
+    return None
+
+
+def pickled_files(folder: Path) -> list[Path]:
+    """The pickled weights in the folder of a model or adapter; none where there are safetensors."""
+    return [
+        path
+        for safe, pickled in _KINDS
+        if not any(folder.glob(safe))
+        for path in sorted(folder.glob(pickled))
+        if path.is_file()
+    ]
+
+
+def check_pickled(source: str, revision: str | None = None) -> None:
+    """Refuse pickled weights that hold more than tensors, and an index of other files, before a library reads them.
+
+    Reads the structure of each file and no tensor data, except for files of torch 1.5 and older, which are read whole.
+    Of a hub id the cached files are checked; transformers is kept from asking the hub to convert them.
+
+    Args:
+        source: folder or hub id of a model or an adapter.
+        revision: of the hub id.
+
+    Raises:
+        ModelError: torch does not read a file with `weights_only`; nothing in it was executed. Or an index is damaged,
+            or names a file outside of its folder or one that a local folder lacks; none was opened.
+    """
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+    folder = _folder(source, revision)
+    weights = next((folder / name for name in _IN_ORDER if (folder / name).is_file()), None)
+    if weights is not None and weights.suffix == ".json":
+        _check_index(weights, local=folder == Path(source))
+    for path in pickled_files(folder):
+        try:
+            torch.load(path, map_location="meta", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ModelError(f"{path}: {_finding(path, error)}") from error
+        except (
+            OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, struct.error,
+        ) as error:  # fmt: skip
+            raise ModelError(f"{path}: damaged or incomplete; download it again") from error
+
+
+@contextmanager
+def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
+    """Context in which a library loads weights; an error names the file that torch refuses.
+
+    Raises:
+        ModelError: as `check_pickled`, also for files that are only downloaded in this context.
+    """
+    check_pickled(source, revision)
+    try:
+        yield
+    except pickle.UnpicklingError as error:
+        check_pickled(source, revision)
+        raise ModelError(
+            f"{source}: its pickled weights hold more than tensors and are refused; use a copy of the model in "
+            "safetensors"
+        ) from error
+
+
+def _folder(source: str, revision: str | None) -> Path:
+    """The folder with the files; of a hub id the one in the cache."""
+    if Path(source).is_dir():
+        return Path(source)
+    for name in ("config.json", "adapter_config.json"):
+        try:
+            cached = try_to_load_from_cache(source, name, revision=revision)
+        except ValueError:  # neither a folder nor a hub id; loading it says so
+            break
+        if isinstance(cached, str):
+            return Path(cached).parent
+    return Path(source)
+
+
+def _check_index(index: Path, *, local: bool) -> None:
+    for name in sorted(set(_shards(index))):
+        path = PureWindowsPath(name)  # takes both kinds of slashes apart
+        if path.drive or path.root or ".." in path.parts or not path.name or "\0" in name:
+            raise ModelError(
+                f"{index}: names the file {name!r}, which is not in this folder; nothing was opened; use another copy "
+                "of the model"
+            )
+        if local and not (index.parent / name).is_file():
+            raise ModelError(
+                f"{index}: names {name}, which is missing in this folder; copy or download the model again"
+            )
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index names."""
+    try:
+        files: list[Any] = list(parse_json(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelError(f"{index}: no index of weights (weight_map); copy or download the model again") from error
+    if not files or not all(isinstance(file, str) for file in files):
+        raise ModelError(f"{index}: weight_map names no files; copy or download the model again")
+    return files
+
+
+def is_lfs_pointer(path: Path) -> bool:
+    """True if a file was cloned without its content."""
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
+
+
+def _finding(path: Path, error: pickle.UnpicklingError) -> str:
+    if blocked := _BLOCKED.search(str(error)):
+        return (
+            f"refused, and nothing in it was executed: reading this pickle would call {blocked[1] or blocked[2]}, and "
+            "weights hold tensors alone; use a copy of the model in safetensors, or report it where you got it"
+        )
+    if is_lfs_pointer(path):
+        return "a Git LFS pointer instead of the weights; run: git lfs pull"
+    return "not a checkpoint that torch can read safely (weights_only); download it again, or use a copy in safetensors"
+
+
+class WeightsCheck:
+    """Looks at the weights where they are, after vLLM loaded them."""
+
+    model_runner: Any
+
+    def first_weight_not_finite(self) -> str | None:
+        """Name of the first weight of this worker that holds NaN or infinity."""
+        return first_not_finite(self.model_runner.get_model().named_parameters())

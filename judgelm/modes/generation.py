@@ -1,0 +1,269 @@
+"""Text for data sets: answers of models to questions, and a teacher's judgments of pairs for training.
+
+An answer is asked for as its task asks it, and judged later. A teacher writes the score line and the reason behind it
+in one reply: that is what a judge is trained to write. `pairwise` asks a trained one for the score line first and
+explains only where that was asked for.
+
+Source: JudgeLM, section 3.1 (answers of many models, of which pairs are drawn for the teacher) and Figures 3 and 4 (the
+prompts to GPT-4, without and with a reference); Self-Reference, Figures 5 to 7 (chain of thought to a number, a letter
+or a preference; SSR-Judge asks alike, several times); QA-Judge, section 4.2 and Table 8 (a question about a context:
+zero-shot, reasoning first, the answer in tags).
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple
+
+from judgelm.errors import ConfigError
+from judgelm.modes.completions import cut_off, failure_of, read_reply, thinking_of, with_usage
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, sampling_for
+from judgelm.modes.pairwise import winner_of
+from judgelm.modes.qa import QA_ANSWERING, context_of
+from judgelm.modes.self_reference import stops
+from judgelm.parsing.scores import parse_pair, split_score_line
+from judgelm.parsing.short_answers import final_answer
+from judgelm.parsing.verdicts import TagRule, tagged_answer
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.self_reference import question_of, solving_prompt
+from judgelm.records import (
+    Completion,
+    FinishReason,
+    Judgment,
+    PairVerdict,
+    Prompt,
+    Request,
+    Sample,
+    Shown,
+    Span,
+    Unparsed,
+)
+
+PLAIN = "Question: {question}\nAnswer:"
+"""The prompt of a base model, which knows no chat."""
+
+QuestionTask = Literal["question", "number", "choice", "preference", "qa"]
+"""`question`: the question alone, with its options. `number`, `choice`, `preference`: Self-Reference's Figures 5, 6 and
+7. `qa`: QA-Judge's Table 8, about the sample's context."""
+
+_NEXT_QUESTION = "\nQuestion:"
+"""A base model, which knows no end, begins another question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """Sampling of an answer: greedy at temperature 0, else with a seed."""
+
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise ConfigError(f"temperature is {self.temperature}; it must be 0 or above")
+
+    @property
+    def name(self) -> str:
+        """The value of `decoding_method` in answer rows."""
+        return "greedy" if self.temperature == 0 else f"temperature={self.temperature:g},seed={self.seed}"
+
+
+class AnswerTask(NamedTuple):
+    """One answer to generate. `question` is a sample without answers."""
+
+    question: Sample
+    decoding: Decoding
+
+    @property
+    def id(self) -> str:
+        """Unique in a model's run; another question or other options under the same id are another draw."""
+        text = question_of(self.question).text.encode(errors="surrogatepass")
+        return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedAnswer:
+    """A model's answer, or the reason why there is none; `text` is None exactly when `failure` is set.
+
+    Attributes:
+        draw: the question and its decoding.
+        text: the whole reply.
+        final: the answer that the reply ends in, in the spelling of `judgelm.parsing.short_answers`, or for task `qa`
+            between its tags; None where none can be extracted, and for task `question`.
+        thinking: the thinking before the reply; None where there is none.
+    """
+
+    draw: AnswerTask
+    text: str | None
+    final: str | None = None
+    thinking: str | None = None
+    failure: Unparsed | None = None
+    finish_reason: FinishReason = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerMode:
+    """Ask a model a question.
+
+    Attributes:
+        chat: whether the tokenizer's chat template wraps the question; else it is plain text.
+        system: what a chat's system message says; None leaves it out. Task `question` only.
+        plain: text with `{question}`; the reply ends where the model begins another question. Task `question` only.
+        task: the question's task, which decides prompt and extraction.
+        tags: where in the reply the answer to task `qa` stands. The default takes the last tags, since a model that
+            reasons may write others before; `first` is the original code's, and takes a reply without tags as the
+            answer.
+        max_tokens: an answer ends here at the latest, and says so.
+
+    Raises:
+        ConfigError: no such task or rule, no place for the question, or no room for an answer.
+    """
+
+    chat: bool = True
+    system: str | None = None
+    plain: str = PLAIN
+    task: QuestionTask = "question"
+    tags: TagRule = "last"
+    max_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.plain.count("{question}") != 1:
+            raise ConfigError(f"plain is {self.plain!r}; it must hold {{question}} once")
+        if self.task != "question" and (self.system is not None or self.plain != PLAIN):
+            raise ConfigError(f"task {self.task} has the paper's prompt; leave system and plain out")
+        check_above_zero(self, "max_tokens")
+
+    def __call__(self, draw: AnswerTask) -> RequestFlow[GeneratedAnswer]:
+        """Ask once.
+
+        Raises:
+            InputError: the sample lacks what its task needs.
+        """
+        sampling = sampling_for(draw.decoding, draw.question.id, self.max_tokens, stop=self._stops())
+        [completion] = yield [Request(key="0", prompt=self.prompt(draw.question), sampling=sampling)]
+        failure = failure_of(completion)
+        if failure is not None:
+            failure = Unparsed(failure.code, "", completion.error)
+            return GeneratedAnswer(draw=draw, text=None, failure=failure, finish_reason=completion.finish_reasons[0])
+        return GeneratedAnswer(
+            draw=draw,
+            text=completion.texts[0].strip(),
+            final=self._final(draw.question, completion),
+            thinking=thinking_of(completion),
+            finish_reason=completion.finish_reasons[0],
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+        )
+
+    def prompt(self, sample: Sample) -> Prompt:
+        """The prompt that the model reads."""
+        if self.task == "qa":
+            return QA_ANSWERING.render({"question": sample.question, "context": context_of(sample)}, chat=self.chat)
+        if self.task != "question":
+            return solving_prompt(sample, self.task, chat=self.chat)
+        question = question_of(sample).text
+        if self.chat:
+            system = () if self.system is None else (Span(self.system, "template", "system"),)
+            return Prompt(spans=(*system, Span(question, "question", "user")), chat=True)
+        before, _, after = self.plain.partition("{question}")
+        return Prompt(spans=(Span(before), Span(question, "question"), Span(after)))
+
+    def _stops(self) -> tuple[str, ...]:
+        if self.task == "question":
+            return () if self.chat else (_NEXT_QUESTION,)
+        return () if self.task == "qa" else stops(chat=self.chat)
+
+    def _final(self, sample: Sample, completion: Completion) -> str | None:
+        """The answer in a reply; one that was cut off has it only where it stands before the end."""
+        text = completion.texts[0]
+        if self.task == "question":
+            return None
+        if self.task == "qa":
+            unfinished = "</ans>" not in text.lower() and cut_off(completion, self.max_tokens)
+            return None if unfinished else tagged_answer(text, self.tags).strip() or None
+        finished = completion.finish_reasons[0] == "stop"
+        return final_answer(text, self.task, letters=question_of(sample).letters, finished=finished)
+
+
+_ORDER = (0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherMode:
+    """Ask a teacher about a pair once, as it is given, with its reference if it has one.
+
+    Every reply is a judgment of its own, so that one that is paid for is never asked for again since another failed;
+    orders and references are samples of their own, see `judgelm.runs.teacher`.
+
+    Attributes:
+        template: id of the pair template.
+        scale: lowest and highest score that the teacher may give.
+        reason_tokens: most tokens of a reply, score line and reason together.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+
+    Raises:
+        ConfigError: no such template, or no room for a reply.
+    """
+
+    name: ClassVar[str] = "teaching"
+    answers: ClassVar[tuple[int, int]] = (2, 2)
+    reference: ClassVar[Literal["auto"]] = "auto"
+
+    template: str = "judgelm-paper"
+    scale: tuple[float, float] = (1, 10)
+    reason_tokens: int = 1024
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        get_template(self.template)
+        check_above_zero(self, "reason_tokens")
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the template's bytes for a pair."""
+        return get_template(self.template).sha
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask, and read the one reply."""
+        [completion] = yield [self.request(sample)]
+        shown = self._read(completion)
+        scores = None if shown.scores is None else (shown.scores[0], shown.scores[1])
+        return Judgment(
+            sample_id=sample.id,
+            mode=self.name,
+            verdict=None if scores is None else PairVerdict(winner=winner_of(scores)),
+            shown=(shown,),
+            scores=scores,
+            failure=shown.failure,
+        )
+
+    def request(self, sample: Sample) -> Request:
+        """The request to the teacher."""
+        sampling = sampling_for(self, sample.id, self.reason_tokens)
+        prompt = get_template(self.template).render(sample, _ORDER, sample.reference)
+        return Request(key="0", prompt=prompt, sampling=sampling)
+
+    def _read(self, completion: Completion) -> Shown:
+        """A reply of scores and reason; `text` is the whole of it as it came.
+
+        A reply that ends within its score line is a failure even where its beginning looks like scores. One whose
+        reason lacks its end, or which has no reason, has scores and says so in `reason_failure`; half a reason is not
+        kept.
+        """
+        line, reason = split_score_line("".join(completion.texts), self.scale)
+        shown = read_reply(
+            completion,
+            partial(parse_pair, scale=self.scale),
+            max_tokens=self.reason_tokens,
+            order=_ORDER,
+            needs_end=not line.endswith(("\n", "\r")),
+        )
+        if shown.failure is not None:
+            return shown
+        lacks = cut_off(completion, self.reason_tokens)
+        if lacks is None and not reason:
+            lacks = Unparsed("off_grammar", "", "nothing follows the score line")
+        return replace(shown, reason=None if lacks else reason, reason_failure=lacks)

@@ -1,0 +1,438 @@
+"""Judges that others released, prompted with their own prompts and parsed by their own formats, as their cards say.
+
+Their checkpoints so run on the same runner and files as ours, to be compared with. Three things differ from their
+authors' code: replies are greedy by default (PandaLM's uses 4 beams and a repetition penalty of 1.2, Prometheus'
+samples at temperature 1 and asks again up to ten times), a reply that cannot be parsed is a failure, and answers that
+hold a block's delimiter are sanitized.
+
+Most of these judges put their verdict between two marks, such as `[[A]]`, `<answer>8</answer>` or `**Result:** 4`.
+Their own parsers take a mark wherever it stands, the first or the last of several; here all of them must agree unless
+one is stated as final or the card says that the last one counts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import ConfigDict
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import compared, graded, read_reply, with_usage
+from judgelm.modes.flow import Flow, check_above_zero, pair_orders, requests_of, sampling_for
+from judgelm.modes.pairwise import in_sample_order, winner_of
+from judgelm.parsing.verdicts import Statement, Verdict, settled, unmarked_verdicts
+from judgelm.prompts.template import PromptText, sha_of
+from judgelm.records import Completion, Judgment, Prompt, Sample, Scores, Shown, SpanKind, Unparsed
+
+PairLabel = Literal["1", "2", "tie"]
+"""The better answer's place in the order shown."""
+
+_LONGEST = 64
+"""Characters between the marks; more is text that happens to follow a mark."""
+_AROUND = " \t*_`\"'.:[]()：。"
+"""What a judge may put around its verdict and that says nothing."""
+
+
+class _Marked(NamedTuple):
+    """A text between marks, where it begins in the reply, and where its mark does."""
+
+    written: str
+    position: int
+    start: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkedReply:
+    r"""The format of a reply: labels of a pair, the grade of an answer, or the scores of two.
+
+    Attributes:
+        before: the text before a verdict; empty where the reply is nothing else.
+        after: the text behind it; empty is the end of its line.
+        patterns: regular expressions instead of marks, whose first group is the verdict; the first of them that
+            matches anywhere counts. A match without the group is no verdict.
+        labels: what stands there -> the answer that is better, or a tie; upper and lower case are alike.
+        scale: lowest and highest number, instead of labels.
+        values: how many numbers: 1 grades an answer, 2 score a pair.
+        separator: what stands between two numbers of the same mark; empty where each has its own marks.
+        deducts: whether the number is what an answer loses: its score is 0 less the number.
+        takes: `agreeing` expects that all verdicts of a reply agree, `last` takes the last.
+
+    Raises:
+        ConfigError: both labels and a scale, or neither; or a pattern that is no regular expression.
+
+    Example:
+        >>> MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "C": "tie"})("So: [[B]]")
+        '2'
+        >>> MarkedReply(before="<score>", after="</score>", scale=(1, 5))("<score>4</score>")
+        Scores(values=(4.0,))
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    before: str = ""
+    after: str = ""
+    patterns: tuple[str, ...] = ()
+    labels: Mapping[str, PairLabel] = field(default_factory=dict)
+    scale: tuple[float, float] | None = None
+    values: Literal[1, 2] = 1
+    separator: str = ""
+    deducts: bool = False
+    takes: Literal["agreeing", "last"] = "agreeing"
+
+    def __post_init__(self) -> None:
+        """Check that it reads one kind of verdict."""
+        if bool(self.labels) == (self.scale is not None):
+            raise ConfigError("a reply format has labels or a scale, and not both")
+        for pattern in self.patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigError(f"pattern {pattern!r}: {error}") from error
+
+    def __call__(self, text: str) -> PairLabel | Scores | Unparsed:
+        """Read a reply without its thinking."""
+        plain = text.replace("：", ":")
+        marked = self._matched(plain) if self.patterns else list(self._marked(plain))
+        if not marked:
+            return Unparsed("off_grammar", text, f"no verdict marked by {self._marks}")
+        return self._label(marked, text) if self.labels else self._scores(marked, text)
+
+    @property
+    def _marks(self) -> str:
+        if self.patterns:
+            return "the format of the judge's card"
+        return f"{self.before!r} and {self.after!r}" if self.before else "nothing, as the whole reply"
+
+    def _matched(self, text: str) -> list[_Marked]:
+        """The verdicts of the first pattern that matches; the last one alone where that counts."""
+        for pattern in self.patterns:
+            if matches := list(re.finditer(pattern, text)):
+                counted = matches[-1:] if self.takes == "last" else matches
+                return [_Marked(match[1] or "", match.start(1), match.start()) for match in counted]
+        return []
+
+    def _marked(self, text: str) -> Iterator[_Marked]:
+        """Texts between the marks, all over the reply."""
+        if not self.before:
+            yield _Marked(text.strip(_AROUND + "\n"), 0, 0)
+            return
+        end = 0
+        while (mark := text.find(self.before, end)) >= 0:
+            start = mark + len(self.before)
+            end = text.find(self.after or "\n", start, start + _LONGEST + len(self.after))
+            if end < 0 and not self.after and len(text) - start <= _LONGEST:
+                end = len(text)
+            if end < 0:
+                end = start
+                continue
+            inner = text.rfind(self.before, start, end)  # a mark that was opened and not closed belongs to no verdict
+            if inner >= 0:
+                mark, start = inner, inner + len(self.before)
+            yield _Marked(text[start:end].strip(_AROUND), mark, mark)
+
+    def _label(self, marked: list[_Marked], text: str) -> PairLabel | Unparsed:
+        known = {written.casefold(): label for written, label in self.labels.items()}
+        stated = [
+            Statement(Verdict(known[mark.written.casefold()], mark.position, mark.written), mark.start)
+            for mark in marked
+            if mark.written.casefold() in known
+        ]
+        if not stated:
+            return Unparsed("off_grammar", text, f"{marked[-1].written!r} is none of {', '.join(self.labels)}")
+        counted = self._counted(stated, text, unmarked_verdicts(text, known) if self.before else [])
+        return counted if isinstance(counted, Unparsed) else known[counted.written.casefold()]
+
+    def _scores(self, marked: list[_Marked], text: str) -> Scores | Unparsed:
+        assert self.scale is not None, "a format without labels has a scale"
+        read = [(mark, value) for mark in marked for value in self._numbers(mark.written)]
+        groups = [read[index : index + self.values] for index in range(0, len(read), self.values)]
+        if not groups or len(groups[-1]) < self.values:
+            return Unparsed("off_grammar", text, f"{len(read)} numbers, expected {self.values}")
+        stated = []
+        for group in groups:
+            first, label = group[0][0], " ".join(f"{value:g}" for _, value in group)
+            written = first.written if self.patterns else ""
+            stated.append(Statement(Verdict(label, first.position, written), first.start))
+        counted = self._counted(stated, text, [])
+        if isinstance(counted, Unparsed):
+            return counted
+        values = tuple(0 - float(value) if self.deducts else float(value) for value in counted.label.split())
+        low, high = self.scale
+        if outside := [value for value in values if not low <= value <= high]:
+            return Unparsed("out_of_range", text, f"{outside[0]:g} is outside {low:g} to {high:g}")
+        return Scores(values)
+
+    def _numbers(self, written: str) -> list[float]:
+        parts = written.split(self.separator or None)
+        if self.patterns:
+            return [float(part) for part in parts]
+        return [value for part in parts if (value := _number(part)) is not None]
+
+    def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement]) -> Verdict | Unparsed:
+        """The verdict that counts."""
+        if self.takes == "last":
+            return stated[-1].verdict
+        return settled(text, [*stated, *unmarked], "")
+
+
+def _number(text: str) -> float | None:
+    """A number without sign or exponent, as judges write scores; `4/5` and `4 out of 5` are 4."""
+    written = text.strip(_AROUND).split("/")[0].split(" out of ")[0].strip(_AROUND)
+    digits = written.replace(".", "", 1)
+    return float(written) if digits.isascii() and digits.isdigit() else None
+
+
+Slots = Mapping[str, str]
+"""`question`, `answer_1` and, as the judge has places for them, `answer_2`, `input`, `reference`, `rubric`."""
+
+HELPFULNESS = """\
+[Does the response do what the instruction asks, correctly, and at a useful level of detail?]
+Score 1: The response does not address the instruction, or is wrong throughout.
+Score 2: The response addresses the instruction in part, with errors or gaps that make it of little use.
+Score 3: The response addresses the instruction, with some errors, gaps or needless text.
+Score 4: The response does what the instruction asks, with only small shortcomings.
+Score 5: The response does all that the instruction asks, correctly and at a useful level of detail."""
+"""The rubric of a sample that has none; ours. A pair is compared by its first line."""
+
+_RUBRIC_SLOTS = ("rubric", "criterion", "levels", "bulleted_levels")
+_KINDS: Mapping[str, SpanKind] = {
+    "question": "question",
+    "input": "question",
+    "reference": "reference",
+    "answer_1": "answer",
+    "answer_2": "answer",
+    **dict.fromkeys(_RUBRIC_SLOTS, "question"),  # never cut: what its last level says would be lost first
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedPrompt:
+    """A released judge's task: its prompt, and the format of its reply.
+
+    Attributes:
+        id: the template's name in manifests.
+        texts: by which of `input` and `reference` are shown (a text of their names, joined by a blank) -> the message
+            with its slots. A judge without a place for either has "" alone.
+        system: the system message; None where the judge has none, empty where it is shown an empty one.
+        before: what its own wrapper has before the message, the system message included; for plain text.
+        after: and behind the message.
+        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
+        stripped: whether blanks around the answers are taken off, as the judge's own code does.
+        reply: the format of its reply.
+        stop: of a judge that writes its verdict first, what ends the reply behind it.
+    """
+
+    id: str
+    texts: Mapping[str, str]
+    system: str | None = None
+    before: str = ""
+    after: str = ""
+    delimiters: tuple[str, ...]
+    stripped: bool = False
+    reply: MarkedReply
+    stop: tuple[str, ...] = ()
+
+    @cached_property
+    def sha(self) -> str:
+        """sha256 (hex) over id, all texts, the wrapper and the format of the reply."""
+        wrapper = [self.before, self.after]
+        system = self.system or ""
+        prompt = sha_of({"id": self.id, "texts": dict(self.texts), "system": system, "wrapper": wrapper})
+        return sha_of([prompt, repr(self.reply)])
+
+    def takes(self, *slots: str) -> bool:
+        """True if it has a place for one of these."""
+        return any(f"{{{slot}}}" in text for text in self.texts.values() for slot in slots)
+
+    @cached_property
+    def needs_reference(self) -> bool:
+        """True if it always shows a reference."""
+        return all("{reference}" in text for text in self.texts.values())
+
+    @cached_property
+    def answers(self) -> int:
+        """The number of answers that it shows."""
+        return 2 if self.takes("answer_2") else 1
+
+    def render(self, slots: Slots, *, chat: bool) -> Prompt:
+        """The prompt with its slots filled.
+
+        Args:
+            slots: all that is to be shown; `input` and `reference` only where there is one.
+            chat: a system and a user message for the tokenizer's chat template; else plain text in its own wrapper.
+
+        Raises:
+            KeyError: a slot has no value, or the judge has no place for what is to be shown.
+        """
+        shown = " ".join(name for name in ("input", "reference") if name in slots)
+        text = PromptText(
+            text=self.texts[shown],
+            kinds=_KINDS,
+            delimiters=self.delimiters,
+            system=self.system,
+            before=self.before,
+            after=self.after,
+        )
+        if self.stripped:
+            slots = {slot: value.strip() if _KINDS[slot] == "answer" else value for slot, value in slots.items()}
+        return replace(text.render(slots, chat=chat), compares=self.answers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedMode:
+    """Judge as a released judge does: it names the better of two answers, scores both, or grades one.
+
+    Where two orders name different answers the verdict is a tie. An instruction's input that the judge is shown apart
+    (PandaLM) is the sample's `metadata["input"]`, with the instruction in `metadata["instruction"]`, as `judgelm data
+    import pandalm` writes them. The rubric that a judge grades by (Prometheus) is the sample's `metadata["rubric"]`,
+    else `rubric`.
+
+    Attributes:
+        prompt: of the judge's card.
+        both_orders: show a pair a second time, exchanged.
+        accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
+        reference: `auto` shows a reference where the sample has one and the prompt a place for it, `use` expects one,
+            `ignore` never shows it. A judge that always grades beside a reference expects one.
+        rubric: for samples without their own; empty is ours, of which a pair is shown the first line.
+        explain: let a judge that writes its verdict first (PandaLM) continue with a reason.
+        chat: wrap the prompt in the tokenizer's chat template; else the judge's own wrapper, byte for byte.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        max_tokens: room for the reply, its reasoning included.
+
+    Raises:
+        ConfigError: options that this judge cannot have.
+    """
+
+    name: ClassVar[str] = "released"
+
+    prompt: ReleasedPrompt
+    both_orders: bool = False
+    accept_one_order: bool = False
+    reference: Literal["auto", "use", "ignore"] = "auto"
+    rubric: str = ""
+    explain: bool = False
+    chat: bool = False
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        """Check the options against the judge."""
+        check_above_zero(self, "max_tokens")
+        prompt = self.prompt
+        if self.both_orders and prompt.answers == 1:
+            raise ConfigError(f"judge {prompt.id} grades one answer, which has no order; leave --both-orders out")
+        if self.reference == "use" and not prompt.takes("reference"):
+            raise ConfigError(f"judge {prompt.id} has no place for a reference; use --reference auto or ignore")
+        if self.reference == "ignore" and prompt.needs_reference:
+            raise ConfigError(f"judge {prompt.id} always grades beside a reference; use --reference use")
+        if prompt.needs_reference:
+            object.__setattr__(self, "reference", "use")
+        if self.rubric and not prompt.takes(*_RUBRIC_SLOTS):
+            raise ConfigError(f"judge {prompt.id} knows no rubric; leave it out")
+        if self.explain and not prompt.stop:
+            raise ConfigError(f"judge {prompt.id} reasons before its verdict anyway; leave explain out")
+
+    @property
+    def template(self) -> str:
+        """Its id in manifests."""
+        return self.prompt.id
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of its bytes and of the format of its reply."""
+        return self.prompt.sha
+
+    @property
+    def answers(self) -> tuple[int, int]:
+        """Two for judges of pairs, one for those that grade."""
+        return (self.prompt.answers, self.prompt.answers)
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask for each order, read, conclude.
+
+        Raises:
+            InputError: another number of answers, a missing reference, or a rubric that is no text.
+        """
+        self._check(sample)
+        orders = ((0,),) if self.prompt.answers == 1 else pair_orders(self.both_orders)
+        stop = () if self.explain else self.prompt.stop
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=stop)
+        completions = yield requests_of([self._render(sample, order) for order in orders], sampling)
+        shown = [self._read(order, completion) for order, completion in zip(orders, completions, strict=True)]
+        if self.prompt.answers == 1:
+            return graded(self, sample, shown[0])
+        judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
+        return replace(judgment, scores=_mean_scores(judgment))
+
+    def _check(self, sample: Sample) -> None:
+        needed = self.prompt.answers
+        if len(sample.answers) != needed:
+            way = "a pair" if needed == 2 else "one answer"
+            raise InputError(f"sample {sample.id}: {self.template} judges {way}, got {len(sample.answers)} answers")
+        if sample.reference is None and self.reference == "use":
+            raise InputError(
+                f"sample {sample.id}: no reference, which {self.template} is to be shown; give each row one"
+            )
+
+    def _render(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
+        slots = {"question": sample.question}
+        slots |= {f"answer_{rank}": sample.answers[index] for rank, index in enumerate(order, 1)}
+        if "input" in self.prompt.texts:
+            slots |= _split_question(sample)
+        if self.prompt.takes("reference") and self.reference != "ignore" and sample.reference is not None:
+            slots["reference"] = sample.reference
+        if self.prompt.takes(*_RUBRIC_SLOTS):
+            slots |= _rubric_slots(self._rubric(sample))
+        return self.prompt.render(slots, chat=self.chat)
+
+    def _rubric(self, sample: Sample) -> str:
+        own = sample.metadata.get("rubric")
+        if own is not None and not isinstance(own, str):
+            raise InputError(f'sample {sample.id}: field "rubric": expected text, got {own!r}; write it as one text')
+        if own or self.rubric:
+            return own or self.rubric
+        return HELPFULNESS if self.prompt.answers == 1 else HELPFULNESS.split("\n")[0]
+
+    def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
+        """A reply that was cut off is a failure, except behind the end of a line that is the verdict."""
+        line_ended = bool(self.prompt.stop) and "\n" in "".join(completion.texts).lstrip()
+        shown = read_reply(
+            completion, self.prompt.reply, max_tokens=self.max_tokens, order=order, needs_end=not line_ended
+        )
+        if shown.scores is None or len(shown.scores) < 2:
+            return shown
+        winner = winner_of((shown.scores[0], shown.scores[1]))
+        return replace(shown, label=str(winner))
+
+
+def _mean_scores(judgment: Judgment) -> tuple[float, float] | None:
+    """Each answer's mean score, of a judge that scores both; None without a verdict."""
+    read = [scores for shown in judgment.shown if (scores := in_sample_order(shown)) is not None]
+    if judgment.verdict is None or not read:
+        return None
+    return (sum(scores[0] for scores in read) / len(read), sum(scores[1] for scores in read) / len(read))
+
+
+def _rubric_slots(rubric: str) -> dict[str, str]:
+    """A rubric as the prompts show it: whole, its criterion without brackets, and its levels, which may be a list."""
+    criterion, *levels = rubric.split("\n")
+    return {
+        "rubric": rubric,
+        "criterion": criterion.removeprefix("[").removesuffix("]"),
+        "levels": "\n".join(levels),
+        "bulleted_levels": "\n".join(f"- {level}" for level in levels),
+    }
+
+
+def _split_question(sample: Sample) -> dict[str, str]:
+    """Instruction and input apart, where the sample has them and they are what its question says."""
+    instruction, context = sample.metadata.get("instruction"), sample.metadata.get("input")
+    if not isinstance(instruction, str) or not isinstance(context, str) or not context:
+        return {}
+    if sample.question != f"{instruction}\n\n{context}":
+        return {}
+    return {"question": instruction, "input": context}

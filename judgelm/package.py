@@ -1,0 +1,83 @@
+"""This package's version, its example pairs, and its optional extras with the command that installs each.
+
+judgelm is on no package index, and anyone could register its name there. No command of judgelm's installs it by name.
+"""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+VERSION = "0.1.0"
+
+EVERYDAY_PAIRS = Path(__file__).with_name("everyday_pairs.jsonl")
+"""60 questions with two answers, a label and the reason for it, written for this project; in the repository
+`examples/pairs.jsonl` is a link to it."""
+
+_ROOT = Path(__file__).parents[1]
+
+
+def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
+    """The requirements that an extra of an installed distribution adds to the base, on this machine.
+
+    Raises:
+        PackageNotFoundError: the distribution is not installed.
+    """
+    from importlib.metadata import requires  # late, since each command imports this module for the version
+
+    from packaging.requirements import Requirement
+
+    requirements = map(Requirement, requires(distribution) or [])
+    return [
+        requirement
+        for requirement in requirements
+        if (marker := requirement.marker) is not None
+        and marker.evaluate({"extra": extra})
+        and not marker.evaluate({"extra": ""})
+    ]
+
+
+def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
+    """The command that installs an extra: of the clone that judgelm runs from, else its packages by name.
+
+    Args:
+        extra: such as `train`.
+        distribution: what declares it.
+        root: the folder from which `judgelm` is imported: a clone, or site-packages.
+    """
+    if _is_clone(root):
+        is_here = root == Path.cwd()
+        target = f'".[{extra}]"' if is_here else shlex.quote(f"{root}[{extra}]")
+        constraints = Path("constraints.txt") if is_here else root / "constraints.txt"
+        pinned = f" -c {shlex.quote(str(constraints))}" if constraints.is_file() else ""
+        return f"pip install -e {target}{pinned}"
+    from importlib.metadata import PackageNotFoundError
+
+    try:
+        names = [_pip_argument(requirement) for requirement in extra_requirements(extra, distribution)]
+    except PackageNotFoundError:
+        names = []
+    if not names:
+        return f'pip install -e ".[{extra}]" in a clone of judgelm'
+    return f"pip install {' '.join(names)}"
+
+
+def _is_clone(root: Path) -> bool:
+    """True if the folder is judgelm's repository; other packages leave their pyproject.toml in site-packages."""
+    import tomllib
+
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(project.get("name") == "judgelm")
+
+
+def _pip_argument(requirement: "Requirement") -> str:
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    if requirement.url:
+        return shlex.quote(f"{requirement.name}{extras} @ {requirement.url}")
+    wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
+    return shlex.quote(f"{requirement.name}{extras}{wanted}")

@@ -1,0 +1,350 @@
+"""The tables and figures of a data set's report, from the counts of the build."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from statsmodels.stats.proportion import proportion_confint
+
+from judgelm.data.builder.counts import WORDS_STEP, BuildCounts, SetCounts
+from judgelm.metrics.resampling import LEVEL, Estimate
+from judgelm.reports.plots import BLUE, GREEN, GRID, INK, LABEL_NAMES, ORANGE, STYLE, svg
+
+MODELS_SHOWN = 8
+WINNERS = ("1", "tie", "2")
+_Z = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow:
+    """Counts of one source's rows by outcome."""
+
+    name: str
+    read: int
+    accepted: int
+    dropped: int
+    rejected: int
+
+    @property
+    def adds_up(self) -> bool:
+        """True if every row read is accepted, dropped or rejected."""
+        return self.read == self.accepted + self.dropped + self.rejected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Rows of a source that were left out, with their share of all its rows; or repairs of judgments, without one."""
+
+    source: str
+    outcome: str
+    count: int
+    share: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One set of pairs under its name.
+
+    Attributes:
+        name: as headings call it.
+        counts: of its rows.
+        units: rows that can count as independent: copies of one pair do not.
+    """
+
+    name: str
+    counts: SetCounts
+    units: int
+
+    def winner(self, winner: str) -> Estimate | None:
+        """The share of rows with this winner."""
+        return share(self.counts.winners[winner], self.counts.winners.total(), self.units)
+
+    @property
+    def decided(self) -> Estimate | None:
+        """Among rows that are no tie, the share that the first answer wins."""
+        first, second = (self.counts.winners[winner] for winner in ("1", "2"))
+        part = (first + second) / max(self.counts.winners.total(), 1)
+        return share(first, first + second, part * self.units)
+
+    def mean_score(self, position: int) -> Estimate | None:
+        """The mean score of the answers at a place, 1 or 2, in points."""
+        scores = {score: count for (at, score), count in self.counts.scores.items() if at == position}
+        n = sum(scores.values())
+        if not n:
+            return None
+        mean = sum(score * count for score, count in scores.items()) / n
+        variance = sum(count * (score - mean) ** 2 for score, count in scores.items()) / n
+        half = _Z * math.sqrt(variance / min(n, self.units))
+        return Estimate(value=mean, low=mean - half, high=mean + half, n=n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthRow:
+    """Number of texts of one kind, and upper bounds in words of half, nine tenths and all of them."""
+
+    text_kind: str
+    n: int
+    half: int
+    most: int
+    all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Pairs by model at place 1 (rows) and place 2 (columns); the last name may stand for all models not named.
+
+    `shades` are each count's part of the largest among named models, in [0, 1]; 0 for all others.
+    """
+
+    names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    shades: tuple[tuple[float, ...], ...]
+
+
+def share(hits: int, n: int, units: float | None = None) -> Estimate | None:
+    """A share with Wilson's 95 % interval, None of nothing.
+
+    Args:
+        hits: how many.
+        n: of how many.
+        units: how many of these are independent, where that is fewer than `n`; the interval is as wide as they allow.
+
+    Source: Wilson, Probable inference, the law of succession, and statistical inference (1927).
+    """
+    if not n:
+        return None
+    independent = n if units is None else min(n, units)
+    low, high = proportion_confint(hits / n * independent, independent, alpha=1 - LEVEL, method="wilson")
+    return Estimate(value=hits / n, low=float(low), high=float(high), n=n)
+
+
+def source_rows(counts: BuildCounts) -> list[SourceRow]:
+    """Every source, and last their sum."""
+    dropped, rejected = _by_source(counts.dropped), _by_source(counts.rejected)
+    names = sorted({*counts.read, *counts.accepted, *dropped, *rejected})
+    rows = [
+        SourceRow(
+            name=name,
+            read=counts.read[name],
+            accepted=counts.accepted[name],
+            dropped=dropped[name],
+            rejected=rejected[name],
+        )
+        for name in names
+    ]
+    sums = (sum(getattr(row, part) for row in rows) for part in ("read", "accepted", "dropped", "rejected"))
+    read, accepted, out, unusable = sums
+    return [*rows, SourceRow(name="all sources", read=read, accepted=accepted, dropped=out, rejected=unusable)]
+
+
+def findings(counts: BuildCounts) -> dict[str, list[Finding]]:
+    """Reasons of dropped, rejected and repaired rows, the most frequent first."""
+    return {
+        "Dropped": list(_findings(counts.dropped, counts.read)),
+        "Rejected": list(_findings(counts.rejected, counts.read)),
+        "Repaired": list(_findings(counts.repaired, None)),
+    }
+
+
+def _by_source(counts: Counter[tuple[str, str]]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for (source, _), count in counts.items():
+        totals[source] += count
+    return totals
+
+
+def _findings(counts: Counter[tuple[str, str]], read: Counter[str] | None) -> Iterator[Finding]:
+    for (source, outcome), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        part = None if read is None else share(count, read[source])
+        yield Finding(source=source, outcome=outcome, count=count, share=part)
+
+
+def stages(counts: BuildCounts) -> tuple[Stage, Stage, Stage, Stage]:
+    """Training pairs as gathered, training rows as written, validation rows and test rows."""
+    gathered = counts.gathered
+    return (
+        Stage(name="before augmentation", counts=gathered, units=gathered.pairs),
+        Stage(name="as written", counts=counts.train, units=gathered.pairs),
+        Stage(name="validation", counts=counts.validation, units=counts.validation.pairs),
+        Stage(name="test", counts=counts.test, units=counts.test.pairs),
+    )
+
+
+def length_rows(words: Mapping[tuple[str, int], int]) -> list[LengthRow]:
+    """A row for each kind of text; a bound is the end of its step."""
+    rows = []
+    for text_kind in ("question", "answer", "reason"):
+        steps = lengths(words, text_kind)
+        n = sum(steps.values())
+        if n:
+            half, most, longest = (_bound(steps, part * n) for part in (0.5, 0.9, 1.0))
+            rows.append(LengthRow(text_kind=text_kind, n=n, half=half, most=most, all=longest))
+    return rows
+
+
+def lengths(words: Mapping[tuple[str, int], int], text_kind: str) -> dict[int, int]:
+    """Texts of one kind by the beginning of their step, in words, ascending."""
+    return {step: count for (kind, step), count in sorted(words.items()) if kind == text_kind}
+
+
+def _bound(steps: Mapping[int, int], target: float) -> int:
+    seen = 0
+    for step, count in steps.items():
+        seen += count
+        if seen >= target:
+            return step + WORDS_STEP
+    raise ValueError("more texts are wanted than there are")
+
+
+def matrices(before: SetCounts, after: SetCounts, shown: int = MODELS_SHOWN) -> tuple[Matrix, Matrix]:
+    """Pairs of models by position, with the same names in both matrices."""
+    pairs = appearances(before) + appearances(after)
+    names = [name for name, _ in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))]
+    rest = len(names) - shown
+    top = {name: index for index, name in enumerate(names if rest <= 1 else names[:shown])}
+    heads = (*top, f"{rest} others") if rest > 1 else tuple(top)
+    return _matrix(before, top, heads), _matrix(after, top, heads)
+
+
+def _matrix(counts: SetCounts, top: Mapping[str, int], heads: tuple[str, ...]) -> Matrix:
+    cells = [[0] * len(heads) for _ in heads]
+    for (first, second), count in counts.models.items():
+        cells[top.get(first, len(top))][top.get(second, len(top))] += count
+    most = max((count for row in cells[: len(top)] for count in row[: len(top)]), default=0) or 1
+    named = range(len(top))
+    shades = tuple(
+        tuple(count / most if at in named and index in named else 0 for index, count in enumerate(row))
+        for at, row in enumerate(cells)
+    )
+    return Matrix(names=heads, counts=tuple(map(tuple, cells)), shades=shades)
+
+
+def appearances(counts: SetCounts, places: Iterable[int] = (0, 1)) -> Counter[str]:
+    """Number of appearances of each model at these positions, from 0."""
+    totals: Counter[str] = Counter()
+    for models, count in counts.models.items():
+        for index in places:
+            totals[models[index]] += count
+    return totals
+
+
+def first_places(
+    before: Stage, after: Stage, shown: int = MODELS_SHOWN
+) -> list[tuple[str, Estimate | None, Estimate | None]]:
+    """Share of appearances at position 1, in either stage, of the models that appear most.
+
+    A model paired with itself is at both positions, so that pair is counted twice and the interval is too narrow.
+    """
+    seen = appearances(before.counts)
+    models = sorted(seen, key=lambda name: (-seen[name], name))[:shown]
+
+    def at_first(stage: Stage, model: str) -> Estimate | None:
+        first = appearances(stage.counts, (0,))[model]
+        return share(first, appearances(stage.counts)[model], seen[model])
+
+    return [(model, at_first(before, model), at_first(after, model)) for model in models]
+
+
+_PLACES = ((1, BLUE, "answer 1", ""), (2, ORANGE, "answer 2", "//"))
+_MOST_BARS = 40
+_WIDE_SCALE = 50
+
+
+def score_figure(before: Stage, after: Stage) -> str:
+    """Scores by the place of the answer, before and after augmentation, as shares of each panel's answers."""
+    edges = _score_edges({score for stage in (before, after) for _, score in stage.counts.scores})
+    centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 3.3), layout="constrained")
+        panels: Sequence[Axes] = figure.subplots(1, 2, sharey=True)
+        for axes, stage in zip(panels, (before, after), strict=True):
+            for position, colour, name, hatch in _PLACES:
+                shares = 100 * _score_shares(stage.counts, position, edges)
+                bars = centres + (position - 1.5) * width
+                axes.bar(bars, shares, width, color=colour, label=name, hatch=hatch, edgecolor="white", linewidth=0)
+            if len(centres) <= 12:
+                axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
+            axes.set(title=stage.name, xlabel="Score (points)")
+            axes.grid(axis="y", color=GRID)
+        panels[0].set_ylabel("Share of the place's scores (%)")
+        figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="outside upper left", ncols=2)
+        return svg(figure, "Histograms of scores at both places, before augmentation and as written")
+
+
+def _score_edges(scores: set[float]) -> NDArray[np.float64]:
+    """Bins of width 1 around whole scores, a half point counting upwards; twenty equal ones on a wide scale."""
+    low, high = np.floor(min(scores) + 0.5) - 0.5, np.floor(max(scores) + 0.5) + 0.5
+    return np.arange(low, high + 1) if high - low <= _WIDE_SCALE else np.linspace(low, high, 21)
+
+
+def _score_shares(counts: SetCounts, position: int, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    at_position = {score: count for (at, score), count in counts.scores.items() if at == position}
+    heights = np.histogram(list(at_position), bins=edges, weights=list(at_position.values()))[0]
+    return np.asarray(heights / max(heights.sum(), 1), dtype=np.float64)
+
+
+def winner_figure(before: Stage, after: Stage) -> str:
+    """Shares of winners with 95 % intervals, before and after augmentation."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.2, 3.1), layout="constrained")
+        axes = figure.add_subplot()
+        for stage, shift, colour, marker in ((before, -0.14, ORANGE, "s"), (after, 0.14, BLUE, "o")):
+            for index, winner in enumerate(WINNERS):
+                estimate = stage.winner(winner)
+                if estimate is None:
+                    continue
+                errors = 100 * np.clip([[estimate.value - estimate.low], [estimate.high - estimate.value]], 0, None)
+                axes.errorbar(
+                    100 * estimate.value,
+                    index + shift,
+                    xerr=errors,
+                    fmt=marker,
+                    color=colour,
+                    ecolor=INK,
+                    capsize=3,
+                    markersize=8,
+                    label="" if index else stage.name,
+                )
+        axes.set_yticks(range(len(WINNERS)), LABEL_NAMES)
+        axes.set_xlim(left=0)
+        axes.set_ylim(len(WINNERS) - 0.5, -0.5)
+        axes.set(xlabel="Share of rows (%)", ylabel="Winner")
+        axes.grid(axis="x", color=GRID)
+        figure.legend(frameon=False, loc="outside upper left", ncols=2)
+        return svg(figure, "Shares of winners with intervals, before augmentation and as written")
+
+
+def length_figure(words: Mapping[tuple[str, int], int], rows: Sequence[LengthRow]) -> str:
+    """Lengths of questions, answers and reasons; the longest 1 % are one hatched bar at the end."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 2.9), layout="constrained")
+        panels = np.atleast_1d(figure.subplots(1, len(rows)))
+        for axes, row in zip(panels, rows, strict=True):
+            starts, counts, width = _length_bars(lengths(words, row.text_kind), row.n)
+            axes.bar(starts[:-1], counts[:-1], width, align="edge", color=GREEN, edgecolor="white", linewidth=0.5)
+            if counts[-1]:
+                bar = {"color": ORANGE, "hatch": "//", "edgecolor": "white", "linewidth": 0.5}
+                axes.bar(starts[-1], counts[-1], width, align="edge", **bar)
+            axes.set(title=f"{row.text_kind}s", xlabel="Length (words)")
+            axes.set_xlim(left=0)
+            axes.grid(axis="y", color=GRID)
+        panels[0].set_ylabel("Texts (count)")
+        return svg(figure, "Histograms of lengths in words")
+
+
+def _length_bars(steps: Mapping[int, int], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Bars of equal width up to the 99th percentile, and one for what is longer: starts, counts, width in words."""
+    values = np.array(list(steps), dtype=np.int64)
+    counts = np.array(list(steps.values()), dtype=np.int64)
+    reached = np.cumsum(counts) >= 0.99 * n
+    end = int(values[np.argmax(reached)]) + WORDS_STEP
+    width = WORDS_STEP * -(-end // (WORDS_STEP * _MOST_BARS))
+    bars = -(-end // width)
+    heights = np.bincount(np.minimum(values // width, bars), weights=counts, minlength=bars + 1)
+    return np.arange(bars + 1) * width, heights.astype(np.int64), width

@@ -1,0 +1,273 @@
+"""A study's result as a folder: everything as JSON, each table as CSV, each figure as SVG and PNG, and one page.
+
+FOLDER/study.json          all numbers, `StudyResult.to_json`; a folder holds a study when it holds this file
+FOLDER/report.html         the page: findings, figures, tables that sort and filter; it loads nothing
+FOLDER/tables/NAME.csv     one file for each table
+FOLDER/figures/NAME.svg    one for each figure, and NAME.png at 150 dots per inch
+"""
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from judgelm.errors import RunError
+from judgelm.jsonl import parse_json
+from judgelm.metrics.resampling import Estimate
+from judgelm.reports import wording
+from judgelm.reports.html import render_page
+from judgelm.reports.plots import Drawn, draw
+from judgelm.studies.result import Cell, Figure, Kind, Lines, StudyResult, Table, format_bounds
+
+STUDY_FILE, PAGE_FILE = "study.json", "report.html"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -> list[Path]:
+    """Write everything that a study found into a folder.
+
+    All files are made in a draft folder beside their places and then moved, `study.json` last: a folder with that file
+    holds a whole study. Files of others in the folder stay.
+
+    Args:
+        result: what to write.
+        folder: made where it is not there.
+        overwrite: replace the study that the folder holds; tables and figures that it alone has are removed.
+
+    Returns:
+        The files written, page and `study.json` first.
+
+    Raises:
+        RunError: the folder holds a study, or a file of a name that is needed, and `overwrite` is False; or it
+            cannot be written.
+        ValueError: a table or figure has a name that is no file's: lower case letters, digits, hyphens.
+    """
+    files = study_files(result)
+    try:
+        _check_free(folder, list(files), overwrite)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".study-", dir=folder) as draft:
+            for name, content in files.items():
+                path = Path(draft, name)
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(content)
+            if overwrite:
+                _remove_study(folder)
+            for name in sorted(files, key=lambda file: file == STUDY_FILE):
+                (folder / name).parent.mkdir(exist_ok=True)
+                os.replace(Path(draft, name), folder / name)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot write the study: {error.strerror}; choose another folder") from error
+    return [folder / name for name in files]
+
+
+def study_files(result: StudyResult) -> dict[str, bytes]:
+    """The files of a study by their path in its folder, page and `study.json` first.
+
+    Raises:
+        ValueError: as `write_study`.
+    """
+    for name in (part.name for part in (*result.tables, *result.figures)):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"study {result.study}: {name!r} cannot name a file; use lower case, digits and hyphens")
+    drawn = [(figure, draw(figure)) for figure in result.figures]
+    text = json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    files = {PAGE_FILE: _bytes(_page(result, drawn)), STUDY_FILE: _bytes(text)}
+    files |= {_table_path(table.name): _bytes(table_csv(table)) for table in result.tables}
+    for figure, pictures in drawn:
+        files[f"figures/{figure.name}.svg"] = _bytes(pictures.svg)
+        files[f"figures/{figure.name}.png"] = pictures.png
+    return files
+
+
+def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
+    return render_page(
+        "study.html.j2",
+        script="tables.js",
+        styles=("report.css", "study.css"),
+        title=result.title,
+        study=result,
+        tables=[page_table(table, _table_path(table.name)) for table in result.tables],
+        figures=[_page_figure(figure, pictures) for figure, pictures in drawn],
+        most_rows=MOST_ROWS,
+        n_files=2 + len(result.tables) + 2 * len(result.figures),
+    )
+
+
+def _page_figure(figure: Figure, pictures: Drawn) -> dict[str, Any]:
+    """A figure for the template. matplotlib has escaped the text inside, so the SVG is passed on as it is."""
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "svg": Markup(pictures.inline),
+        "wide": pictures.wide,
+        "diagonal": isinstance(figure, Lines) and figure.diagonal,
+    }
+
+
+def _table_path(name: str) -> str:
+    return f"tables/{name}.csv"
+
+
+def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder}: is a file; give a folder with -o")
+    if overwrite:
+        return
+    if (folder / STUDY_FILE).exists():
+        raise RunError(f"{folder}: holds a study; choose another -o, or pass --overwrite to replace it")
+    taken = next((name for name in names if (folder / name).exists()), None)
+    if taken is not None:
+        raise RunError(f"{folder}: holds {taken} already; choose another -o, or pass --overwrite to replace it")
+
+
+def _remove_study(folder: Path) -> None:
+    """Remove the study in the folder, its `study.json` first; an unreadable one names no other files."""
+    mark = folder / STUDY_FILE
+    try:
+        study = parse_json(mark.read_text(encoding="utf-8"))
+        tables = [part["name"] for part in study["tables"]]
+        figures = [part["name"] for part in study["figures"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        tables, figures = [], []
+    mark.unlink(missing_ok=True)
+    names = [_table_path(name) for name in tables if _is_name(name)]
+    names += [f"figures/{name}.{kind}" for name in figures if _is_name(name) for kind in ("svg", "png")]
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    for name in ("tables", "figures"):
+        with suppress(OSError):  # missing, or it holds other files
+            (folder / name).rmdir()
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def _bytes(text: str) -> bytes:
+    r"""UTF-8; a lone surrogate becomes `\udXXX`, which is also how JSON writes it."""
+    return text.encode("utf-8", errors="backslashreplace")
+
+
+def _plain(value: Any) -> Any:
+    """Convert a numpy scalar for `json`."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a study's result holds {type(value).__name__}, which is not JSON")
+
+
+MOST_ROWS = 2000
+"""Rows of a table that its page holds; its CSV file has all."""
+
+UNDEFINED = "–"
+_SMALL = 0.0005
+_PARTS = ("low", "high", "n", "level")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownCell:
+    """A cell as text, the small print under it, and what it sorts by: a number, or None for its text."""
+
+    text: str
+    small: str = ""
+    order: float | None = None
+    is_number: bool = False
+
+
+def table_csv(table: Table) -> str:
+    """A table as CSV with a heading line.
+
+    A column that holds an estimate becomes five: its value under the column's key, and `_low`, `_high`, `_n`, `_level`
+    (of the interval, 0.95 for instance). Shares stay in [0, 1]. What is undefined is an empty cell.
+    """
+    estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    heads = []
+    for column, wide in zip(table.columns, estimated, strict=True):
+        heads += [column.key, *(f"{column.key}_{part}" for part in _PARTS if wide)]
+    writer.writerow(heads)
+    for row in table.rows:
+        cells = [_csv_cells(cell, wide) for cell, wide in zip(row, estimated, strict=True)]
+        writer.writerow([cell for group in cells for cell in group])
+    return out.getvalue()
+
+
+def page_table(table: Table, path: str) -> dict[str, Any]:
+    """A table for the page's template; `path` is its CSV file's, relative to the page."""
+    kinds = [column.kind for column in table.columns]
+    rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MOST_ROWS]]
+    return {
+        "name": table.name,
+        "title": table.title,
+        "source": table.source,
+        "note": table.note,
+        "heads": [(column.heading, column.kind != "text") for column in table.columns],
+        "rows": rows,
+        "total": len(table.rows),
+        "intervals": _interval_note(table),
+        "undefined": any(cell.text == UNDEFINED for row in rows for cell in row),
+        "path": path,
+    }
+
+
+def shown(cell: Cell, kind: Kind) -> ShownCell:
+    """A cell as its column's kind writes it."""
+    is_number = kind != "text"
+    if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
+        return ShownCell(text=UNDEFINED, is_number=is_number)
+    if isinstance(cell, Estimate):
+        if not math.isfinite(cell.value):
+            return ShownCell(text=UNDEFINED, small=f"n = {cell.n:,}", is_number=True)
+        return ShownCell(
+            text=_written(cell.value, kind),
+            small=f"{_bounds(cell, kind)}, n = {cell.n:,}",
+            order=cell.value,
+            is_number=True,
+        )
+    if isinstance(cell, str):
+        return ShownCell(text=cell, is_number=is_number)
+    return ShownCell(text=_written(cell, kind), order=float(cell), is_number=is_number)
+
+
+def _written(value: float, kind: Kind) -> str:
+    match kind:
+        case "share":
+            return wording.percent(value)
+        case "number":
+            return f"{value:.1e}" if 0 < abs(value) < _SMALL else f"{value:,.3f}"  # 0.000 would read as zero
+        case "count":
+            return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
+        case "text":
+            return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _bounds(cell: Estimate, kind: Kind) -> str:
+    if kind == "share" and math.isfinite(cell.low) and math.isfinite(cell.high):
+        return wording.bounds(cell)
+    return format_bounds(cell, lambda bound: f"{bound:,.3f}")
+
+
+def _interval_note(table: Table) -> str:
+    levels = sorted({cell.level for row in table.rows for cell in row if isinstance(cell, Estimate)})
+    return f"Small print: {' and '.join(f'{100 * level:g} %' for level in levels)} interval." if levels else ""
+
+
+def _csv_cells(cell: Cell, wide: bool) -> Sequence[Cell]:
+    if isinstance(cell, Estimate):
+        return [_finite(cell.value), *(_finite(getattr(cell, part)) for part in _PARTS)]
+    return [_finite(cell), *[None] * len(_PARTS)] if wide else [_finite(cell)]
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

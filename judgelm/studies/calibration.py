@@ -1,0 +1,496 @@
+"""Calibration of a judge's probabilities, as judged and with a fitted temperature or Platt scaling.
+
+The scalings are fitted on some of the questions and measured on the others, so that no number is of pairs that helped
+to make it. A label that is a tie takes no part: neither answer is the better one (see `judgelm.studies.pair_metrics`).
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupShuffleSplit
+
+from judgelm.data.labelled_set import LabelledSet, match_labels
+from judgelm.errors import ConfigError, InputError
+from judgelm.metrics.calibration import (
+    TEMPERATURES,
+    Bin,
+    Binning,
+    CalibrationError,
+    Scaling,
+    bin_edges,
+    calibration_error,
+    error_cells,
+    errors_of_sums,
+    fit_platt,
+    fit_temperature,
+    reliability,
+)
+from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.records import Judgment
+from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, group_by_value, join, questions_of, winner_of
+from judgelm.studies.pair_metrics import proper_losses
+from judgelm.studies.result import (
+    Cell,
+    Figure,
+    Forest,
+    ForestRow,
+    Lines,
+    Series,
+    StudyResult,
+    Table,
+    columns,
+    excerpt,
+    few_pairs_sentence,
+    file_slug,
+    format_number,
+    format_points,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationOptions:
+    """Options of the calibration study.
+
+    Attributes:
+        bins: of the reliability curve and the calibration error.
+        binning: bins of equal width, or with as many pairs in each.
+        fit_share: share of the questions that scalings are fitted on, in [0, 1); 0 fits none.
+        resampling: seed (of the split, too) and number of resamples.
+    """
+
+    bins: int = 10
+    binning: Binning = "uniform"
+    fit_share: float = 0.5
+    resampling: Resampling = field(default_factory=Resampling)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fit_share < 1:
+            raise ConfigError(f"fit share {self.fit_share}: expected a share of the questions, 0 to below 1")
+        if self.bins < 2:
+            raise ConfigError(f"bins {self.bins}: expected 2 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Pairs with a probability and a label that names a winner.
+
+    Attributes:
+        outcome: shape (n,), whether the first answer is better.
+        probability: shape (n,), P(first better).
+        clusters: n keys.
+    """
+
+    outcome: NDArray[np.bool_]
+    probability: NDArray[np.float64]
+    clusters: Sequence[Hashable]
+
+    def part(self, indices: NDArray[np.int_]) -> "Slice":
+        """Some of the pairs, by place."""
+        return Slice(
+            outcome=self.outcome[indices],
+            probability=self.probability[indices],
+            clusters=[self.clusters[index] for index in indices],
+        )
+
+    def scaled(self, scaling: Scaling) -> "Slice":
+        """The same pairs with other probabilities."""
+        return Slice(outcome=self.outcome, probability=scaling(self.probability), clusters=self.clusters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationScores:
+    """Scores of one set of probabilities; `overconfidence` is mean winner's probability minus share right."""
+
+    name: str
+    brier: Estimate
+    log_loss: Estimate
+    error: CalibrationError
+    overconfidence: Estimate
+    bins: tuple[Bin, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """A scaling's numbers minus those without it, over the same pairs; below 0 is better."""
+
+    name: str
+    brier: Estimate
+    log_loss: Estimate
+    error: Estimate
+
+
+def calibration_study(
+    judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
+) -> StudyResult:
+    """Reliability, calibration error, proper scores, and what a temperature and a Platt scaling do to them.
+
+    Args:
+        judgments: by sample id, with `probability`.
+        labelled: labels of pairs; pairs of one question are resampled, and split, together.
+        options: the defaults when None.
+
+    Raises:
+        InputError: nothing joins, judgments are of other texts than the labels, or no joined
+            judgment has a probability and a label that is no tie.
+    """
+    options = options or CalibrationOptions()
+    labelled, texts = match_labels(judgments, labelled, name="the labels")
+    questions = questions_of(labelled)
+    rows = join(judgments, labelled.labels, {}, questions, "as_judged", TIE_THRESHOLD)
+    used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
+    if not used:
+        raise _nothing_to_measure(rows)
+    everything = slice_of(used)
+    resampling = options.resampling
+    fitted, rest = _split(everything, options)
+    scalings: dict[str, Scaling | None] = {}
+    if fitted is not None:
+        data = (fitted.outcome, fitted.probability, fitted.clusters, resampling)
+        scalings = {"temperature": fit_temperature(*data), "Platt scaling": fit_platt(*data)}
+    before = quality("as judged, all pairs", everything, options)
+    after = [quality("as judged, rest", rest, options)] if fitted is not None else []
+    gains = []
+    for name, scaling in scalings.items():
+        if scaling is not None:
+            after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
+            gains.append(gain(name, rest, rest.scaled(scaling), options))
+    sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
+    groups = {name: _numbers_by_value(used, members, resampling) for name, members in labelled.groups.items()}
+    return StudyResult(
+        study="calibration",
+        title="Calibration of the judge's probabilities",
+        protocol=_protocol(options),
+        findings=tuple(_findings(before, scalings, gains)),
+        counts=_counts(judgments, labelled, rows, used) | sides,
+        tables=(
+            score_table([before, *after]),
+            *((gain_table(gains), scaling_table(scalings)) if fitted is not None else ()),
+            reliability_table([before, *after]),
+            *group_tables(groups),
+            mistake_table(used, questions),
+        ),
+        figures=tuple(figures(before, after, groups)),
+        warnings=(
+            *_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0),
+            *labelled.notes(),
+            *texts.notes(),
+        ),
+    )
+
+
+def quality(name: str, pairs: Slice, options: CalibrationOptions) -> CalibrationScores:
+    """All numbers of one set of probabilities."""
+    resampling = options.resampling
+    edges = bin_edges(pairs.probability, options.bins, options.binning)
+    brier, log_loss, overconfidence = estimate(values(pairs), means, pairs.clusters, resampling)
+    return CalibrationScores(
+        name=name,
+        brier=brier,
+        log_loss=log_loss,
+        error=calibration_error(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
+        overconfidence=overconfidence,
+        bins=reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
+    )
+
+
+def values(pairs: Slice) -> NDArray[np.float64]:
+    """Summands of resampling, shape (n, 4): squared error, log loss, winner's probability minus being right, 1.
+
+    A probability of exactly 0.5 names no winner and is half right.
+    """
+    sure = np.maximum(pairs.probability, 1 - pairs.probability)
+    right = np.where(pairs.probability == 0.5, 0.5, (pairs.probability > 0.5) == pairs.outcome)
+    losses = proper_losses(pairs.outcome, pairs.probability)
+    return np.column_stack([losses, sure - right, np.ones(pairs.outcome.size)])
+
+
+def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means of all columns but the last, which counts."""
+    return sums[:, :-1] / sums[:, -1:]
+
+
+def gain(name: str, before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
+    """Differences resampled together; each side's bins are its own."""
+    resampling = options.resampling
+    losses = proper_losses(after.outcome, after.probability) - proper_losses(before.outcome, before.probability)
+    counted = np.column_stack([losses, np.ones(before.outcome.size)])
+    brier, log_loss = estimate(counted, means, before.clusters, resampling)
+    cells = [
+        error_cells(side.outcome, side.probability, bin_edges(side.probability, options.bins, options.binning))
+        for side in (before, after)
+    ]
+    width = cells[0].shape[1]
+
+    def difference(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (errors_of_sums(sums[:, width:]) - errors_of_sums(sums[:, :width]))[:, None]
+
+    [error] = estimate(np.hstack(cells), difference, before.clusters, resampling)
+    return Gain(name=name, brier=brier, log_loss=log_loss, error=error)
+
+
+def slice_of(rows: Sequence[JoinedPair]) -> Slice:
+    """Rows with a probability and a label that is no tie, as arrays."""
+    return Slice(
+        outcome=np.array([row.truth > 0 for row in rows]),
+        probability=np.array([row.judgment.probability for row in rows], dtype=np.float64),
+        clusters=[row.cluster for row in rows],
+    )
+
+
+FEW_PAIRS = 200
+"""Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""
+
+
+def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Slice]:
+    """The pairs to fit on and the rest, by question; None and all of them where nothing is to be fitted."""
+    if int(options.fit_share * len(set(pairs.clusters))) < 1:
+        return None, pairs
+    split = GroupShuffleSplit(n_splits=1, train_size=options.fit_share, random_state=options.resampling.seed)
+    [(fit, rest)] = split.split(pairs.probability, groups=np.array([str(key) for key in pairs.clusters]))
+    return pairs.part(fit), pairs.part(rest)
+
+
+def _nothing_to_measure(rows: Sequence[JoinedPair]) -> InputError:
+    tied = sum(row.judgment.probability is not None for row in rows)
+    if tied:
+        return InputError(f"calibration: the labels of all {tied} judgments with a probability are ties; others needed")
+    return InputError(
+        f"calibration: none of {len(rows)} labelled judgments has a probability; judge again with --distribution, on "
+        "an engine that gives probabilities"
+    )
+
+
+def _counts(
+    judgments: Mapping[str, Judgment], labelled: LabelledSet, rows: Sequence[JoinedPair], used: Sequence[JoinedPair]
+) -> dict[str, int]:
+    without = [row for row in rows if row.judgment.probability is None]
+    failed = sum(row.judgment.failure is not None for row in without)
+    return {
+        "judgments": len(judgments),
+        "labels": len(labelled.labels),
+        "joined": len(rows),
+        "failed": failed,
+        "without_probability": len(without) - failed,
+        "labels_that_are_ties": len(rows) - len(without) - len(used),
+        "measured": len(used),
+    }
+
+
+def _protocol(options: CalibrationOptions) -> str:
+    kind = "of equal width" if options.binning == "uniform" else "with as many pairs in each"
+    fitted = "no scaling is fitted"
+    if options.fit_share:
+        fitted = f"scalings are fitted on {100 * options.fit_share:g} % of the questions and measured on the rest"
+    return (
+        f"P(first better) against labels that name a winner, in {options.bins} bins {kind}; {fitted} (seed "
+        f"{options.resampling.seed}); failures and labels that are ties are left out and counted; intervals are 95 % "
+        f"from {options.resampling.resamples} resamples of questions."
+    )
+
+
+def _findings(before: CalibrationScores, scalings: Mapping[str, Scaling | None], gains: Sequence[Gain]) -> list[str]:
+    overconfidence = before.overconfidence
+    side = (
+        "too sure"
+        if overconfidence.low > 0
+        else "not sure enough"
+        if overconfidence.high < 0
+        else "neither too sure nor too unsure"
+    )
+    lines = [
+        f"The judge is {side}: the mean probability of the winners it names minus the share of "
+        f"pairs in which it is right is {format_points(overconfidence)}.",
+        f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with these "
+        f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {format_number(before.brier)}, "
+        "where always answering 0.5 has 0.250.",
+    ]
+    cold = scalings.get("temperature")
+    if cold is not None and cold.temperature is not None:
+        lines.append(f"The best temperature is {format_number(cold.temperature, '.2f')}; above 1 means too sure.")
+    for scaled in gains:
+        verdict = (
+            "lowers" if scaled.log_loss.high < 0 else "raises" if scaled.log_loss.low > 0 else "does not clearly change"
+        )
+        lines.append(f"On the rest the {scaled.name} {verdict} the log loss: {format_number(scaled.log_loss, '+.3f')}.")
+    return lines
+
+
+def _warnings(
+    before: CalibrationScores, scalings: Mapping[str, Scaling | None], rows: Sequence[JoinedPair], *, unfitted: bool
+) -> list[str]:
+    lines, n = [], before.brier.n
+    if n < FEW_PAIRS:
+        lines.append(few_pairs_sentence(n))
+    if unfitted:
+        lines.append(
+            "There are too few questions to fit a scaling on some and measure it on others, so none is fitted."
+        )
+    for name, scaling in scalings.items():
+        if scaling is None:
+            lines.append(
+                f"No {name} fits best on the pairs it was to be fitted on (see the note there), so none is used."
+            )
+    rough = {shown.distribution.approximation for row in rows for shown in row.judgment.shown if shown.distribution}
+    lines += [f"Some probabilities are not exact: {why}." for why in sorted(rough - {""})]
+    return lines
+
+
+GroupNumbers = Mapping[str, Mapping[str, tuple[int, list[Estimate]]]]
+"""Name of a grouping -> value -> number of pairs, and their Brier score, log loss and overconfidence."""
+
+MOST_MISTAKES = 500
+_LEAST_IN_FOREST = 10
+
+
+def score_table(qualities: Sequence[CalibrationScores]) -> Table:
+    """Each set of probabilities by all its numbers."""
+    return table(
+        [
+            (
+                quality.name,
+                quality.brier,
+                quality.log_loss,
+                quality.error.error,
+                quality.error.by_chance,
+                quality.overconfidence,
+            )
+            for quality in qualities
+        ],
+        columns("text", probabilities="Probabilities"),
+        columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
+        columns("number", error_by_chance="The same by chance alone"),
+        columns("share", overconfidence="Mean confidence minus share right"),
+        name="scores",
+        title="Scores of the probabilities",
+        note="Lower is better; always answering 0.5 has a Brier score of 0.250 and a log loss of 0.693. The "
+        "calibration error is never negative: read it beside what a perfectly calibrated judge with the same "
+        "probabilities and as many pairs would show. Confidence is the probability of the winner named, max(p, 1 - p).",
+    )
+
+
+def gain_table(gains: Sequence[Gain]) -> Table:
+    """Effect of each scaling over the pairs it was not fitted on."""
+    return table(
+        [(gain.name, gain.brier, gain.log_loss, gain.error) for gain in gains],
+        columns("text", scaling="Scaling"),
+        columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
+        name="gains",
+        title="Effect of a scaling on the rest",
+        note="With the scaling minus without it, over the same pairs and resampled together; below 0 is better. The "
+        "scaling itself is held fixed.",
+    )
+
+
+def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
+    """The fitted parameters."""
+    rows: list[tuple[Cell, ...]] = [
+        (name, *((None, None, None) if scaling is None else (scaling.temperature, scaling.slope, scaling.intercept)))
+        for name, scaling in scalings.items()
+    ]
+    low, high = TEMPERATURES
+    return table(
+        rows,
+        columns("text", scaling="Scaling"),
+        columns("number", temperature="Temperature", slope="Slope", intercept="Intercept"),
+        name="scalings",
+        title="The scalings",
+        note="p becomes sigmoid(slope * logit(p) + intercept). A temperature is 1 / slope without intercept; above 1 "
+        "the judge was too sure. An intercept other than 0 prefers one position in the sample regardless of the judge. "
+        f"A row of dashes has no best fit: no temperature from {low:g} to {high:g} is best, or a threshold on the "
+        "probability separates the outcomes.",
+    )
+
+
+def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
+    """All reliability curves."""
+    rows = [(quality.name, bin.low, bin.high, bin.mean, bin.hits) for quality in qualities for bin in quality.bins]
+    return table(
+        rows,
+        columns("text", probabilities="Probabilities"),
+        columns("number", above="Above", up_to="Up to", mean="Mean probability"),
+        columns("share", first_better="First is better"),
+        name="reliability",
+        title="Reliability of P(first better)",
+        note="Bins without pairs are left out; the first bin includes 0.",
+    )
+
+
+def _numbers_by_value(
+    rows: Sequence[JoinedPair], members: Mapping[str, str], resampling: Resampling
+) -> dict[str, tuple[int, list[Estimate]]]:
+    numbers = {}
+    for value, pairs in group_by_value(rows, lambda row: members.get(row.id)).items():
+        part = slice_of(pairs)
+        numbers[value] = (len(pairs), estimate(values(part), means, part.clusters, resampling))
+    return numbers
+
+
+def group_tables(groups: GroupNumbers) -> Iterator[Table]:
+    """One table for each grouping."""
+    for name, numbers in groups.items():
+        yield table(
+            [(value, n, *estimates) for value, (n, estimates) in numbers.items()],
+            columns("text", value=name),
+            columns("count", pairs="Pairs"),
+            columns("number", brier="Brier score", log_loss="Log loss (nats)"),
+            columns("share", overconfidence="Mean confidence minus share right"),
+            name=f"by-{file_slug(name)}",
+            title=f"By {name}",
+            note="The probabilities as judged, over all pairs. Small groups have wide intervals.",
+        )
+
+
+def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> Table:
+    """Pairs on which the judge was sure and wrong, the surest first."""
+    judged = [(row.judgment.probability or 0.0, row) for row in rows]
+    wrong = [(p, row) for p, row in judged if np.sign(p - 0.5) == -row.truth]
+    wrong.sort(key=lambda mistake: (-abs(mistake[0] - 0.5), mistake[1].id))
+    listed = [
+        (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in wrong[:MOST_MISTAKES]
+    ]
+    return table(
+        listed,
+        columns("text", id="Pair"),
+        columns("number", probability="P(first better)"),
+        columns("text", label="Label: better answer", question="Question"),
+        name="sure-and-wrong",
+        title="Sure and wrong",
+        note=f"{len(listed):,} of {len(wrong):,} pairs whose likelier winner is the wrong one, the surest first.",
+    )
+
+
+def figures(before: CalibrationScores, after: Sequence[CalibrationScores], groups: GroupNumbers) -> Iterator[Figure]:
+    """Reliability curves, and overconfidence by group."""
+    yield _curve("reliability-all", "Reliability of P(first better), all pairs", [before])
+    if len(after) > 1:
+        yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after)
+    for name, numbers in groups.items():
+        rows = [
+            ForestRow(label=value, estimate=estimates[2])
+            for value, (n, estimates) in numbers.items()
+            if n >= _LEAST_IN_FOREST
+        ]
+        if len(rows) > 1:
+            yield Forest(
+                name=f"overconfidence-by-{file_slug(name)}",
+                title=f"Too sure or not sure enough, by {name} (of {_LEAST_IN_FOREST} pairs and more)",
+                x_label="Mean confidence minus share right (0.1 is 10 points too sure)",
+                rows=tuple(rows),
+            )
+
+
+def _curve(name: str, title: str, qualities: Sequence[CalibrationScores]) -> Lines:
+    return Lines(
+        name=name,
+        title=title,
+        x_label="Mean probability in the bin (0 to 1)",
+        y_label="Pairs whose first answer is better (share, 0 to 1)",
+        diagonal=True,
+        series=tuple(
+            Series(name=curve.name, x=tuple(bin.mean for bin in curve.bins), y=tuple(bin.hits for bin in curve.bins))
+            for curve in qualities
+        ),
+    )

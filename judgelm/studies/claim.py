@@ -1,0 +1,367 @@
+"""From judgments to a claim: the rate at which one model really beats another, from a run and labels on some pairs.
+
+A run is read from the side of one model, whichever answer it wrote.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from judgelm.errors import InputError
+from judgelm.jsonl import json_ready
+from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.style_control import Control, StyleControl, control_style
+from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
+from judgelm.records import Judgment, Label, Sample
+from judgelm.studies.pair_labels import label_of, pair_winner
+from judgelm.studies.result import format_share
+from judgelm.studies.style_control import pair_styles
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPair:
+    """A judged pair; `first` is True where the model wrote the first answer."""
+
+    id: str
+    judgment: Judgment
+    question: str
+    first: bool
+
+    def side(self, first_better: float) -> float:
+        """P(the model's answer is better) from P(first better)."""
+        return first_better if self.first else 1 - first_better
+
+    @property
+    def won(self) -> float:
+        """1 where the judge prefers the model's answer, 0.5 for a tie; only of pairs with a verdict."""
+        return self.side(first_better(self.judgment, False))
+
+    @property
+    def probability(self) -> float:
+        """The judge's P(the model's answer is better); only of pairs that have it."""
+        return self.side(first_better(self.judgment, True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """A run from the side of one model.
+
+    Attributes:
+        opponent: None for several.
+        pairs: of the model and its opponents, failed ones too.
+        unnamed: judgments without models' names, in a run where others have them.
+        soft: whether every verdict of the run has a probability.
+    """
+
+    model: str
+    opponent: str | None
+    pairs: tuple[ModelPair, ...]
+    unnamed: int
+    soft: bool
+
+    @property
+    def judged(self) -> tuple[ModelPair, ...]:
+        """The pairs with a verdict."""
+        return tuple(pair for pair in self.pairs if pair.judgment.winner is not None)
+
+
+def first_better(judgment: Judgment, soft: bool) -> float:
+    """P(first better) of a judgment with a verdict: its probability where `soft`, else 1, 0.5 or 0.
+
+    Raises:
+        ValueError: it has none; a failure is no number.
+    """
+    verdict = None if judgment.winner is None else (label_of(judgment.winner) + 1) / 2
+    value = judgment.probability if soft else verdict
+    if value is None:
+        raise ValueError(f"judgment {judgment.sample_id}: no verdict, or no probability")
+    return value
+
+
+def model_sides(
+    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], model: str | None, against: str | None
+) -> Sides:
+    """The pairs of a model; without models' names all pairs, from the side of the first answer.
+
+    Args:
+        judgments: of pairs, by sample id.
+        samples: by id.
+        model: None for the first of two.
+        against: only pairs against this model; None for all.
+
+    Raises:
+        InputError: the pairs are of several models and none is chosen, or a chosen model has no pair.
+    """
+    named = {key: samples[key].answer_models for key in judgments if key in samples and samples[key].answer_models}
+    soft = all(judgment.probability is not None for judgment in judgments.values() if judgment.winner is not None)
+    if not named:
+        if model is not None or against is not None:
+            raise InputError("win rate: the pairs do not name the models of their answers; choose no model")
+        pairs = tuple(_pair(judgment, samples.get(key), True) for key, judgment in judgments.items())
+        return Sides(model="answer 1", opponent="answer 2", pairs=pairs, unnamed=0, soft=soft)
+    model = _chosen(named, model, against)
+    opponents = {key: set(names) - {model} for key, names in named.items() if model in names}
+    chosen = [key for key, others in opponents.items() if len(others) == 1 and (against is None or against in others)]
+    if not chosen:
+        raise InputError(f"win rate: no judged pair of {model} against {against or 'another model'}")
+    met = set().union(*(opponents[key] for key in chosen))
+    pairs = tuple(_pair(judgments[key], samples[key], named[key][0] == model) for key in chosen)
+    opponent, unnamed = met.pop() if len(met) == 1 else None, len(judgments) - len(named)
+    return Sides(model=model, opponent=opponent, pairs=pairs, unnamed=unnamed, soft=soft)
+
+
+def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: str | None) -> str:
+    models = list(dict.fromkeys(name for names in named.values() for name in names))
+    available = ", ".join(models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")
+    for name in (model, against):
+        if name is not None and name not in models:
+            raise InputError(f"win rate: no judged pair has an answer of {name}; available: {available}")
+    if model is None and len(models) > 2:
+        raise InputError(
+            f"win rate: the pairs are of {len(models)} models; choose one with judgelm estimate --model ({available})"
+        )
+    return model or next((name for name in models if name != against), models[0])
+
+
+def _pair(judgment: Judgment, sample: Sample | None, first: bool) -> ModelPair:
+    """A pair whose question is unknown is a cluster of its own."""
+    question = judgment.sample_id if sample is None else sample.question
+    return ModelPair(id=judgment.sample_id, judgment=judgment, question=question, first=first)
+
+
+_SIGNIFICANT = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOptions:
+    """Options of an estimate.
+
+    Attributes:
+        model: whose wins are counted; None for the model of the first pair's first answer where the run has two
+            models, and for the first answer where models are not named.
+        against: only pairs against this model; None for all.
+        control: style whose effect is taken out of the judge's verdicts.
+        width: wanted width of the interval, in [0, 1]; None asks for no number of labels.
+    """
+
+    model: str | None = None
+    against: str | None = None
+    control: Control | None = None
+    width: float | None = None
+
+
+DEFAULT_OPTIONS = ClaimOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimCounts:
+    """Numbers of judgments by outcome; every pair that is in no estimate is counted here.
+
+    `unnamed` pairs are those without models' names in a run where others have them; `other_models` have no answer of
+    the model, or not its opponent's.
+    """
+
+    judgments: int
+    unnamed: int
+    other_models: int
+    failed: int
+    used: int
+    labels: int
+    labels_of_failed: int
+    labels_without_judgment: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WinRateClaim:
+    """A model's win rate by the judge and by people.
+
+    Attributes:
+        opponent: the other model; None for several, or where models are not named.
+        soft: whether the judge's P(better) is used, which every judgment has, and not its verdict.
+        estimates: of it; their `judge` is the controlled rate where a control was asked for.
+        uncontrolled: the judge's rate without control; None without a control.
+        control: the fitted terms, or why there are none; None where none was asked for.
+        labels_needed: labels for the wanted width; None where none was asked for, or a sentence.
+    """
+
+    model: str
+    opponent: str | None
+    counts: ClaimCounts
+    soft: bool
+    estimates: TrueWinRate
+    uncontrolled: Estimate | str | None
+    control: StyleControl | str | None
+    width: float | None
+    labels_needed: int | str | None
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values, ready for `json.dumps`, without the control's value of each pair."""
+        plain = asdict(self)
+        if isinstance(self.control, StyleControl):
+            del plain["control"]["adjusted"], plain["control"]["neutral"]
+        return dict(json_ready(plain))
+
+    def rows(self) -> list[tuple[str, Estimate | str]]:
+        """The estimates with their names, the most trustworthy last."""
+        judge = "judge's P(better)" if self.soft else "judge's verdicts"
+        plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
+        controlled = f"{judge}, controlled" if isinstance(self.control, StyleControl) else judge
+        return [
+            *plain,
+            (controlled, self.estimates.judge),
+            ("labels alone", self.estimates.labels),
+            ("Rogan-Gladen", self.estimates.rogan_gladen),
+            ("PPI++", self.estimates.ppi),
+        ]
+
+    @property
+    def name(self) -> str:
+        """The model and its opponent."""
+        return f"{self.model} against {self.opponent or 'the others'}"
+
+
+def claim_win_rate(
+    judgments: Mapping[str, Judgment],
+    labels: Mapping[str, Label],
+    samples: Mapping[str, Sample],
+    options: ClaimOptions = DEFAULT_OPTIONS,
+) -> WinRateClaim:
+    """Estimate how often a model really beats another; a tie is half a win.
+
+    Verdicts are the run's own. Failed judgments, labelled or not, are left out and counted: the estimate is for the
+    pairs that the judge can judge.
+
+    Args:
+        judgments: of pairs, by sample id.
+        labels: by sample id, on some of them, drawn at random.
+        samples: by id; with the models' names, questions (clusters) and, for a control, answers.
+        options: the defaults when None.
+
+    Raises:
+        InputError: nothing is judged, several models and none is chosen, or the control has no answers.
+    """
+    sides = model_sides(judgments, samples, options.model, options.against)
+    if not sides.judged:
+        raise InputError(f"win rate of {sides.model}: none of {len(sides.pairs)} judgments has a verdict on a pair")
+    columns = _judged_pairs(sides, labels, {})
+    uncontrolled, control = None, None
+    if options.control is not None:
+        uncontrolled = true_win_rate(columns).judge
+        control, adjusted = _control(judgments, samples, sides, options.control)
+        columns = _judged_pairs(sides, labels, adjusted)
+    estimates = true_win_rate(columns)
+    counts = _counts(judgments, labels, sides)
+    return WinRateClaim(
+        model=sides.model,
+        opponent=sides.opponent,
+        counts=counts,
+        soft=sides.soft,
+        estimates=estimates,
+        uncontrolled=uncontrolled,
+        control=control,
+        width=options.width,
+        labels_needed=None if options.width is None else _needed(columns, options.width),
+        warnings=tuple(_warnings(counts, estimates)),
+    )
+
+
+def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], sides: Sides) -> ClaimCounts:
+    used = {pair.id for pair in sides.judged}
+    failed = {pair.id for pair in sides.pairs} - used
+    return ClaimCounts(
+        judgments=len(judgments),
+        unnamed=sides.unnamed,
+        other_models=len(judgments) - sides.unnamed - len(sides.pairs),
+        failed=len(failed),
+        used=len(used),
+        labels=len(used & labels.keys()),
+        labels_of_failed=len(failed & labels.keys()),
+        labels_without_judgment=len(labels.keys() - judgments.keys()),
+    )
+
+
+def _judged_pairs(sides: Sides, labels: Mapping[str, Label], adjusted: Mapping[str, float]) -> JudgedPairs:
+    """The columns of the model's judged pairs; `adjusted` holds P(first better) by id where it is controlled."""
+    pairs = sides.judged
+    verdicts = np.array([pair.won for pair in pairs])
+    proxy = np.array([pair.probability for pair in pairs], dtype=np.float64) if sides.soft else verdicts
+    if adjusted:
+        proxy = np.array([pair.side(adjusted[pair.id]) for pair in pairs])
+        verdicts = np.where(verdicts == 0.5, 0.5, (np.sign(proxy - 0.5) + 1) / 2)
+    truth = np.full(len(pairs), np.nan)
+    for index, pair in enumerate(pairs):
+        label = labels.get(pair.id)
+        if label is not None:
+            truth[index] = pair.side((label_of(pair_winner(label)) + 1) / 2)
+    return JudgedPairs(verdicts=verdicts, proxy=proxy, labels=truth, clusters=[pair.question for pair in pairs])
+
+
+def _control(
+    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], sides: Sides, control: Control
+) -> tuple[StyleControl | str, dict[str, float]]:
+    """The control fitted on all judged pairs of the run, other models' too, and P(first better) by id after it."""
+    missing = next((pair.id for pair in sides.judged if not _has_answers(samples.get(pair.id))), None)
+    if missing is not None:
+        raise InputError(f"control of {control}: no answers of pair {missing}; give the judged pairs (--samples)")
+    usable = {
+        key: judgment
+        for key, judgment in judgments.items()
+        if judgment.winner is not None and _has_answers(samples.get(key))
+    }
+    chosen = [samples[key] for key in usable]
+    if len(chosen) < 2:
+        return "one pair has no spread of style", {}
+    preferences = np.array([first_better(judgment, sides.soft) for judgment in usable.values()])
+    differences, models = pair_styles(chosen, control)
+    fit = control_style(preferences, differences, [sample.question for sample in chosen], models)
+    return fit, {} if isinstance(fit, str) else dict(zip(usable, fit.adjusted.tolist(), strict=True))
+
+
+def _has_answers(sample: Sample | None) -> bool:
+    return sample is not None and len(sample.answers) == 2
+
+
+def _needed(columns: JudgedPairs, width: float) -> int | str:
+    if columns.labelled.sum() < FEWEST_LABELS:
+        return f"at least {FEWEST_LABELS} labels are needed to know how much labels and judge differ"
+    needed = labels_needed(columns, width)
+    if needed is None:
+        return f"even a label on each of the {len(columns.labels):,} pairs leaves a wider interval; judge more pairs"
+    return needed
+
+
+def _warnings(counts: ClaimCounts, estimates: TrueWinRate) -> list[str]:
+    lines = []
+    if counts.failed:
+        lines.append(
+            f"{counts.failed:,} judgments failed and are left out, {counts.labels_of_failed:,} of them with a label: "
+            "the estimates are for the pairs that the judge could judge."
+        )
+    if estimates.drift is not None and estimates.drift < _SIGNIFICANT:
+        lines.append(
+            f"The judge's values on labelled and on unlabelled pairs differ (Welch's test, p = {estimates.drift:.2g}): "
+            "the labelled pairs do not look like a random sample, which Rogan-Gladen and PPI++ need."
+        )
+    return lines
+
+
+def claim_sentences(claim: WinRateClaim) -> list[str]:
+    """The claim in words, the most important first."""
+    name = f"How often {claim.model} beats {claim.opponent or 'the others'}"
+    estimates = claim.estimates
+    basis = f"{claim.counts.labels:,} labels and {claim.counts.used:,} judged pairs"
+    if isinstance(estimates.ppi, Estimate):
+        first = f"{name}: {format_share(estimates.ppi)} by PPI++ from {basis}."
+    elif isinstance(estimates.labels, Estimate):
+        first = f"{name}: {format_share(estimates.labels)} by the labels alone (PPI++: {estimates.ppi})."
+    else:
+        first = f"{name}: not known from {basis}: {estimates.labels}."
+    if isinstance(claim.labels_needed, int):
+        needed = f"An interval {100 * (claim.width or 0):g} points wide needs about {claim.labels_needed:,} labels."
+    else:
+        needed = "" if claim.labels_needed is None else f"Labels for that width: {claim.labels_needed}."
+    return [first, *([needed] if needed else [])]

@@ -1,1 +1,0 @@
-"""Claims from judgments: the rate at which a model really wins."""

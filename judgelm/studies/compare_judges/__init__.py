@@ -1,1 +1,0 @@
-"""Judges on the same labelled pairs."""

@@ -1,1 +1,0 @@
-"""Leaderboards: many models rated by Bradley-Terry from judgments of pairs."""

@@ -1,0 +1,296 @@
+"""Effect of the order of answers on a judge's verdicts, by group of pairs such as a model's; without labels.
+
+Source: JudgeLM, section 3.2 and Table 4, for consistency and bias; FairEval (Wang et al. 2023) for GPT-4's own.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from judgelm.data.sources.reviews import Review, match_orders
+from judgelm.errors import InputError
+from judgelm.metrics.agreement import first_place_leads
+from judgelm.metrics.resampling import Estimate, Resampling, mean
+from judgelm.records import Judgment
+from judgelm.studies.pair_labels import by_id, orders_of
+from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
+from judgelm.studies.result import (
+    Bars,
+    Cell,
+    Forest,
+    ForestRow,
+    StudyResult,
+    Table,
+    bars,
+    columns,
+    format_number,
+    format_share,
+    table,
+)
+
+_ALL = "all"
+_NOTE = (
+    "Consistent: both orders name the same winner, or both a tie; the others lean toward the place whose answer gains "
+    "by standing there, and delta is the size of the difference. First place's lead: score of the answer shown first "
+    "minus that of the one shown second, the mean over both orders; 0 for a judge that order does not touch. Pairs "
+    "that failed in an order are left out and counted. Empty: no pair was judged in both orders, or without scores."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwiceJudged:
+    """A pair that was shown in both orders.
+
+    Attributes:
+        given: winner when shown in the pair's own order, in that order's frame: +1, 0, -1; None where it failed.
+        swapped: the same for the other order, put back in the pair's own order.
+        leads: of the first place in each order, in score points; None where the judge wrote no scores.
+        cluster: pairs of one key, such as a question, are resampled together.
+    """
+
+    given: int | None
+    swapped: int | None
+    leads: tuple[float, float] | None
+    cluster: Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairGroup:
+    """Pairs that are measured together.
+
+    Attributes:
+        pairs: judged in both orders, failures included.
+        alone: judgments whose other order is not there.
+        by_hand: judgments whose scores were not read off the reply's beginning.
+    """
+
+    pairs: tuple[TwiceJudged, ...] = ()
+    alone: int = 0
+    by_hand: int = 0
+
+    def __add__(self, other: "PairGroup") -> "PairGroup":
+        return PairGroup(
+            pairs=self.pairs + other.pairs, alone=self.alone + other.alone, by_hand=self.by_hand + other.by_hand
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """A group's numbers; None where nothing could be measured."""
+
+    name: str
+    position: PositionEstimates | None
+    lead: Estimate | None
+    failed: int
+    alone: int
+
+
+def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling | None = None) -> StudyResult:
+    """Consistency, position bias and the first place's lead, for each group and for all pairs together.
+
+    Args:
+        groups: name -> its pairs.
+        resampling: seed and number of resamples; the defaults when None.
+
+    Raises:
+        InputError: a group is named `all`, or no pair at all was judged in both orders.
+    """
+    resampling = resampling or Resampling()
+    if _ALL in groups:
+        raise InputError(f'group "{_ALL}": this is the name of all pairs together; choose another')
+    everything = sum(groups.values(), PairGroup())
+    whole = _measured(_ALL, everything, resampling)
+    if whole.position is None:
+        raise InputError(
+            f"position bias: no pair was judged in both orders ({len(everything.pairs)} failed in one, "
+            f"{everything.alone} judgments lack the other order); give both orders of the same answers"
+        )
+    rows = [_measured(name, group, resampling) for name, group in groups.items()]
+    rows += [whole] if len(rows) > 1 else []
+    return StudyResult(
+        study="position-bias",
+        title="Order effects of a judge",
+        protocol=(
+            f"Each pair was judged in both orders, joined by the ids of question and answers; intervals are 95 % from "
+            f"{resampling.resamples} resamples of questions (seed {resampling.seed})."
+        ),
+        findings=tuple(_findings(whole, rows)),
+        counts={
+            "pairs": len(everything.pairs),
+            "failed": whole.failed,
+            "judgments_without_the_other_order": everything.alone,
+            "scores_not_at_the_replys_beginning": everything.by_hand,
+        },
+        tables=(_table(rows),),
+        figures=(_forest(rows), _bars(rows)),
+        warnings=tuple(_warnings(rows)),
+    )
+
+
+def _measured(name: str, group: PairGroup, resampling: Resampling) -> _Measured:
+    paired = [pair for pair in group.pairs if pair.given is not None and pair.swapped is not None]
+    failed = len(group.pairs) - len(paired)
+    if not paired:
+        return _Measured(name=name, position=None, lead=None, failed=failed, alone=group.alone)
+    clusters = [pair.cluster for pair in paired]
+    given, swapped = np.array([pair.given for pair in paired]), np.array([pair.swapped for pair in paired])
+    scored = [pair.leads for pair in paired if pair.leads is not None]
+    lead = None
+    if len(scored) == len(paired):
+        lead = mean(first_place_leads(np.array(scored)), clusters, resampling)
+    return _Measured(
+        name=name,
+        position=position_estimates(given, swapped, clusters, resampling),
+        lead=lead,
+        failed=failed,
+        alone=group.alone,
+    )
+
+
+def _table(rows: Sequence[_Measured]) -> Table:
+    def cells(row: _Measured) -> tuple[Cell, ...]:
+        if (position := row.position) is None:
+            return (row.name, 0, *[None] * 4, row.lead, row.failed, row.alone)
+        shares = (position.consistency, position.toward_first, position.toward_second, position.delta)
+        return (row.name, position.consistency.n, *shares, row.lead, row.failed, row.alone)
+
+    return table(
+        [cells(row) for row in rows],
+        columns("text", group="pairs"),
+        columns("count", n="n"),
+        columns("share", consistency="consistency ↑", toward_first="bias toward 1st ↓"),
+        columns("share", toward_second="bias toward 2nd ↓", delta="delta bias ↓"),
+        columns("number", lead="first place's lead, points"),
+        columns("count", failed="failed", alone="without other order"),
+        name="position-bias",
+        title="Consistency and position bias",
+        source="JudgeLM, Table 4 (consistency and bias columns)",
+        note=_NOTE,
+    )
+
+
+def _forest(rows: Sequence[_Measured]) -> Forest:
+    return Forest(
+        name="consistency",
+        title="Share of pairs judged alike in both orders",
+        x_label="Consistency (share of pairs)",
+        rows=tuple(
+            ForestRow(label=row.name, estimate=row.position.consistency) for row in rows if row.position is not None
+        ),
+        no_effect=1.0,
+    )
+
+
+def _bars(rows: Sequence[_Measured]) -> Bars:
+    positions = [(row.name, row.position) for row in rows if row.position is not None]
+    return bars(
+        {
+            "toward 1st": [position.toward_first for _, position in positions],
+            "toward 2nd": [position.toward_second for _, position in positions],
+        },
+        [name for name, _ in positions],
+        name="leaning",
+        title="Where the judge leans when the orders disagree",
+        x_label="Pairs",
+        y_label="Share of pairs",
+    )
+
+
+def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
+    position = whole.position
+    assert position is not None, "the caller has refused groups without a pair"
+    lines = [
+        f"Both orders agree on {format_share(position.consistency)} of all pairs; "
+        f"{format_share(position.toward_first)} lean toward the answer shown first, "
+        f"{format_share(position.toward_second)} toward the second."
+    ]
+    if whole.lead is not None:
+        lines.append(f"Standing first is worth {format_number(whole.lead, '+.2f')} points.")
+    ranked = sorted(
+        (row.position.consistency.value, row.name, row.position.consistency)
+        for row in rows
+        if row is not whole and row.position is not None
+    )
+    if len(ranked) > 1:
+        (_, least, low), (_, most, high) = ranked[0], ranked[-1]
+        lines.append(
+            f"Consistency is lowest on {least}, {format_share(low)}, and highest on {most}, {format_share(high)}."
+        )
+    return lines
+
+
+def _warnings(rows: Sequence[_Measured]) -> list[str]:
+    return [
+        f"{row.name}: {row.alone:,} judgments have no partner in the other order (question and answer ids must be the "
+        "same), and take no part."
+        for row in rows
+        if row.alone and row.name != _ALL
+    ]
+
+
+def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
+    """A run in both orders; a judgment that failed before its second order has failed in both.
+
+    A judgment that was asked for in one order only has no other order.
+    """
+    twice = any(len(judgment.shown) > 1 for judgment in judgments.values())
+    pairs: list[TwiceJudged] = []
+    alone = 0
+    for key, judgment in by_id(judgments).items():
+        orders = orders_of(judgment)
+        if orders is None or orders.swapped is None:
+            if twice and judgment.failure is not None:
+                pairs.append(TwiceJudged(given=None, swapped=None, leads=None, cluster=key))
+            else:
+                alone += 1
+            continue
+        given, swapped = orders.given, orders.swapped
+        leads = None if given.lead is None or swapped.lead is None else (given.lead, -swapped.lead)
+        pairs.append(TwiceJudged(given=given.label, swapped=swapped.label, leads=leads, cluster=key))
+    return PairGroup(pairs=tuple(pairs), alone=alone)
+
+
+def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
+    """Reviews with the names of their groups; a pair belongs to the group of its first review.
+
+    Raises:
+        InputError: the same answers come twice in one order.
+    """
+    names = {id(review): name for name, review in reviews}
+    pairs, alone = match_orders(review for _, review in reviews)
+    twice_judged: dict[str, list[TwiceJudged]] = {}
+    for first, second in pairs:
+        twice_judged.setdefault(names[id(first)], []).append(_judged_twice(first, second))
+    left = Counter(names[id(review)] for review in alone)
+    by_hand = Counter(names[id(review)] for review in alone if review.by_hand)
+    for pair in pairs:
+        by_hand[names[id(pair[0])]] += sum(review.by_hand for review in pair)
+    return [
+        (name, PairGroup(pairs=tuple(twice_judged.get(name, ())), alone=left[name], by_hand=by_hand[name]))
+        for name in dict.fromkeys([*twice_judged, *left])
+    ]
+
+
+def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup]:
+    """Groups by name; those of one name become one."""
+    merged: dict[str, PairGroup] = {}
+    for name, group in groups:
+        merged[name] = merged.get(name, PairGroup()) + group
+    return merged
+
+
+def _judged_twice(review: Review, swapped_review: Review) -> TwiceJudged:
+    first_lead = None if review.scores is None else review.scores[0] - review.scores[1]
+    second_lead = None if swapped_review.scores is None else swapped_review.scores[0] - swapped_review.scores[1]
+    return TwiceJudged(
+        given=None if first_lead is None else _sign(first_lead),
+        swapped=None if second_lead is None else -_sign(second_lead),
+        leads=None if first_lead is None or second_lead is None else (first_lead, second_lead),
+        cluster=review.question,
+    )
+
+
+def _sign(lead: float) -> int:
+    return (lead > 0) - (lead < 0)

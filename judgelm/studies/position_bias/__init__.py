@@ -1,1 +1,0 @@
-"""Order effects of a judge, without labels."""

@@ -1,0 +1,473 @@
+"""QA-Judge's analyses: exact match and F1 against judges and people, answer types, prompts, self-preference.
+
+Source: QA-Judge (*Reassessing Extractive QA Datasets at Scale*), sections 5 and 6.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from judgelm.errors import InputError
+from judgelm.metrics.correlation import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.studies.qa_scores import (
+    AuthorsRule,
+    Counting,
+    FailureHandling,
+    Labelling,
+    ModelPreference,
+    QaAnswer,
+    QaRun,
+    gaps_to_em,
+    judge_table,
+    judged_everywhere_table,
+    model_preferences,
+    preference_figure,
+    preference_table,
+    score_table,
+    slug,
+    type_figure,
+    type_shares,
+)
+from judgelm.studies.result import (
+    Bars,
+    Figure,
+    Lines,
+    Row,
+    Series,
+    StudyResult,
+    Table,
+    columns,
+    format_number,
+    format_points,
+    format_share,
+    table,
+)
+
+FEW = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QaOptions:
+    """Options of the study.
+
+    Attributes:
+        failures: `excluded` leaves out answers without a label, `as_incorrect` takes them for incorrect (the original).
+        siblings: answering model -> judge of its family, for sibling-preference.
+        own: answering model -> its own judge, where that has another name than the model.
+        sibling_others: whether a sibling's others include the answering model's own judge; the paper does not say.
+        types_judge: the judge of the analysis by answer type; None takes the one that agrees best with people, or the
+            first without human labels.
+        resampling: seed and number of resamples of every interval.
+    """
+
+    failures: FailureHandling = "excluded"
+    siblings: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
+    sibling_others: bool = True
+    types_judge: str | None = None
+    resampling: Resampling = field(default_factory=Resampling)
+
+
+def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
+    """All tables and figures that the answers and runs allow.
+
+    A judge's first run represents it wherever prompts are not compared.
+
+    Args:
+        answers: of `judgelm.studies.qa_scores.qa_answers`, of any number of models and data sets.
+        runs: judgments of them, one run for each judge and prompt.
+        options: how to count; the defaults when None.
+
+    Raises:
+        InputError: no answers or no runs, two runs of one judge and prompt, or a judge that is not there.
+    """
+    options = options or QaOptions()
+    _check(answers, runs, options)
+    counting = Counting(failures=options.failures, resampling=options.resampling)
+    first: dict[str, QaRun] = {}
+    for run in runs:
+        first.setdefault(run.judge, run)
+    main = list(first.values())
+    people = any(answer.human is not None for answer in answers)
+    types = _types_judge(answers, main, options, counting if people else None)
+    tables = [
+        score_table(answers, main, counting),
+        judged_everywhere_table(answers, runs, counting),
+    ]
+    figures: list[Figure] = []
+    if people:
+        thresholds, line = threshold_table(answers, counting)
+        tables += [
+            human_table(answers, main, counting),
+            thresholds,
+            prompt_table(answers, runs, counting),
+        ]
+        figures.append(line)
+    by_type, type_bars = _types(answers, types, counting, people=people)
+    own, siblings = _preferences(answers, main, options, counting)
+    tables += [by_type, *_preference_tables(own, siblings, options), judge_table(answers, runs)]
+    tables.append(authors_table(answers, runs, counting, people=people))
+    figures.append(type_bars)
+    figures += [preference_figure(rows, kind=kind) for kind, rows in (("self", own), ("sibling", siblings)) if rows]
+    return StudyResult(
+        study="qa",
+        title="Short answers: exact match, F1, judges and people",
+        protocol=_protocol(options),
+        findings=_findings(answers, main, counting, own, people=people),
+        counts=_counts(answers, runs),
+        tables=tuple(table for table in tables if table is not None),
+        figures=tuple(figures),
+        warnings=_warnings(answers, runs, own),
+    )
+
+
+def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions) -> None:
+    if not answers or not runs:
+        raise InputError(f"qa study: {len(answers)} answers and {len(runs)} runs; it needs both")
+    names = [run.name for run in runs]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"qa study: two runs of {doubled[0]}; name the prompt too, as JUDGE:PROMPT=FILE")
+    judges = {run.judge for run in runs}
+    wanted = {*options.siblings.values(), *options.own.values()} | ({options.types_judge} - {None})
+    if unknown := sorted(str(name) for name in wanted - judges):
+        raise InputError(f"qa study: no run of judge {unknown[0]!r}; available: {', '.join(sorted(judges))}")
+    if not any(answer.id in run.judgments for run in runs for answer in answers):
+        raise InputError("qa study: no judgment has an answer (by id); give the file of answers that was judged")
+
+
+def _types_judge(
+    answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting | None
+) -> QaRun:
+    """The judge of the analysis by type; `counting` is None without human labels to choose by."""
+    if options.types_judge is not None:
+        return next(run for run in main if run.judge == options.types_judge)
+    if counting is None:
+        return main[0]
+    means = [correlations(answers, run.cascade_label, counting).average.mean for run in main]
+    return max(zip(means, main, strict=True), key=lambda pair: -2 if pair[0] is None else pair[0].value)[1]
+
+
+def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
+    shares = type_shares(answers, run, counting)
+    agreed = type_correlations(answers, run, counting) if people else {}
+    types = table(
+        [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
+        columns("text", type="answer type"),
+        columns("count", answers="answers", em_false="with EM 0"),
+        columns("share", called_correct="of these called correct"),
+        columns("number", correlation="correlation with people"),
+        name="types",
+        title=f"By answer type, judged by {run.name}",
+        source="QA-Judge, Table 4 and Figure 2",
+        note=f"Types follow from rules over the question. All answering models together. {UNDEFINED} "
+        "It is also empty without human labels.",
+    )
+    return types, type_figure(run, shares)
+
+
+def _preferences(
+    answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting
+) -> tuple[list[ModelPreference], list[ModelPreference]]:
+    own = {model: options.own.get(model, model) for model in {answer.model for answer in answers}}
+    without = None if options.sibling_others else own
+    return (
+        model_preferences(answers, main, own, counting),
+        model_preferences(answers, main, options.siblings, counting, without=without),
+    )
+
+
+def _preference_tables(
+    own: Sequence[ModelPreference], siblings: Sequence[ModelPreference], options: QaOptions
+) -> list[Table]:
+    tables = []
+    if own:
+        tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
+    if siblings:
+        included = "includes" if options.sibling_others else "leaves out"
+        note = f"Of a sibling the others are all judges but itself, which {included} the answering model's own."
+        tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
+    return tables
+
+
+def _protocol(options: QaOptions) -> str:
+    treated = {
+        "excluded": "answers without a label are left out and counted",
+        "as_incorrect": "answers without a label count as incorrect, as in the original code",
+    }
+    return (
+        f"Exact matches count as correct without asking; {treated[options.failures]}; intervals are "
+        f"95 % percentile intervals over {options.resampling.resamples:,} resamples of questions."
+    )
+
+
+def _findings(
+    answers: Sequence[QaAnswer],
+    main: Sequence[QaRun],
+    counting: Counting,
+    own: Sequence[ModelPreference],
+    *,
+    people: bool,
+) -> tuple[str, ...]:
+    sentences = _agreement_sentences(answers, main, counting) if people else []
+    gaps = gaps_to_em(answers, main, counting)
+    for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
+        sentences.append(
+            f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "
+            f"answers, data set {gap.data_set}."
+        )
+    for row in own:
+        strictest = row.shares[0].share
+        if strictest is not None:
+            sentences.append(
+                f"{row.judge} alone calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
+            )
+    false = [answer for answer in answers if not answer.gate.exact]
+    for run in main:
+        missed = counting.share(false, run.label)
+        if missed is not None:
+            sentences.append(f"Of all answers with EM 0, {run.name} calls {format_share(missed)} correct.")
+    return tuple(sentences)
+
+
+def _agreement_sentences(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting) -> list[str]:
+    """Correlations of the judges and of exact match with people, averaged over answering models."""
+    labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in main}
+    sentences = []
+    for name, labelling in (labellings | {"Exact match": lambda answer: answer.gate.exact}).items():
+        average = correlations(answers, labelling, counting).average
+        if average.mean is None:
+            sentences.append(f"{name} has no correlation with people: it is undefined for every answering model.")
+            continue
+        models = f"{average.defined} answering model{'s' * (average.defined != 1)}"
+        left_out = f"; {len(average.undefined)} undefined" if average.undefined else ""
+        sentences.append(
+            f"{name} correlates {format_number(average.mean)} with people, averaged over {models}{left_out}."
+        )
+    return sentences
+
+
+def _counts(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> dict[str, int]:
+    return {
+        "answers": len(answers),
+        "questions": len({answer.question for answer in answers}),
+        "answering_models": len({answer.model for answer in answers}),
+        "exact_matches": sum(answer.gate.exact for answer in answers),
+        "human_labels": sum(answer.human is not None for answer in answers),
+        "runs": len(runs),
+        "without_label": sum(run.label(answer) is None for run in runs for answer in answers),
+    }
+
+
+def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[ModelPreference]) -> tuple[str, ...]:
+    warnings = []
+    for run in runs:
+        reasons = run.reasons(answers)
+        unread, missing = reasons["read as incorrect"], reasons["not judged"]
+        failed = sum(run.label(answer) is None for answer in answers) - missing
+        if failed:
+            warnings.append(f"{run.name}: {failed:,} of {len(answers):,} answers failed and have no label.")
+        if missing:
+            warnings.append(f"{run.name}: {missing:,} of {len(answers):,} answers were not judged.")
+        other = sum(run.by_exact_match(answer) and not answer.gate.exact for answer in answers)
+        if other:
+            warnings.append(
+                f"{run.name}: {other:,} answers were decided by an exact match that the rules given here do not see; "
+                "give the rules that the run had."
+            )
+        if unread:
+            warnings.append(
+                f"{run.name}: {unread:,} replies were neither word and count as incorrect, as its rule says."
+            )
+    for row in own:
+        if row.shares[0].others != 6:
+            warnings.append(
+                f"Self-preference of {row.judge} is against {row.shares[0].others} other judges; the thresholds 83 % "
+                "and 67 % are made for six, and mean here at least "
+                f"{row.shares[1].needed} and {row.shares[2].needed} of them."
+            )
+            break
+    few = sum(answer.human is not None for answer in answers)
+    if 0 < few < FEW:
+        warnings.append(f"Only {few} answers have a human label; correlations over so few say little.")
+    return tuple(warnings)
+
+
+UNDEFINED = (
+    "A correlation is undefined where a side is constant (all correct, or none) or has fewer than two answers; it is "
+    "then left out of the average."
+)
+
+
+class Correlations(NamedTuple):
+    """Of one labelling: by answering model, and their average."""
+
+    by_model: dict[str, Estimate | None]
+    average: MeanCorrelation
+
+
+def correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Correlations:
+    """Pearson's correlation of a labelling with people's labels, for each answering model, and the average.
+
+    Args:
+        answers: those without human label are passed over.
+        labelling: an answer's label; None is treated as `counting` says.
+        counting: treatment of failures, and resampling.
+    """
+    models = dict.fromkeys(answer.model for answer in answers if answer.human is not None)
+    groups = {
+        model: rated([answer for answer in answers if answer.model == model], labelling, counting) for model in models
+    }
+    by_answering_model = {model: correlation(group, counting.resampling) for model, group in groups.items()}
+    return Correlations(by_answering_model, mean_correlation(groups, counting.resampling))
+
+
+def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Rated:
+    """The answers that have a human label and one that counts."""
+    counted = counting.counted([answer for answer in answers if answer.human is not None], labelling)
+    return Rated(
+        human=np.array([answer.human for answer, _ in counted], dtype=bool),
+        judged=np.array([label for _, label in counted], dtype=bool),
+        questions=[answer.question for answer, _ in counted],
+    )
+
+
+def f1_at(threshold: float) -> Labelling:
+    """F1 of at least the threshold counts as correct; by the gate's rules, as in the original code."""
+    return lambda answer: answer.gate.f1 >= threshold
+
+
+def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
+    """Judges, EM and F1 at 0.5 against people, by answering model (Table 2)."""
+    labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
+    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": f1_at(0.5)}
+    return _table(
+        {name: correlations(answers, labelling, counting) for name, labelling in labellings.items()},
+        name="human-correlation",
+        title="Correlation with people's labels",
+        source="QA-Judge, Table 2",
+    )
+
+
+def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> tuple[Table, Lines]:
+    """F1 binarised at six thresholds against people (Table 10)."""
+    by_threshold = {
+        f"F1 ≥ {threshold:g}": correlations(answers, f1_at(threshold), counting) for threshold in F1_THRESHOLDS
+    }
+    thresholds = _table(
+        by_threshold, name="f1-thresholds", title="Correlation of F1 with people's labels", source="QA-Judge, Table 10"
+    )
+    line = Lines(
+        name="f1-thresholds-average",
+        title="Correlation of F1 with people's labels, averaged over answering models",
+        x_label="F1 that counts as correct from",
+        y_label="Pearson correlation",
+        series=(Series(name="average", x=F1_THRESHOLDS, y=tuple(each.average.mean for each in by_threshold.values())),),
+    )
+    return thresholds, line
+
+
+def _table(by_labelling: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:
+    models = list(dict.fromkeys(model for correlation in by_labelling.values() for model in correlation.by_model))
+    rows: list[Row] = [(model, *(each.by_model.get(model) for each in by_labelling.values())) for model in models]
+    rows.append(("average", *(each.average.mean for each in by_labelling.values())))
+    return table(
+        rows,
+        columns("text", model="answering model"),
+        columns("number", ((slug(key.replace("≥", "from")), key) for key in by_labelling)),
+        name=name,
+        title=title,
+        source=source,
+        note=f"Pearson's correlation of labels that are 0 or 1. EM and F1 are those that decide whether the judge is "
+        f"asked, for all data sets alike. {UNDEFINED} An interval without width belongs to perfect agreement.",
+    )
+
+
+def prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
+    """The average correlation under each prompt, with maximum, mean and variance (Table 7).
+
+    None where there is but one prompt.
+    """
+    variants = list(dict.fromkeys(run.variant for run in runs))
+    judges = list(dict.fromkeys(run.judge for run in runs))
+    if len(variants) < 2:
+        return None
+    averages = {
+        (run.judge, run.variant): correlations(answers, run.cascade_label, counting).average.mean for run in runs
+    }
+    rows: list[Row] = []
+    for judge in judges:
+        cells = [averages.get((judge, variant)) for variant in variants]
+        values = [cell.value for cell in cells if cell is not None]
+        rows.append((judge, *cells, *prompt_spread(values)))
+    return table(
+        rows,
+        columns("text", judge="judge"),
+        columns("number", ((f"prompt_{slug(name)}", name) for name in variants)),
+        columns("number", maximum="maximum", mean="mean", variance="variance"),
+        name="prompts",
+        title="Correlation with people's labels under each prompt",
+        source="QA-Judge, Table 7",
+        note=f"Averaged over answering models. Maximum, mean and variance (n - 1) are over the prompts that have a "
+        f"figure; a prompt that a judge was not run with has none. {UNDEFINED}",
+    )
+
+
+def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Maximum, mean and sample variance of a judge's correlations over prompts; None where undefined.
+
+    The variance needs two of them and divides by n - 1, which is what the paper's Table 7 has.
+    """
+    if not values:
+        return None, None, None
+    return max(values), statistics.fmean(values), statistics.variance(values) if len(values) > 1 else None
+
+
+def authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting, *, people: bool) -> Table:
+    """Failures as the authors' code counts them, by both of its rules, beside judgelm's own count."""
+    rules: dict[AuthorsRule, str] = {"first": "first tags, or all", "last_on_line": "last tags on a line (Mistral)"}
+    rows: list[Row] = []
+    for run in runs:
+        unlabelled = sum(run.label(answer) is None for answer in answers if answer.id in run.judgments)
+        own = correlations(answers, run.cascade_label, counting).average.mean if people else None
+        score = counting.share(answers, run.cascade_label)
+        for rule, words in rules.items():
+            labelling = partial(run.authors_label, rule=rule)
+            read = Counter(run.authors_reading(answer, rule) for answer in answers)
+            theirs = correlations(answers, labelling, counting).average.mean if people else None
+            counts = (read.total() - read[None], read["correct"], read["incorrect"], read["neither"], unlabelled)
+            share = counting.share(answers, labelling)
+            rows.append((run.judge, run.variant, words, *counts, share, score, theirs, own))
+    return table(
+        rows,
+        columns("text", judge="judge", prompt="prompt", rule="label is in"),
+        columns("count", asked="asked", correct="CORRECT", incorrect="INCORRECT", neither="neither: incorrect"),
+        columns("count", unlabelled="without a label to judgelm"),
+        columns("share", score="score, theirs", own_score="score, judgelm's"),
+        columns("number", correlation="correlation with people, theirs", own_correlation="judgelm's"),
+        name="authors-failures",
+        title="Failures as the authors' code counts them",
+        source="Alab-NII/llm-judge-extract-qa, run_judge.py and run_eval.py",
+        note="Their code takes every reply that is not exactly CORRECT where the rule looks for incorrect, and does "
+        "not count such replies; the paper reports no number of them. The second rule is theirs for Mistral 7B v0.3. A "
+        "score is the share of answers that match exactly or are called correct. judgelm's columns read replies by the "
+        "run's own rule and treat those without a label as the whole study does. "
+        f"{UNDEFINED} Empty without human labels.",
+    )
+
+
+def type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
+    """Correlation with people by answer type, all answering models together (Table 4)."""
+    types = dict.fromkeys(answer.answer_type for answer in answers)
+    return {
+        name: correlation(
+            rated([answer for answer in answers if answer.answer_type == name], run.cascade_label, counting),
+            counting.resampling,
+        )
+        for name in types
+    }

@@ -1,1 +1,0 @@
-"""Short answers by exact match, F1, judges and people (QA-Judge)."""

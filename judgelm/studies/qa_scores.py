@@ -1,0 +1,436 @@
+"""Short answers by exact match, F1 and judges: scores by data set and model, and self-preference.
+
+Answers and judgments are joined by sample id. An answer without a judgment, and a reply that no label can be read from,
+is None among the labels and counted with its reason.
+
+Source: QA-Judge, section 5.2, Tables 3 and 11; section 6.1, Figure 2; section 6.2, Tables 6 and 13.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from judgelm.errors import InputError
+from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
+from judgelm.metrics.qa.match import Match, match
+from judgelm.metrics.qa.self_preference import PREFERENCE_THRESHOLDS, Preference, preferences
+from judgelm.metrics.resampling import Estimate, Resampling, mean, share
+from judgelm.parsing.short_answers import QaRules, golds_of
+from judgelm.parsing.verdicts import read_label_original
+from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed, failure_name
+from judgelm.studies.result import Bars, Row, Table, bars, columns, table
+
+FailureHandling = Literal["excluded", "as_incorrect"]
+
+AuthorsRule = Literal["first", "last_on_line"]
+"""Where the authors' code finds a judge's label: in the first tags or the whole reply; of their Mistral judge in the
+last tags on one line."""
+
+_SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
+NOT_GIVEN = "not given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QaAnswer:
+    """One model's answer to one question.
+
+    Attributes:
+        question: key of the question, the same for all models' answers to it.
+        own: exact match and F1 by the rules of the data set itself, best over the validated answers.
+        gate: the same by the rules that decide whether the judge is asked, for all data sets alike.
+        human: whether people call it correct; None without their label.
+    """
+
+    id: str
+    question: str
+    model: str
+    data_set: str
+    answer_type: str
+    own: Match
+    gate: Match
+    human: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QaRun:
+    """One judge's judgments of the answers, made with one prompt.
+
+    Attributes:
+        judge: its name; where it is an answering model's, it is that model's own judge.
+        variant: name of the prompt, such as `6-shot`.
+    """
+
+    judge: str
+    judgments: Mapping[str, Judgment]
+    variant: str = "initial"
+
+    @property
+    def name(self) -> str:
+        """Judge and prompt."""
+        return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
+
+    def label(self, answer: QaAnswer) -> bool | None:
+        """The judge's label, or that of the rule that decided without it; None without label."""
+        judgment = self.judgments.get(answer.id)
+        return None if judgment is None else label_of(judgment)
+
+    def by_exact_match(self, answer: QaAnswer) -> bool:
+        """True where the run took the answer for an exact match, without a call of the judge."""
+        judgment = self.judgments.get(answer.id)
+        return judgment is not None and judgment.decided_by == "exact_match"
+
+    def authors_reading(self, answer: QaAnswer, rule: AuthorsRule) -> Literal["correct", "incorrect", "neither"] | None:
+        """The judge's reply as the authors' code reads it; `neither` counts as incorrect there. None where none was.
+
+        A reply that never came (a prompt too long, a lost server) is `neither` too: their code has no such case.
+        """
+        judgment = self.judgments.get(answer.id)
+        if judgment is None or not (judgment.shown or judgment.failure):
+            return None
+        label = read_label_original(judgment.shown[0].text if judgment.shown else "", rule)
+        return "neither" if isinstance(label, Unparsed) else label
+
+    def authors_label(self, answer: QaAnswer, rule: AuthorsRule) -> bool | None:
+        """Correct where the answer matches exactly or their code reads CORRECT, else incorrect; None if not judged."""
+        if answer.gate.exact or answer.id not in self.judgments:
+            return True if answer.gate.exact else None
+        reading = self.authors_reading(answer, rule)
+        return self.label(answer) if reading is None else reading == "correct"
+
+    def cascade_label(self, answer: QaAnswer) -> bool | None:
+        """Correct where the answer matches exactly, else the judge's label: also of a run that judged all."""
+        return True if answer.gate.exact else self.label(answer)
+
+    def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
+        """True where the run also judged every answer that matches exactly, and there are some."""
+        exact = [answer for answer in answers if answer.gate.exact and answer.id in self.judgments]
+        return bool(exact) and not any(self.by_exact_match(answer) for answer in exact)
+
+    def reasons(self, answers: Sequence[QaAnswer]) -> Counter[str]:
+        """Numbers of answers by the source of their label: `exact_match`, `judge`, a failure's code, `not judged`."""
+        counts = Counter[str]()
+        for answer in answers:
+            judgment = self.judgments.get(answer.id)
+            if judgment is None:
+                counts["not judged"] += 1
+            elif judgment.failure is not None:
+                counts[judgment.failure.code] += 1
+            else:
+                unread = any(shown.failure is not None for shown in judgment.shown)
+                counts["read as incorrect" if unread else judgment.decided_by or "judge"] += 1
+        return counts
+
+
+def label_of(judgment: Judgment) -> bool | None:
+    """True for a judgment of correct, False for incorrect; None where it failed.
+
+    Raises:
+        InputError: it is of another mode.
+    """
+    if judgment.verdict is None:
+        return None
+    if isinstance(judgment.verdict, LabelVerdict) and judgment.verdict.label in ("correct", "incorrect"):
+        return judgment.verdict.label == "correct"
+    raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} says neither correct nor incorrect; use qa")
+
+
+def qa_answers(
+    samples: Iterable[Sample],
+    human: Mapping[str, bool] | None = None,
+    *,
+    rules: QaRules = "hotpotqa",
+    validated: bool = True,
+) -> list[QaAnswer]:
+    """Score predicted answers against their gold answers.
+
+    Args:
+        samples: with one answer and a reference each; `metadata` as `judgelm.data.sources.qa` gives it.
+        human: by sample id, whether people call the answer correct.
+        rules: whose exact match decides whether the judge is asked; the original code takes HotpotQA's everywhere.
+        validated: whether any validated answer decides that, or the first alone.
+
+    Raises:
+        InputError: a sample has no answer or several, or no reference.
+    """
+    return [_answer(sample, human or {}, rules, validated) for sample in samples]
+
+
+def _answer(sample: Sample, human: Mapping[str, bool], rules: QaRules, validated: bool) -> QaAnswer:
+    golds = golds_of(sample)
+    if len(sample.answers) != 1 or not golds:
+        raise InputError(
+            f"sample {sample.id}: expected one answer and a reference, got {len(sample.answers)} and "
+            f"{'one' if golds else 'none'}; give the file that was judged"
+        )
+    [predicted], metadata = sample.answers, sample.metadata
+    data_set = str(metadata.get("data_set") or NOT_GIVEN)
+    texts = [" ".join(gold) for gold in golds]
+    return QaAnswer(
+        id=sample.id,
+        question=str(metadata.get("source_id") or sample.question),
+        model=sample.answer_models[0] if sample.answer_models else str(metadata.get("model") or NOT_GIVEN),
+        data_set=data_set,
+        answer_type=str(metadata.get("answer_type") or answer_type(sample.question, texts)),
+        own=match(predicted, golds, _SET_RULES.get(data_set, rules)),
+        gate=match(predicted, golds[: None if validated else 1], rules),
+        human=human.get(sample.id),
+    )
+
+
+Labelling = Callable[[QaAnswer], bool | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """Treatment of answers without a label, and resampling of intervals.
+
+    Attributes:
+        failures: `excluded` leaves them out, `as_incorrect` takes them for incorrect, as the original code does.
+    """
+
+    failures: FailureHandling = "excluded"
+    resampling: Resampling = field(default_factory=Resampling)
+
+    def label(self, judged: bool | None) -> bool | None:
+        """The label that counts; None leaves the answer out."""
+        return False if judged is None and self.failures == "as_incorrect" else judged
+
+    def counted(self, answers: Sequence[QaAnswer], labelling: Labelling) -> list[tuple[QaAnswer, bool]]:
+        """The answers that count, each with its label."""
+        labels = [(answer, self.label(labelling(answer))) for answer in answers]
+        return [(answer, label) for answer, label in labels if label is not None]
+
+    def share(self, answers: Sequence[QaAnswer], labelling: Labelling) -> Estimate | None:
+        """The share of correct among the answers that count; None where none does."""
+        counted = self.counted(answers, labelling)
+        if not counted:
+            return None
+        return share(
+            np.array([label for _, label in counted]), [answer.question for answer, _ in counted], self.resampling
+        )
+
+
+def slug(name: str) -> str:
+    """A name as part of a column's key."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
+    """Answers by data set and answering model, in the order of their first."""
+    groups: dict[tuple[str, str], list[QaAnswer]] = {}
+    for answer in answers:
+        groups.setdefault((answer.data_set, answer.model), []).append(answer)
+    return groups
+
+
+def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
+    """EM, F1 and the share that each judge calls correct, an exact match counting as correct (Table 3)."""
+    rows: list[Row] = []
+    for (data_set, model), members in by_model(answers).items():
+        questions = [answer.question for answer in members]
+        exact = share(np.array([answer.own.exact for answer in members]), questions, counting.resampling)
+        f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
+        judged = [counting.share(members, run.cascade_label) for run in runs]
+        rows.append((data_set, model, len(members), exact, f1, *judged))
+    return table(
+        rows,
+        columns("text", data_set="data set", model="answering model"),
+        columns("count", answers="answers"),
+        columns("share", em="EM", f1="F1"),
+        columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs)),
+        name="scores",
+        title="Exact match, F1 and judges, the judge asked where the answer does not match exactly",
+        source="QA-Judge, Table 3",
+        note="EM and F1 by each data set's own rules, best over the validated answers. A judge's score is the share "
+        "of answers that match exactly or that it calls correct. "
+        + (
+            "Answers whose judgment failed or is missing are left out of it, so its n can be smaller."
+            if counting.failures == "excluded"
+            else "An answer whose judgment failed or is missing counts as incorrect, as in the original code."
+        ),
+    )
+
+
+class Gap(NamedTuple):
+    """A judge's score minus EM, over the answers that have a label."""
+
+    judge: str
+    data_set: str
+    model: str
+    points: Estimate
+
+
+def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[Gap]:
+    """The gap of every judge, data set and answering model, the widest first; paired by answer."""
+    gaps = []
+    for run in runs:
+        for (data_set, model), members in by_model(answers).items():
+            counted = counting.counted(members, run.cascade_label)
+            if counted:
+                gains = np.array([float(label) - float(answer.own.exact) for answer, label in counted])
+                points = mean(gains, [answer.question for answer, _ in counted], counting.resampling)
+                gaps.append(Gap(run.name, data_set, model, points))
+    return sorted(gaps, key=lambda gap: -gap.points.value)
+
+
+def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
+    """The judge asked where EM is 0, against the judge asked about all; None where no run judged all (Table 11)."""
+    rows: list[Row] = []
+    groups = by_model(answers)
+    for run in (run for run in runs if run.judged_all(answers)):
+        for (data_set, model), members in groups.items():
+            everywhere = {answer.id: label for answer, label in counting.counted(members, run.label)}
+            counted = counting.counted([answer for answer in members if answer.id in everywhere], run.cascade_label)
+            gaps = np.array([float(label) - float(everywhere[answer.id]) for answer, label in counted])
+            questions = [answer.question for answer, _ in counted]
+            gap = mean(gaps, questions, counting.resampling) if counted else None
+            scores = (counting.share(members, run.cascade_label), counting.share(members, run.label))
+            accepted = counting.share([answer for answer in members if answer.gate.exact], run.label)
+            rows.append((data_set, model, run.name, *scores, gap, accepted))
+    if not rows:
+        return None
+    return table(
+        rows,
+        columns("text", data_set="data set", model="answering model", judge="judge"),
+        columns("share", em_first="EM first", all="all judged", gap="gap"),
+        columns("share", exact_correct="exact matches called correct"),
+        name="false-and-all",
+        title="The judge asked where EM is 0, or about every answer",
+        source="QA-Judge, Table 11",
+        note="Both from one run that judged every answer: EM first takes exact matches for correct without asking. "
+        "The gap is paired, over the answers that have both labels; undefined scores have no label at all, and the "
+        "last column is undefined where no answer matches exactly.",
+    )
+
+
+def type_shares(
+    answers: Sequence[QaAnswer], run: QaRun, counting: Counting
+) -> dict[str, tuple[int, int, Estimate | None]]:
+    """By answer type: answers, those with EM 0, and the share of these that the judge calls correct."""
+    shares = {}
+    for name in (*ANSWER_TYPES, *sorted({answer.answer_type for answer in answers} - set(ANSWER_TYPES))):
+        members = [answer for answer in answers if answer.answer_type == name]
+        false = [answer for answer in members if not answer.gate.exact]
+        if members:
+            shares[name] = (len(members), len(false), counting.share(false, run.label))
+    return shares
+
+
+def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Bars:
+    """The share called correct among EM 0, by answer type (Figure 2)."""
+    return bars(
+        {run.name: [correct for _, _, correct in shares.values()]},
+        shares,
+        name="types-correct",
+        title=f"Answers that do not match exactly, called correct by {run.name}",
+        x_label="answer type",
+        y_label="share called correct",
+    )
+
+
+def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
+    """Outcomes of every answer under every run."""
+    reasons = [run.reasons(answers) for run in runs]
+    fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
+    codes = sorted({code for counts in reasons for code in counts} - set(fixed))
+    headings = ("exact match", "blank answer", "asked and read", "unreadable, taken for incorrect")
+    outcomes = [*zip(fixed, headings, strict=True), *((code, failure_name(code)) for code in codes)]
+    return table(
+        [
+            (run.judge, run.variant, len(answers), *(counts[key] for key, _ in outcomes))
+            for run, counts in zip(runs, reasons, strict=True)
+        ],
+        columns("text", judge="judge", prompt="prompt"),
+        columns("count", answers="answers"),
+        columns("count", ((slug(key), heading) for key, heading in outcomes)),
+        name="judges",
+        title="Outcome of every answer",
+        note="Exact matches and blank answers are decided without asking. The columns behind `unreadable` are "
+        "failures: answers without a label, never taken for incorrect unless that is asked for.",
+    )
+
+
+class ModelPreference(NamedTuple):
+    """Of one answering model: its judge, answers with EM 0 that every judge labelled, those left out, the shares."""
+
+    model: str
+    judge: str
+    n: int
+    left_out: int
+    shares: tuple[Preference, ...]
+
+
+def model_preferences(
+    answers: Sequence[QaAnswer],
+    runs: Sequence[QaRun],
+    judges: Mapping[str, str],
+    counting: Counting,
+    *,
+    without: Mapping[str, str] | None = None,
+) -> list[ModelPreference]:
+    """Preference of each answering model's judge for its answers.
+
+    Args:
+        answers: of all models.
+        runs: one for each judge.
+        judges: answering model -> the judge that may favour it; missing models and judges are skipped.
+        counting: an answer that a judge gave no label is left out, or counts as called incorrect.
+        without: answering model -> a judge left out of the others; None leaves out none.
+    """
+    by_judge = {run.judge: run for run in runs}
+    rows = []
+    for model in dict.fromkeys(answer.model for answer in answers):
+        own = by_judge.get(judges.get(model, ""))
+        left = (without or {}).get(model)
+        others = [run for run in runs if own is not None and run.judge not in (own.judge, left)]
+        if own is None or not others:
+            continue
+        false = [answer for answer in answers if answer.model == model and not answer.gate.exact]
+        labels = [[counting.label(run.label(answer)) for run in (own, *others)] for answer in false]
+        complete = [index for index, row in enumerate(labels) if None not in row]
+        matrix = np.array([labels[index] for index in complete], dtype=bool).reshape(len(complete), 1 + len(others))
+        shares = preferences(
+            matrix[:, 0], matrix[:, 1:], [false[index].question for index in complete], counting.resampling
+        )
+        rows.append(ModelPreference(model, own.judge, len(complete), len(false) - len(complete), shares))
+    return rows
+
+
+def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str, note: str = "") -> Table:
+    """One row for each answering model, one column for each threshold."""
+    percents = [round(100 * threshold) for threshold in PREFERENCE_THRESHOLDS]
+    cells = [
+        (*(row.model, row.judge, row.shares[0].others, row.n, row.left_out), *(part.share for part in row.shares))
+        for row in rows
+    ]
+    return table(
+        cells,
+        columns("text", model="answering model", judge="judge"),
+        columns("count", others="other judges", answers="answers with EM 0", left_out="left out"),
+        columns("share", ((f"threshold_{part}", f"≥ {part} % of the others say incorrect") for part in percents)),
+        name=f"{kind}-preference",
+        title=f"{kind.capitalize()}-preference: one judge alone says correct",
+        source=source,
+        note="The share of answers without exact match that the judge calls correct while at least that share of the "
+        "other judges calls it incorrect; so the thresholds are cumulative. Answers that some judge gave no label are "
+        f"left out. {note}".strip(),
+    )
+
+
+def preference_figure(rows: Sequence[ModelPreference], *, kind: str) -> Bars:
+    """The shares of `preference_table`, a bar for each threshold."""
+    return bars(
+        {
+            f"{round(100 * threshold)} % of the others say incorrect": [row.shares[index].share for row in rows]
+            for index, threshold in enumerate(PREFERENCE_THRESHOLDS)
+        },
+        [row.model for row in rows],
+        name=f"{kind}-preference-shares",
+        title=f"{kind.capitalize()}-preference: answers with EM 0 that one judge alone calls correct",
+        x_label="answering model",
+        y_label="share of answers with EM 0",
+    )

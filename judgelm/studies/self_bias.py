@@ -1,0 +1,526 @@
+"""The study of self- and family-bias: ratings by several judges in, tables and figures out.
+
+The regressions are in `judgelm.studies.self_bias_fits`; here are the study, the summary of the ratings (means,
+coverage, agreement) and the mitigation of the bias (debiased scores, few human labels, panels of several families).
+
+Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from judgelm.data.readers.rows import RejectCounts
+from judgelm.data.sources.rating_tables import GOLD, HUMAN, RatingTable
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.metrics.self_bias.annotation import (
+    annotator_agreement,
+    attention_accuracy,
+    gold_accuracy,
+    rank_correlation,
+)
+from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
+from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
+from judgelm.metrics.self_bias.regression import BiasFit, debiased, mean_of
+from judgelm.metrics.self_bias.rows import (
+    COMPLETION,
+    PairedRatings,
+    families_given,
+    family_by_name,
+    pair_with_reference,
+)
+from judgelm.studies.result import Bars, Cell, HeatMap, Row, StudyResult, Table, bars, columns, table
+from judgelm.studies.self_bias_fits import (
+    Fits,
+    Progress,
+    SelfBiasOptions,
+    bias_table,
+    by_family,
+    findings,
+    fit_everything,
+    fit_main,
+    forests,
+    length_table,
+    main_table,
+)
+
+
+def study_self_bias(
+    ratings: RatingTable, options: SelfBiasOptions | None = None, *, progress: Progress = lambda step: None
+) -> StudyResult:
+    """Estimate self- and family-bias with all checks, and what follows from them.
+
+    Args:
+        ratings: of the judges and of the reference.
+        options: the defaults when None.
+        progress: called with each step in words, as it begins.
+
+    Raises:
+        InputError: no judge's score has a reference, there are not more ratings than coefficients, or a column that
+            an option names is not there or not of its kind.
+    """
+    options = options or SelfBiasOptions()
+    paired = paired_ratings(ratings, options)
+    try:
+        fits = fit_everything(paired, options, progress)
+    except ValueError as error:
+        raise InputError(f"ratings: {error}") from error
+    progress(f"means from few labels, {options.draws} draws for each judge")
+    powered, problems = few_label_table(paired, options)
+    progress("tables and their intervals")
+    scores, bars = correlations(paired, options.reference)
+    tables = [
+        *_fit_tables(paired, fits),
+        debiased_table(paired, fits.main, options.resampling),
+        powered,
+        panel_table(paired, options.resampling),
+        scores,
+        agreement_table(ratings.frame, options.resampling),
+        attention_table(ratings.frame, options.resampling),
+        coverage_table(ratings.frame, paired, options.reference),
+    ]
+    return StudyResult(
+        study="self-bias",
+        title="Self- and family-bias of judges",
+        protocol=_protocol(fits.main, options),
+        findings=tuple(findings(fits, powered)),
+        counts=_counts(ratings, paired, options.reference) | {"fits that failed": len(fits.failed)},
+        tables=tuple(table for table in tables if table is not None and table.rows),
+        figures=(*forests(paired, fits), *heat_maps(paired, options.reference), bars),
+        warnings=tuple(_warnings(ratings, paired, fits, problems)),
+    )
+
+
+def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = None) -> pd.DataFrame:
+    """Every judge's score that has a reference, without the bias that the main regression estimates.
+
+    Returns:
+        Columns item, dimension, task, judge, model, `score` (as rated), `bias` (normalised), `debiased` (on the
+        dimension's own scale, which it may leave) and `reference`.
+
+    Raises:
+        InputError: as `study_self_bias`.
+    """
+    options = options or SelfBiasOptions()
+    paired = paired_ratings(ratings, options)
+    try:
+        frame = debiased(paired, fit_main(paired, options))
+    except ValueError as error:
+        raise InputError(f"ratings: {error}") from error
+    names = {"rating_raw": "score", "reference_raw": "reference", "debiased_raw": "debiased"}
+    columns = ["item", "dimension", "task", "judge", "model", "rating_raw", "bias", "debiased_raw", "reference_raw"]
+    return frame[columns].rename(columns=names)
+
+
+def paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRatings:
+    """The ratings beside their reference scores, with families as the options say.
+
+    Raises:
+        InputError: no judge's score has a reference, or a model is in two families.
+    """
+    try:
+        family_of = family_by_name if options.families is None else families_given(options.families)
+        return pair_with_reference(ratings.frame, family_of, reference=options.reference, scaling=options.scaling)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _fit_tables(paired: PairedRatings, fits: Fits) -> Iterator[Table | None]:
+    yield main_table(fits.main)
+    yield bias_table(
+        "slices",
+        "Self- and family-bias by dimension, task and other slices",
+        fits.slices,
+        "Play Favorites, Figure 4",
+        "Each slice is fitted by itself, in normalised score.",
+    )
+    yield bias_table(
+        "checks",
+        "Self- and family-bias under each robustness check",
+        fits.checks,
+        "Play Favorites, section 6.2, Figures 7, 9 and 10",
+        "In normalised score. Each check changes one thing of the main regression; a reference is a family's judges.",
+    )
+    yield bias_table(
+        "ordinal",
+        "Self- and family-bias by ordinal logit, each dimension by itself",
+        fits.ordinal,
+        "Play Favorites, Figure 8",
+        "In log-odds of a higher rating; empty too where all such ratings are the highest or all the lowest.",
+    )
+    yield length_table(paired, fits)
+
+
+def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
+    model = options.model
+    scaling = "divided by the dimension's highest" if options.scaling == "maximum" else "scaled to [0, 1] by dimension"
+    terms = ["judge", "reference:judge" if model.reference == "line" else "spline(reference):judge"]
+    terms += ["own"] * model.self_bias + ["family"] * model.family_bias + ["dimension"] * model.dimensions
+    terms += [] if model.length == "none" else ["length:judge" if model.length == "per_judge" else "length"]
+    terms += [f"{model.indicator}:judge"] if model.indicator else []
+    return (
+        f"Ordinary least squares of rating on {' + '.join(terms)} without a common intercept; the reference is "
+        f"{options.reference}, scores are {scaling}; standard errors {fit.errors}; {100 * model.level:g} % Wald "
+        "intervals of coefficients and of means from few labels, 95 % intervals of all else."
+    )
+
+
+def _counts(ratings: RatingTable, paired: PairedRatings, reference: str) -> dict[str, int]:
+    frame = ratings.frame
+    return {
+        "rows read": len(frame),
+        "rows rejected": len(ratings.rejects),
+        "reference rows": int((frame["judge"] == reference).sum()),
+        "attention-check rows": int((frame["check"] != "").sum()),
+        "judges": len(paired.judges),
+        "models": len(paired.models),
+        "dimensions": len(paired.dimensions),
+        "items": int(paired.frame["item"].nunique()),
+        "ratings used": len(paired.frame),
+        "ratings without a score": paired.unscored,
+        "ratings without a reference": len(paired.unreferenced),
+    }
+
+
+def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems: list[str]) -> Iterator[str]:
+    if ratings.rejects:
+        yield f"{len(ratings.rejects):,} rows could not be used: {'; '.join(RejectCounts(ratings.rejects).lines())}"
+    if alone := sorted({*paired.judges, *paired.models} - paired.families.keys()):
+        yield f"No family is known of {', '.join(alone)}; they count as unrelated. Give families to change it."
+    if strangers := sorted(set(paired.judges) - set(paired.models)):
+        yield f"{', '.join(strangers)} rated no completion of their own, so their self-bias is unknown."
+    for fit in fits.failed:
+        slice_name = f"{fit.column} {fit.name}".strip()
+        yield f"No fit for {slice_name}: {fit.failure}."
+    yield from problems
+
+
+def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) -> Table:
+    """Means of each judge for its own and its family's completions, as rated, debiased, and by the reference."""
+    frame = debiased(paired, fit)
+    rows: list[Row] = []
+    for judge in by_family(paired, paired.judges):
+        for column, whose in (("own", "its own"), ("family", "its family's")):
+            mine = frame[(frame["judge"] == judge) & (frame[column] != "")]
+            if len(mine):
+                ranks = _ranks(frame, judge) if column == "own" else (None, None, None)
+                means = [mean_of(mine, name, resampling) for name in ("rating", "debiased", "reference")]
+                rows.append((judge, whose, *means, *ranks))
+    return table(
+        rows,
+        columns("text", judge="Judge", completions="Completions"),
+        columns("number", rated="As rated", debiased="Debiased", reference="Reference"),
+        columns("count", rank_as_rated="Rank as rated", rank_debiased="Rank debiased"),
+        columns("count", rank_by_the_reference="Rank by the reference"),
+        name="debiased",
+        title="Scores without the estimated self- and family-bias",
+        source="Play Favorites, section 7",
+        note="Mean normalised scores. Ranks: place of the judge's own completions among all models' by mean score, 1 "
+        "is best. Intervals do not count the uncertainty of the subtracted bias.",
+    )
+
+
+def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
+    """Place of a judge's model among those it rated, by its own, the debiased and the reference scores."""
+    means = frame[frame["judge"] == judge].groupby("model")[["rating", "debiased", "reference"]].mean()
+    ranks = means.rank(ascending=False, method="min").to_dict("index")[judge]
+    return int(ranks["rating"]), int(ranks["debiased"]), int(ranks["reference"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewLabelMean:
+    """Means of the human scores from few labels.
+
+    Attributes:
+        classical: from the labels alone, stratified.
+        plain: prediction-powered, one stratum.
+        stratified: prediction-powered, by dimension and own family.
+        truth: the mean over all completions, where all are labelled.
+        plain_width: mean width of the plain interval over that of the classical one, over the draws; `width` is that
+            of the stratified one.
+        covered: share of the draws whose stratified interval holds the truth; None where the truth is not known.
+    """
+
+    classical: Estimate
+    plain: Estimate
+    stratified: Estimate
+    truth: float | None
+    plain_width: float
+    width: float
+    covered: Estimate | None
+
+
+def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
+    """Mean human score from few labels and each judge's ratings; and what could not be computed."""
+    rows: list[Row] = []
+    problems: list[str] = []
+    for judge in by_family(paired, paired.judges):
+        try:
+            mean = few_label_mean(paired, judge, options)
+        except TooFewLabels as error:
+            problems.append(f"Prediction-powered inference with {judge}: {error}.")
+            continue
+        ends = (mean.truth, mean.plain_width, mean.width, mean.covered)
+        rows.append((judge, mean.classical, mean.plain, mean.stratified, *ends))
+    hidden = paired.unreferenced.empty
+    sampling = (
+        f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn, "
+        f"{options.draws} times; the estimates are those of the first draw."
+        if hidden
+        else "Labels are those in the file, taken for a random draw within each stratum."
+    )
+    few_labels = table(
+        rows,
+        columns("text", judge="Judge"),
+        columns("number", classical="Labels alone", powered="Prediction-powered"),
+        columns("number", stratified="Prediction-powered, stratified", truth="Mean of all labels"),
+        columns("number", plain_width="Width, not stratified / labels alone"),
+        columns("number", width="Width, stratified / labels alone"),
+        columns("share", covered="Draws that cover the mean"),
+        name="few-labels",
+        title="Mean reference score from few labels and each judge's ratings",
+        source="Play Favorites, section 7; Fisch et al., Stratified Prediction-Powered Inference",
+        note="Strata: dimension and whether the model is of the judge's family (itself included); labels alone are "
+        f"stratified alike. {sampling} n: labels.",
+    )
+    return few_labels, problems
+
+
+def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> FewLabelMean:
+    """The three estimates with one judge's ratings.
+
+    Raises:
+        TooFewLabels: a stratum has fewer than two labels.
+    """
+    labelled = paired.frame[paired.frame["judge"] == judge]
+    rest = paired.unreferenced[paired.unreferenced["judge"] == judge]
+    strata = list(_strata(labelled, rest))
+    level, truth, covered = options.model.level, None, None
+    if len(rest):
+        draws = [_three([_stratum(*parts) for parts in strata], level)]
+    else:
+        truth, generator = float(labelled["reference"].mean()), np.random.default_rng(options.resampling.seed)
+        draws = [
+            _three([_drawn(rows, options.label_share, generator) for _, rows, _ in strata], level)
+            for _ in range(options.draws)
+        ]
+        hits = np.array([stratified.low <= truth <= stratified.high for _, _, stratified in draws])
+        covered = share(hits, None, options.resampling)
+    usual, plain, stratified = (
+        float(np.mean([draw[index].high - draw[index].low for draw in draws])) for index in range(3)
+    )
+    return FewLabelMean(
+        classical=draws[0][0],
+        plain=draws[0][1],
+        stratified=draws[0][2],
+        truth=truth,
+        plain_width=plain / (usual or float("nan")),
+        width=stratified / (usual or float("nan")),
+        covered=covered,
+    )
+
+
+def _three(strata: list[Stratum], level: float) -> tuple[Estimate, Estimate, Estimate]:
+    """Means from the labels alone, prediction-powered, and prediction-powered by stratum."""
+    pooled = Stratum(
+        name="all",
+        labels=np.concatenate([stratum.labels for stratum in strata]),
+        rated=np.concatenate([stratum.rated for stratum in strata]),
+        rated_only=np.concatenate([stratum.rated_only for stratum in strata]),
+    )
+    classical = stratified_mean(strata, level, powered=False)
+    return classical, stratified_mean([pooled], level), stratified_mean(strata, level)
+
+
+def _strata(labelled: pd.DataFrame, rest: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Rows with and without a label of each dimension, apart for the judge's own family and for others."""
+    for dimension in sorted({*labelled["dimension"], *rest["dimension"]}):
+        for kin in (True, False):
+            both = [
+                rows[(rows["dimension"] == dimension) & (((rows["own"] != "") | (rows["family"] != "")) == kin)]
+                for rows in (labelled, rest)
+            ]
+            if len(both[0]) + len(both[1]):
+                yield f"{dimension}, {'own family' if kin else 'other families'}", both[0], both[1]
+
+
+def _stratum(name: str, labelled: pd.DataFrame, rest: pd.DataFrame) -> Stratum:
+    return Stratum(
+        name=name,
+        labels=labelled["reference"].to_numpy(float),
+        rated=labelled["rating"].to_numpy(float),
+        rated_only=rest["rating"].to_numpy(float),
+    )
+
+
+def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> Stratum:
+    """A stratum of which only a random part of the labels is shown, at least two."""
+    count = min(len(rows), max(FEWEST_LABELS, round(part * len(rows))))
+    shown = np.zeros(len(rows), dtype=bool)
+    shown[generator.choice(len(rows), size=count, replace=False)] = True
+    return _stratum("drawn", rows[shown], rows[~shown])
+
+
+def panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
+    """Judges alone, families, mixed panels and all judges."""
+    rows: list[Row] = []
+    for judges in usual_panels(paired):
+        panel = assess_panel(paired, judges, resampling)
+        if panel is not None:
+            sizes = (len(judges), panel.families, panel.completions)
+            rows.append((", ".join(judges), *sizes, panel.correlation, panel.unevenness, panel.favour))
+    return table(
+        rows,
+        columns("text", panel="Panel"),
+        columns("count", judges="Judges", families="Families", completions="Completions"),
+        columns("number", correlation="Spearman", unevenness="Unevenness", favour="Favour"),
+        name="panels",
+        title="Panels of judges against the reference",
+        source="Play Favorites, section 7",
+        note="Of a panel's mean score over completions that all members rated. Unevenness: root mean square over "
+        "models of how much further than on average it is from the reference (a panel that scores all alike has that "
+        "of the reference itself). Favour: the same difference for models of the members' families less that for "
+        "others; empty where every model is of a member's family.",
+    )
+
+
+def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
+    """Mean normalised score of each judge for each model, over all dimensions and in each of several."""
+    maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
+    if len(paired.dimensions) > 1:
+        for index, name in enumerate(paired.dimensions, 1):
+            rows = paired.frame[paired.frame["dimension"] == name]
+            maps.append(_heat_map(paired, rows, f"mean-scores-{index}", f"Mean scores: {name}", reference))
+    return maps
+
+
+def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str, reference: str) -> HeatMap:
+    """The reference's row is over completions, each once; the judges' own completions are marked."""
+    models = by_family(paired, frame["model"].unique())
+    judges = by_family(paired, frame["judge"].unique())
+    means = frame.groupby(["judge", "model"])["rating"].mean()
+    people = frame.drop_duplicates(COMPLETION).groupby("model")["reference"].mean()
+    by_judge = [tuple(_known(means.get((judge, model))) for model in models) for judge in judges]
+    return HeatMap(
+        name=name,
+        title=title,
+        x_label="model",
+        y_label="judge",
+        value_label="mean normalised score",
+        rows=(reference, *judges),
+        columns=tuple(models),
+        values=(tuple(_known(people.get(model)) for model in models), *by_judge),
+        marked=frozenset((judges.index(model) + 1, i) for i, model in enumerate(models) if model in judges),
+    )
+
+
+def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str) -> Table:
+    """Of each judge: rows, how many have no score, and how many the regression uses."""
+    judged = ratings[(ratings["check"] == "") & ~ratings["judge"].isin([reference, GOLD])]
+    rows: list[Row] = []
+    for judge in by_family(paired, judged["judge"].unique()):
+        mine, used = judged[judged["judge"] == judge], paired.frame[paired.frame["judge"] == judge]
+        missing = int(mine["score"].isna().sum())
+        own, family = int((used["own"] != "").sum()), int((used["family"] != "").sum())
+        counts = (len(mine), missing, len(mine) - missing - len(used), len(used), own, family)
+        rows.append((judge, paired.families.get(judge), *counts))
+    return table(
+        rows,
+        columns("text", judge="Judge", family="Family"),
+        columns("count", ratings="Ratings", unscored="No score", unreferenced="No reference"),
+        columns("count", used="Used", own="Of its own", family_completions="Of its family"),
+        name="coverage",
+        title="Ratings of each judge",
+        note="No score: NA, or a reply that could not be read; never taken for a number. No family: no relatives.",
+    )
+
+
+def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
+    """Tie-corrected Spearman of each judge with the reference, per dimension."""
+    judges = by_family(paired, paired.judges)
+    by_judge_and_dimension = {
+        (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
+        for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
+    }
+    correlation_table = table(
+        [(judge, *(by_judge_and_dimension.get((judge, name)) for name in paired.dimensions)) for judge in judges],
+        columns("text", judge="Judge"),
+        columns("number", ((name, name) for name in paired.dimensions)),
+        name="correlations",
+        title=f"Spearman's correlation of each judge with {reference}",
+        source="Play Favorites, Figure 5",
+        note="Ties have their mean rank. Empty: fewer than four ratings, or one side is constant.",
+    )
+    figure = bars(
+        {name: [by_judge_and_dimension.get((judge, name)) for judge in judges] for name in paired.dimensions},
+        judges,
+        name="correlations-figure",
+        title=correlation_table.title,
+        x_label="judge",
+        y_label="Spearman's correlation",
+    )
+    return correlation_table, figure
+
+
+def agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
+    """Agreement of the human annotators and of them with the gold ones; None where there is one score each."""
+    people = ratings[(ratings["check"] == "") & (ratings["judge"] == HUMAN)]
+    gold = ratings[(ratings["check"] == "") & (ratings["judge"] == GOLD)]
+    if people["annotator"].nunique() < 2 and gold.empty:
+        return None
+    names = sorted(people["dimension"].unique())
+    return table(
+        [(name, *_agreement(people[people["dimension"] == name], gold, name, resampling)) for name in names],
+        columns("text", dimension="Dimension"),
+        columns("number", alpha="Krippendorff's alpha"),
+        columns("share", observed="All agree", gold_accuracy="In gold range"),
+        columns("number", gold_correlation="Spearman with gold"),
+        name="annotators",
+        title="Agreement of the annotators",
+        source="Play Favorites, Table 4",
+        note="Alpha with ordinal distances. Empty: no completion has two ratings or a gold range, or all are alike.",
+    )
+
+
+def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, resampling: Resampling) -> Iterator[Cell]:
+    matrix = people.pivot_table(index=["item", "model"], columns="annotator", values="score").to_numpy(float)
+    if ((~np.isnan(matrix)).sum(axis=1) >= 2).any():
+        agreement = annotator_agreement(matrix, resampling)
+        yield from (agreement.alpha, agreement.observed)
+    else:
+        yield from (None, None)
+    experts = gold[gold["dimension"] == dimension]
+    yield gold_accuracy(people, experts, resampling)
+    means = [rows.groupby(["item", "model"])["score"].mean() for rows in (people, experts)]
+    both = pd.concat(means, axis=1, join="inner").dropna()
+    yield rank_correlation(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy())
+
+
+def attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
+    """Share of attention checks that each rater scored low; None without checks."""
+    checks = ratings[ratings["check"] != ""]
+    if checks.empty:
+        return None
+    rest = ratings[ratings["check"] == ""].groupby("dimension")["score"].agg(["min", "max"]).mean(axis=1)
+    rows: list[Row] = []
+    for (judge, check, dimension), mine in checks.groupby(["judge", "check", "dimension"]):
+        middle = rest.get(dimension)
+        passed = None if middle is None or np.isnan(middle) else attention_accuracy(mine, float(middle), resampling)
+        rows.append((str(judge), str(check), str(dimension), int(mine["score"].isna().sum()), passed))
+    return table(
+        rows,
+        columns("text", judge="Rater", check="Check", dimension="Dimension"),
+        columns("count", unscored="No score"),
+        columns("share", passed="Rated low"),
+        name="attention-checks",
+        title="Attention checks",
+        source="Play Favorites, section 4.3 and appendix B",
+        note="Rated low: below the middle between the lowest and highest score that the dimension has elsewhere.",
+    )
+
+
+def _known(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float | np.floating) and not np.isnan(value) else None

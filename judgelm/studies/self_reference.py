@@ -1,0 +1,503 @@
+"""The study of self-reference: judging what the judge can answer itself, and its own answer as a reference.
+
+Quality by own answer and method is in `judgelm.studies.self_reference_answers`; here are the correlations of answering
+and judging (Tables 3 and 4), the choice of a judge by its answers, and from which accuracy on self-reference pays
+(sections 5.2 and 5.3).
+
+Source: Self-Reference ("Do Before You Judge"). `judgelm.studies.truth_file` describes the truth.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from judgelm.data.judged_texts import check_same_texts
+from judgelm.metrics.correctness import quality, split_change
+from judgelm.metrics.correlation import (
+    Correlation,
+    GenerationJudgment,
+    band,
+    fisher_interval,
+    generation_judgment,
+    partial_change,
+)
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.studies.result import (
+    Figure,
+    Forest,
+    ForestRow,
+    HeatMap,
+    Lines,
+    Row,
+    Series,
+    StudyResult,
+    Table,
+    columns,
+    table,
+)
+from judgelm.studies.self_reference_answers import (
+    METHOD_NAMES,
+    METHODS,
+    WAYS,
+    JudgedAnswers,
+    JudgeRuns,
+    Method,
+    answer_arrays,
+    change_of,
+    change_table,
+    count_answers,
+    four_way_cells,
+    four_way_table,
+    join_answers,
+    overconfidence_table,
+    own_accuracy,
+    quality_table,
+    split_table,
+)
+from judgelm.studies.truth_file import AnswerTruth
+
+_FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeQuality:
+    """One judge on one data set under one method; shares in [0, 1]."""
+
+    judge: str
+    generation: float
+    f1: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover:
+    """From which generation accuracy on self-reference is better than CoT; shares in [0, 1].
+
+    Attributes:
+        n: judges with a generation accuracy and a gain.
+        gaining: how many of them gain.
+        from_accuracy: the lowest accuracy from which on every judge gains; None where the most accurate does not.
+        last_without: the highest accuracy of a judge that does not gain; None where all do.
+        line: where a straight line through the gains is 0; None with fewer than three judges, where accuracies are
+            all alike, or where the line does not rise.
+    """
+
+    n: int
+    gaining: int
+    from_accuracy: float | None
+    last_without: float | None
+    line: float | None
+
+
+def self_reference_study(
+    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
+) -> StudyResult:
+    """All tables and figures of the paper for these judges.
+
+    Args:
+        runs: one entry for each judge, with CoT, self-reference or both.
+        truths: by sample id.
+        resampling: seed and number of resamples of every interval.
+
+    Raises:
+        InputError: a run joins with no truth, runs judged other texts under one id, or verdicts are not `correct` and
+            `incorrect`.
+    """
+    check_same_texts(
+        {f"{run.judge}, {method}": judgments for run in runs for method in METHODS if (judgments := run.of(method))}
+    )
+    answers = join_answers(runs, truths, resampling)
+    correlated, gained = correlations(answers), gains(answers)
+    counts = count_answers(runs, truths, answers)
+    change = change_table(answers) if gained else None
+    return StudyResult(
+        study="self-reference",
+        title="Answering and judging: self-reference",
+        protocol=_protocol(answers),
+        findings=_findings(answers, correlated, gained, change),
+        counts=counts,
+        tables=tuple(_tables(answers, correlated, gained, change)),
+        figures=_figures(answers, correlated),
+        warnings=_warnings(answers, counts),
+    )
+
+
+def judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> list[JudgeQuality]:
+    """The judges of which both numbers are defined, in the order given."""
+    results = []
+    for judge in answers.judges:
+        rows = answer_arrays(answers.of(judge, method, dataset), own_known=False)
+        f1 = quality(rows.truth, rows.judged[0], rows.questions, answers.resampling).f1
+        generation = own_accuracy(answers, judge, dataset)
+        if f1 is not None and generation is not None:
+            results.append(JudgeQuality(judge=judge, generation=generation.value, f1=f1))
+    return results
+
+
+def crossover(points: list[tuple[float, float]]) -> Crossover:
+    """Start of the gains, from (generation accuracy, gain in F1) of each judge.
+
+    Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
+    """
+    losing = [accuracy for accuracy, gain in points if gain <= 0]
+    last = max(losing, default=None)
+    above = [accuracy for accuracy, gain in points if gain > 0 and (last is None or accuracy > last)]
+    return Crossover(
+        n=len(points),
+        gaining=sum(gain > 0 for _, gain in points),
+        from_accuracy=min(above, default=None),
+        last_without=last,
+        line=_root(points),
+    )
+
+
+def crossover_table(answers: JudgedAnswers) -> Table:
+    """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
+    rows: list[Row] = []
+    for dataset in answers.datasets:
+        points = []
+        for judge in answers.judges:
+            change, generation = change_of(answers, judge, dataset), own_accuracy(answers, judge, dataset)
+            if change is not None and change[1].f1 is not None and generation is not None:
+                points.append((generation.value, change[1].f1.value))
+        result = crossover(points)
+        rows.append((dataset, result.n, result.gaining, result.last_without, result.from_accuracy, result.line))
+    return table(
+        rows,
+        columns("text", dataset="data set"),
+        columns("count", n="judges", gaining="with higher F1"),
+        columns("share", last_without="highest accuracy without gain", from_accuracy="all gain from"),
+        columns("share", line="a line through the gains is 0 at"),
+        name="crossover",
+        title="From which generation accuracy on self-reference is better than CoT",
+        source="Self-Reference, section 5.2 and Figure 4",
+        note="The paper finds about 50 % on MMLU-Pro and expects another value elsewhere. The line is fitted by least "
+        "squares to the judges' gains; it needs three judges, unlike accuracies and a rising line.",
+    )
+
+
+def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
+    """Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
+
+    None with fewer than five judges, where one of the two is the same for all, or where the order is the same or
+    reversed, of which the interval has no width.
+    """
+    value = _spearman(results)
+    return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
+
+
+def selection_table(answers: JudgedAnswers) -> Table:
+    """Cost of choosing the judge that answers best instead of the best judge."""
+    rows: list[Row] = []
+    for dataset in answers.datasets:
+        for method in answers.methods:
+            results = judge_qualities(answers, dataset, method)
+            if len(results) < 2:
+                continue
+            chosen = max(results, key=lambda result: result.generation)
+            best = max(results, key=lambda result: result.f1.value)
+            rank = 1 + sum(result.f1.value > chosen.f1.value for result in results)
+            regret = f1_regret(answers, dataset, method, (chosen.judge, best.judge))
+            keys = (dataset, METHOD_NAMES[method], len(results), chosen.judge, best.judge)
+            mean = sum(result.f1.value for result in results) / len(results)
+            rows.append((*keys, chosen.f1, best.f1, regret, mean, rank, _spearman(results), rank_correlation(results)))
+    return table(
+        rows,
+        columns("text", dataset="data set", method="method"),
+        columns("count", n="judges"),
+        columns("text", chosen="answers best", best="judges best"),
+        columns("share", chosen_f1="F1 of the first", best_f1="F1 of the second", regret="lost by the choice"),
+        columns("share", mean_f1="mean F1 of all"),
+        columns("count", [("place", "its place by F1")]),
+        columns("number", spearman="Spearman", spearman_interval="Spearman, interval"),
+        name="judge-selection",
+        title="The judge that answers best, chosen as the judge",
+        source="Self-Reference, section 5.3 and Figures 1, 4 and 12",
+        note="Of judges with equal numbers the first given is chosen. Spearman's correlation is over judges; its "
+        "interval needs five of them and an order that is not all the same. What is lost is over the answers that "
+        "both judged; its interval does not know that the second judge was picked for its F1.",
+    )
+
+
+def f1_regret(answers: JudgedAnswers, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
+    """The second judge's F1 minus the first's on the answers that both judged; 0 where they are one judge."""
+    if judges[0] == judges[1]:
+        return 0.0
+    both = answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
+    # D_J+ and D_J- differ from judge to judge; F1 over all answers is the only part that is used
+    return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
+
+
+def _spearman(results: list[JudgeQuality]) -> float | None:
+    generation, f1 = [result.generation for result in results], [result.f1.value for result in results]
+    if len(results) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
+        return None
+    return float(stats.spearmanr(generation, f1).statistic)
+
+
+def _root(points: list[tuple[float, float]]) -> float | None:
+    accuracies = [accuracy for accuracy, _ in points]
+    if len(points) < 3 or np.ptp(accuracies) == 0:
+        return None
+    line = stats.linregress(accuracies, [gain for _, gain in points])
+    if not line.slope > 0 or not math.isfinite(line.slope):
+        return None
+    return float(-line.intercept / line.slope)
+
+
+Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
+"""(data set, judge, method) -> its correlations."""
+
+
+def correlations(answers: JudgedAnswers) -> Correlations:
+    """Equations 13 and 14 for every data set, judge and method."""
+    results = {}
+    for dataset, judge, method in answers.runs():
+        arrays = answer_arrays(answers.of(judge, method, dataset))
+        results[dataset, judge, method] = generation_judgment(*arrays.triple(), arrays.questions, answers.resampling)
+    return results
+
+
+def band_counts(results: Correlations, method: Method) -> Counter[str]:
+    """Numbers of a method's cases by strength: weak (below 0.3), moderate, strong (0.5 and more) or undefined."""
+    values = [result.g_j_given_a.estimate for (_, _, judged_with), result in results.items() if judged_with == method]
+    return Counter("undefined" if value is None else band(value.value) for value in values)
+
+
+def correlation_table(results: Correlations) -> Table:
+    """All four correlations, both intervals of the partial one, and its band."""
+    rows: list[Row] = []
+    for (dataset, judge, method), result in results.items():
+        partial = result.g_j_given_a
+        plain = (result.g_j.estimate, result.g_a.estimate, result.j_a.estimate)
+        strength = "undefined" if partial.estimate is None else band(partial.estimate.value)
+        remark = _remark(partial)
+        keys = (dataset, judge, METHOD_NAMES[method], result.n)
+        rows.append((*keys, *plain, partial.estimate, partial.fisher, strength, remark))
+    return table(
+        rows,
+        columns("text", dataset="data set", judge="judge", method="method"),
+        columns("count", n="n"),
+        columns("number", r_gj="r(G, J)", r_ga="r(G, A)", r_ja="r(J, A)", r_gj_given_a="r(G, J | A)"),
+        columns("number", fisher="the same, Fisher's interval"),
+        columns("text", band="strength", remark="remark"),
+        name="partial-correlation",
+        title="Generation and judgment, the agent's correctness held fixed",
+        source="Self-Reference, equations 13 and 14, Tables 3, 9 and 4",
+        note="G: the judge's own answer is right; J: its judgment is; A: the agent's answer is. Intervals resample "
+        "whole questions; Fisher's take the rows for independent. Weak is below 0.3, strong 0.5 and more. A "
+        "correlation with a constant is undefined; the paper prints 0.0000 for one.",
+    )
+
+
+def gains(answers: JudgedAnswers) -> dict[tuple[str, str], Estimate | None]:
+    """Gain in r_GJ|A by self-reference, over the answers that both methods judged, by data set and judge."""
+    changes = {}
+    for dataset, judge in answers.cells():
+        both = answers.both(judge, dataset)
+        if both.n:
+            changes[dataset, judge] = partial_change(both.triple(0), both.triple(1), both.questions, answers.resampling)
+    return changes
+
+
+def gain_table(results: Correlations, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
+    """Table 4: r_GJ|A under both methods and the gain."""
+    rows: list[Row] = []
+    for (dataset, judge), gain in gained.items():
+        cot, guided = (results[dataset, judge, method].g_j_given_a.estimate for method in ("cot", "guided"))
+        strength = "undefined" if guided is None else band(guided.value)
+        rows.append((dataset, judge, cot, guided, gain, strength))
+    return table(
+        rows,
+        columns("text", dataset="data set", judge="judge"),
+        columns("number", cot="CoT", guided="self-reference", gain="gain"),
+        columns("text", band="strength with self-reference"),
+        name="partial-correlation-gain",
+        title="Partial correlation with self-reference, and the gain over CoT",
+        source="Self-Reference, Tables 4, 11 and 12",
+        note="The gain is over the answers that both methods judged, so that it need not be the difference of the "
+        "other two columns where one method failed on some.",
+    )
+
+
+def mean_gain(gained: Mapping[tuple[str, str], Estimate | None]) -> tuple[float, int] | None:
+    """The plain mean of the defined gains and their number; None without any (section 5.2: 0.35)."""
+    values = [gain.value for gain in gained.values() if gain is not None]
+    return (sum(values) / len(values), len(values)) if values else None
+
+
+def _remark(correlation: Correlation) -> str:
+    if correlation.estimate is None:
+        return correlation.why
+    if correlation.undefined_resamples:
+        return f"undefined in {100 * correlation.undefined_resamples:.1f} % of the resamples"
+    return ""
+
+
+Gains = Mapping[tuple[str, str], Estimate | None]
+
+
+def _tables(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
+    yield from (
+        quality_table(answers),
+        split_table(answers),
+        four_way_table(answers),
+    )
+    yield from (overconfidence_table(answers, method) for method in answers.methods)
+    yield correlation_table(correlated)
+    if change is not None:
+        yield from (gain_table(correlated, gained), change, crossover_table(answers))
+    if len(answers.judges) > 1:
+        yield selection_table(answers)
+
+
+def _protocol(answers: JudgedAnswers) -> str:
+    methods = " and ".join(METHOD_NAMES[method] for method in answers.methods)
+    return (
+        f"Judges were asked pointwise whether an agent's answer is correct ({methods}); the agents are pooled, failed "
+        "judgments are left out and counted, the truth is joined by id alone, since it has no texts, intervals are "
+        f"95 % from {answers.resampling.resamples} resamples of questions."
+    )
+
+
+def _findings(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> tuple[str, ...]:
+    sentences = []
+    for method in answers.methods:
+        bands = band_counts(correlated, method)
+        sentences.append(
+            f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands['weak']}, "
+            f"moderate in {bands['moderate']} and strong in {bands['strong']} of {bands.total()} cases, undefined in "
+            f"{bands['undefined']}."
+        )
+    if mean := mean_gain(gained):
+        sentences.append(
+            f"Self-reference raises the partial correlation by {mean[0]:.3f} on average, over n = {mean[1]} cases "
+            "(a plain mean of cases)."
+        )
+    if change is not None:
+        parts = {"f1_right": "answers right (D_J+)", "f1_wrong": "answers wrong (D_J-)"}
+        sentences += [_change_sentence(change, key, part) for key, part in parts.items()]
+    return tuple(filter(None, sentences))
+
+
+def _change_sentence(change: Table, key: str, part: str) -> str:
+    """In how many cases F1 rises and falls on one part."""
+    values = [cell for cell in change.column(key) if isinstance(cell, Estimate)]
+    if not values:
+        return ""
+    rises, falls = sum(estimate.value > 0 for estimate in values), sum(estimate.value < 0 for estimate in values)
+    sure = sum(estimate.low > 0 or estimate.high < 0 for estimate in values)
+    return (
+        f"Where the judge {part}, self-reference raises F1 in {rises} and lowers it in {falls} of {len(values)} cases "
+        f"({sure} with an interval that leaves out 0)."
+    )
+
+
+def _warnings(answers: JudgedAnswers, counts: Mapping[str, int]) -> tuple[str, ...]:
+    warnings = []
+    if counts["own answer unknown"]:
+        warnings.append(
+            f"Of {counts['own answer unknown']} answers it is not known whether the judge's own answer is right; "
+            "D_J+, D_J- and correlations leave them out. Give judge_correct in the truth file, or answer and runs that "
+            "hold solves."
+        )
+    if counts["failed"]:
+        warnings.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are in no share.")
+    if len(answers.judges) < 2:
+        warnings.append("One judge: there is no choice among judges to look at.")
+    return tuple(warnings)
+
+
+def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...]:
+    """All figures, in the paper's order."""
+    drawn: list[Figure] = []
+    for index, dataset in enumerate(answers.datasets, 1):
+        drawn.append(_scatter(answers, dataset, index))
+        for method in answers.methods:
+            drawn += _heat_maps(answers, dataset, method, index)
+        if change := _change_map(answers, dataset, index):
+            drawn.append(change)
+    forest = _partial_forest(results)
+    return (*drawn, forest) if forest.rows else tuple(drawn)
+
+
+def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
+    """Figures 1, 12 and 4: a judge's generation accuracy against its F1, one series for each method."""
+    series = []
+    for method in answers.methods:
+        results = judge_qualities(answers, dataset, method)
+        x, y = tuple(result.generation for result in results), tuple(result.f1 for result in results)
+        labels = tuple(result.judge for result in results)
+        series.append(Series(name=METHOD_NAMES[method], x=x, y=y, labels=labels))
+    return Lines(
+        name=f"generation-and-judgment-{index}",
+        title=f"Generation and judgment, {dataset}",
+        x_label="share of questions that the judge answers right",
+        y_label="F1 of its judgments",
+        series=tuple(series),
+        joined=False,
+    )
+
+
+def _heat_maps(answers: JudgedAnswers, dataset: str, method: Method, index: int) -> list[HeatMap]:
+    """Figures 2 and 13-17: accuracy and own-class F1 in the four parts, a row for each judge."""
+    judges = tuple(judge for judge in answers.judges if answers.of(judge, method, dataset))
+    if not judges:
+        return []
+    cells = [four_way_cells(answers, judge, method, dataset) for judge in judges]
+
+    def draw(name: str, label: str, values: list[tuple[float | None, ...]]) -> HeatMap:
+        return HeatMap(
+            name=f"{name}-{method}-{index}",
+            title=f"{label}, {dataset}, {METHOD_NAMES[method]}",
+            x_label="judge's own answer and agent's answer",
+            y_label="judge",
+            value_label=label,
+            rows=judges,
+            columns=WAYS,
+            values=tuple(values),
+        )
+
+    return [
+        draw("four-way-accuracy", "accuracy", [tuple(_value(cell.accuracy) for cell in row) for row in cells]),
+        draw("four-way-f1", "own-class F1", [tuple(_value(cell.own_class_f1) for cell in row) for row in cells]),
+    ]
+
+
+def _change_map(answers: JudgedAnswers, dataset: str, index: int) -> HeatMap | None:
+    """Change by self-reference in the four parts, which shows the loss on D_J-; None without both methods."""
+    changes = {judge: pair[1] for judge in answers.judges if (pair := change_of(answers, judge, dataset))}
+    if not changes:
+        return None
+    return HeatMap(
+        name=f"four-way-change-{index}",
+        title=f"Accuracy, self-reference minus CoT, {dataset}",
+        x_label="judge's own answer and agent's answer",
+        y_label="judge",
+        value_label="change of accuracy",
+        rows=tuple(changes),
+        columns=WAYS,
+        values=tuple(tuple(_value(cell) for cell in change.accuracies) for change in changes.values()),
+        centred=True,
+    )
+
+
+def _partial_forest(results: Correlations) -> Forest:
+    """Tables 3 and 4 as a forest: the partial correlation of each case, coloured by method."""
+    return Forest(
+        name="partial-correlations",
+        title="Generation and judgment, the agent's correctness held fixed",
+        x_label="partial correlation r(G, J | A)",
+        rows=tuple(
+            ForestRow(label=f"{dataset}, {judge}", estimate=result.g_j_given_a.estimate, group=METHOD_NAMES[method])
+            for (dataset, judge, method), result in results.items()
+            if result.g_j_given_a.estimate is not None
+        ),
+    )
+
+
+def _value(estimate: Estimate | None) -> float | None:
+    return None if estimate is None else estimate.value

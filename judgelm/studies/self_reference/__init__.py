@@ -1,1 +1,0 @@
-"""Judging against answering (Self-Reference)."""

@@ -1,0 +1,399 @@
+"""The answers that judges call correct or incorrect, joined with the truth about them, and tables of both."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.errors import InputError
+from judgelm.metrics.correctness import (
+    FOUR_WAYS,
+    FourWayCell,
+    SplitChange,
+    four_way,
+    generation_accuracy,
+    overconfidence,
+    quality,
+    split_change,
+    split_quality,
+)
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.records import Judgment, LabelVerdict
+from judgelm.studies.result import Row, Table, columns, table
+from judgelm.studies.truth_file import AnswerTruth, same_answer
+
+Method = Literal["cot", "guided"]
+METHODS: tuple[Method, ...] = ("cot", "guided")
+
+Source = Literal["truth file", "solves", "unknown", "no answer extracted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeRuns:
+    """A judge's judgments of the same answers, by sample id: with CoT alone and guided by its own answer."""
+
+    judge: str
+    cot: Mapping[str, Judgment] | None = None
+    guided: Mapping[str, Judgment] | None = None
+
+    def of(self, method: Method) -> Mapping[str, Judgment] | None:
+        """The judgments of one method; None where it was not run."""
+        return self.cot if method == "cot" else self.guided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAnswer:
+    """An answer with its truth and the judge's verdict.
+
+    Attributes:
+        own: whether the judge's own answer to the question is right; None where unknown.
+        judged: whether it was judged correct; None where the judgment failed.
+    """
+
+    id: str
+    dataset: str
+    question: str
+    truth: bool
+    own: bool | None
+    judged: bool | None
+
+
+def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerTruth]) -> list[JudgedAnswer]:
+    """One method's judgments of the answers of which the truth is known, in the run's order.
+
+    Raises:
+        InputError: none of them is known, or a verdict is not `correct` or `incorrect`.
+    """
+    judgments = runs.of(method) or {}
+    rows = [
+        JudgedAnswer(
+            id=key,
+            dataset=truths[key].dataset,
+            question=truths[key].question or key,
+            truth=truths[key].truth,
+            own=own_correct(runs, truths[key])[0],
+            judged=_judged_correct(judgment),
+        )
+        for key, judgment in judgments.items()
+        if key in truths
+    ]
+    if not rows:
+        examples = f"{next(iter(judgments), None)!r} against {next(iter(truths), None)!r}"
+        raise InputError(f"self-reference: no judgment of {runs.judge} has a truth (ids: {examples}); ids must match")
+    return rows
+
+
+def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Source]:
+    """Correctness of the judge's own answer, and its source.
+
+    The truth file goes first, then the first self-solve of the guided run or of the CoT run. A solve that no answer
+    could be extracted from is a wrong answer, as in equation 3, and is told apart in the source.
+    """
+    if (stated := truth.own(runs.judge)) is not None:
+        return stated, "truth file"
+    if truth.answer is None:
+        return None, "unknown"
+    for method in ("guided", "cot"):
+        judgment = (runs.of(method) or {}).get(truth.id)
+        if judgment is not None and judgment.self_answers:
+            own = judgment.self_answers[0].answer
+            return (False, "no answer extracted") if own is None else (same_answer(own, truth.answer), "solves")
+    return None, "unknown"
+
+
+def _judged_correct(judgment: Judgment) -> bool | None:
+    if judgment.verdict is None:
+        return None
+    label = judgment.verdict.label if isinstance(judgment.verdict, LabelVerdict) else None
+    if label not in ("correct", "incorrect"):
+        raise InputError(
+            f"judgment {judgment.sample_id}: mode {judgment.mode!r} concludes in {judgment.verdict}, and this study "
+            "needs correct or incorrect; give a run of the correctness mode"
+        )
+    return label == "correct"
+
+
+METHOD_NAMES: Mapping[Method, str] = {"cot": "CoT", "guided": "self-reference"}
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerArrays:
+    """Judged answers side by side; `judged` holds one array for each way of judging.
+
+    Attributes:
+        own: shape (n,), G_i; False where it is unknown.
+        truth: shape (n,), A_i.
+        judged: each of shape (n,), whether the answer was judged correct.
+        questions: n keys.
+    """
+
+    own: Flags
+    truth: Flags
+    judged: tuple[Flags, ...]
+    questions: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of answers."""
+        return len(self.questions)
+
+    def triple(self, way: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """G, J and A of equations 10-12 as numbers, for one way of judging."""
+        right = self.judged[way] == self.truth
+        return self.own.astype(np.float64), right.astype(np.float64), self.truth.astype(np.float64)
+
+
+def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> AnswerArrays:
+    """The answers that were judged in all ways; `own_known` keeps only those of which G is known."""
+    kept = [
+        {row.id: row for row in way if row.judged is not None and (row.own is not None or not own_known)}
+        for way in ways
+    ]
+    ids = [key for key in kept[0] if all(key in way for way in kept)]
+    rows = [kept[0][key] for key in ids]
+    return AnswerArrays(
+        own=np.array([bool(row.own) for row in rows], dtype=np.bool_),
+        truth=np.array([row.truth for row in rows], dtype=np.bool_),
+        judged=tuple(np.array([bool(way[key].judged) for key in ids], dtype=np.bool_) for way in kept),
+        questions=tuple(row.question for row in rows),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAnswers:
+    """Every judge's answers by method and data set.
+
+    Attributes:
+        rows: (judge, method) -> data set -> its judged answers.
+        datasets: in the order of the truth file.
+        resampling: seed and number of resamples of every interval.
+    """
+
+    judges: tuple[str, ...]
+    methods: tuple[Method, ...]
+    datasets: tuple[str, ...]
+    rows: Mapping[tuple[str, Method], Mapping[str, Sequence[JudgedAnswer]]]
+    resampling: Resampling
+
+    def of(self, judge: str, method: Method, dataset: str | None = None) -> list[JudgedAnswer]:
+        """A judge's answers of one data set, or of all."""
+        by_dataset = self.rows.get((judge, method), {})
+        names = self.datasets if dataset is None else (dataset,)
+        return [row for name in names for row in by_dataset.get(name, ())]
+
+    def cells(self) -> list[tuple[str, str]]:
+        """(data set, judge) for every data set that the judge judged in some way."""
+        return list(dict.fromkeys((dataset, judge) for dataset, judge, _ in self.runs()))
+
+    def runs(self) -> list[tuple[str, str, Method]]:
+        """(data set, judge, method) for every data set that the judge judged with the method."""
+        every = product(self.datasets, self.judges, self.methods)
+        return [(dataset, judge, method) for dataset, judge, method in every if self.of(judge, method, dataset)]
+
+    def both(self, judge: str, dataset: str) -> AnswerArrays:
+        """The answers that both methods judged and of which G is known, for paired comparisons."""
+        return answer_arrays(self.of(judge, "cot", dataset), self.of(judge, "guided", dataset))
+
+
+def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling) -> JudgedAnswers:
+    """Join all runs with the truth.
+
+    Raises:
+        InputError: there is no run, two judges have one name, or a run does not join.
+    """
+    judges = tuple(judge_runs.judge for judge_runs in runs)
+    if not runs or len(set(judges)) < len(judges):
+        raise InputError(f"self-reference: judges {judges}: expected one and more, each with a name of its own")
+    rows: dict[tuple[str, Method], dict[str, list[JudgedAnswer]]] = {}
+    for judge_runs, method in product(runs, METHODS):
+        if judge_runs.of(method) is not None:
+            groups = rows.setdefault((judge_runs.judge, method), {})
+            for row in judged_answers(judge_runs, method, truths):
+                groups.setdefault(row.dataset, []).append(row)
+    return JudgedAnswers(
+        judges=judges,
+        methods=tuple(method for method in METHODS if any(method == judged_with for _, judged_with in rows)),
+        datasets=tuple(dict.fromkeys(truth.dataset for truth in truths.values())),
+        rows=rows,
+        resampling=resampling,
+    )
+
+
+def count_answers(
+    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], answers: JudgedAnswers
+) -> dict[str, int]:
+    """Numbers of judgments and truths by outcome; each judgment is in one of the first four."""
+    counts = Counter({"judgments": 0, "judged": 0, "failed": 0, "without truth": 0, "truths without judgment": 0})
+    for judge_runs, method in product(runs, answers.methods):
+        judgments, rows = judge_runs.of(method) or {}, answers.of(judge_runs.judge, method)
+        counts["judgments"] += len(judgments)
+        counts["without truth"] += len(judgments) - len(rows)
+        counts["failed"] += sum(row.judged is None for row in rows)
+        counts["judged"] += sum(row.judged is not None for row in rows)
+        counts["truths without judgment"] += len(truths.keys() - judgments.keys())
+    sources = Counter(own_correct(judge_runs, truth)[1] for judge_runs, truth in product(runs, truths.values()))
+    return dict(counts) | {
+        "own answer known from the truth file": sources["truth file"],
+        "own answer known from self-solves": sources["solves"],
+        "own answer not extractable (counts as wrong)": sources["no answer extracted"],
+        "own answer unknown": sources["unknown"],
+    }
+
+
+WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
+"""Names of `FOUR_WAYS`, as the paper writes them."""
+
+_KEYS = columns("text", dataset="data set", judge="judge", method="method")
+
+
+def quality_table(answers: JudgedAnswers) -> Table:
+    """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
+    rows: list[Row] = []
+    for dataset, judge, method in answers.runs():
+        every = answers.of(judge, method, dataset)
+        arrays = answer_arrays(every, own_known=False)
+        scores = quality(arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
+        failed = sum(row.judged is None for row in every)
+        shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
+        accuracy = own_accuracy(answers, judge, dataset)
+        rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
+    return table(
+        rows,
+        _KEYS,
+        columns("count", n="judged", failed="failed"),
+        columns("share", precision="precision", recall="recall", f1="F1", accuracy="accuracy"),
+        columns("share", f1_incorrect="F1 of incorrect", generation_accuracy="own answers right"),
+        name="judgment-quality",
+        title="Judgment and generation",
+        source="Self-Reference, equations 3 and 7-9",
+        note="Agents are pooled. Precision is undefined where nothing was judged correct, recall and F1 where nothing "
+        "is correct. Failed judgments are left out. Own answers are counted once for each question.",
+    )
+
+
+def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate | None:
+    """Equation 3 over every question of which G is known, whether or not its judgment failed."""
+    seen = {row.id: row for method in answers.methods for row in answers.of(judge, method, dataset)}
+    answered = [row for row in seen.values() if row.own is not None]
+    own = np.array([bool(row.own) for row in answered], dtype=np.bool_)
+    return generation_accuracy(own, [row.question for row in answered], answers.resampling)
+
+
+def split_table(answers: JudgedAnswers) -> Table:
+    """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
+    rows: list[Row] = []
+    for dataset, judge, method in answers.runs():
+        arrays = answer_arrays(answers.of(judge, method, dataset))
+        split = split_quality(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
+        n_right = int(arrays.own.sum())
+        keys = (dataset, judge, METHOD_NAMES[method], n_right, arrays.n - n_right)
+        rows.append((*keys, split.right, split.wrong, split.gap))
+    return table(
+        rows,
+        _KEYS,
+        columns("count", n_right="n, D_J+", n_wrong="n, D_J-"),
+        columns("share", f1_right="F1, D_J+", f1_wrong="F1, D_J-", gap="gap"),
+        name="f1-by-own-answer",
+        title="F1 on the questions that the judge answers right (D_J+) and wrong (D_J-)",
+        source="Self-Reference, Tables 1, 6 and 7",
+        note="Undefined where a part holds no correct answer of an agent; the paper prints 0.00 there (a judge that "
+        "answers everything right has no D_J-). 0 means that there were correct answers and none was judged so.",
+    )
+
+
+def four_way_cells(answers: JudgedAnswers, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
+    """The four cells of one judge, method and data set."""
+    arrays = answer_arrays(answers.of(judge, method, dataset))
+    return four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
+
+
+def four_way_table(answers: JudgedAnswers) -> Table:
+    """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
+    rows: list[Row] = []
+    for dataset, judge, method in answers.runs():
+        for way, cell in zip(WAYS, four_way_cells(answers, judge, method, dataset), strict=True):
+            keys = (dataset, judge, METHOD_NAMES[method], way)
+            rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
+    return table(
+        rows,
+        _KEYS,
+        columns("text", part="part"),
+        columns("count", n="n"),
+        columns("share", accuracy="accuracy", own_class_f1="own-class F1"),
+        name="four-way-split",
+        title="Judge right or wrong by agent right or wrong",
+        source="Self-Reference, section 4.2, Figures 2 and 13-17",
+        note="A part has one true label, so equation 9 gives 0 or 0/0 in two of the four. Own-class F1 takes that "
+        "label as the class to be found: precision is 1, F1 is 2a / (1 + a) of the accuracy a. A part without "
+        "answers has neither.",
+    )
+
+
+def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
+    """Table 2: share judged correct minus share correct, by judge and data set, and weighted by samples."""
+    rows = []
+    for judge in answers.judges:
+        cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]
+        rows.append((judge, *cells, _overconfidence(answers, judge, method, None)))
+    rows.sort(key=lambda row: -row[-1].value if isinstance(row[-1], Estimate) else 1.0)
+    return table(
+        rows,
+        columns("text", judge="judge"),
+        columns("share", ((name, name) for name in answers.datasets)),
+        columns("share", all_data_sets="all, by samples"),
+        name=f"overconfidence-{method}",
+        title=f"Overconfidence, {METHOD_NAMES[method]}",
+        source="Self-Reference, Tables 2 and 8",
+        note="Share judged correct minus share that is correct; agents are pooled. The last column is over all "
+        "judged answers, which is the data sets' mean weighted by their numbers of answers.",
+    )
+
+
+def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset: str | None) -> Estimate | None:
+    arrays = answer_arrays(answers.of(judge, method, dataset), own_known=False)
+    clusters = [(row.dataset, row.question) for row in answers.of(judge, method, dataset) if row.judged is not None]
+    return overconfidence(arrays.truth, arrays.judged[0], clusters, answers.resampling)
+
+
+def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
+    """Change by self-reference for one judge, over the answers that both methods judged; None without any."""
+    both = answers.both(judge, dataset)
+    if both.n == 0:
+        return None
+    return both.n, split_change(
+        both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling
+    )
+
+
+def change_table(answers: JudgedAnswers) -> Table:
+    """Gains and losses by self-reference: F1 on D_J+ and D_J-, accuracy in the four parts."""
+    rows: list[Row] = []
+    for dataset, judge in answers.cells():
+        if pair := change_of(answers, judge, dataset):
+            n, change = pair
+            rows.append((dataset, judge, n, change.f1, change.f1_right, change.f1_wrong, *change.accuracies))
+    parts = zip(FOUR_WAYS, WAYS, strict=True)
+    return table(
+        rows,
+        _KEYS[:2],
+        columns("count", n="judged by both"),
+        columns("share", f1="F1", f1_right="F1, D_J+", f1_wrong="F1, D_J-"),
+        columns(
+            "share",
+            (
+                (f"accuracy_{'right' if own else 'wrong'}_{'correct' if agent else 'incorrect'}", f"accuracy, {name}")
+                for (own, agent), name in parts
+            ),
+        ),
+        name="change-by-self-reference",
+        title="Change by self-reference: self-reference minus CoT",
+        source="Self-Reference, section C.5 and Figures 15-17",
+        note="Over the answers that both methods judged. A wrong reference is expected to cost on D_J-, most of all "
+        "where the agent is right and the judge is not.",
+    )

@@ -1,0 +1,385 @@
+"""SSR-Judge's items: the judge's self-solves, and its verdicts without and with its own answer; and their tables.
+
+Selective self-reference is never run here: an item with the gate on takes the verdict of the run that always shows the
+majority answer, an item with the gate off that of the run that never does. Both runs judged on the same self-solves, so
+that every tau is compared at the same cost and without asking again. `judgelm.studies.truth_file` describes the truth.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.errors import InputError
+from judgelm.metrics.correctness import GateScores, accuracies, calibration_curve, gate_scores, thresholds
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.parsing.short_answers import Majority, majority
+from judgelm.records import Judgment, PairVerdict, Shown
+from judgelm.studies.result import Row, Table, columns, table
+from judgelm.studies.truth_file import PairTruth, same_answer
+
+Outcome = Literal["right", "wrong", "split"]
+"""`split`: the two orders name different answers, one each, or none names any."""
+
+SplitRule = Literal["wrong", "half", "tie"]
+SPLIT_RULES: tuple[SplitRule, ...] = ("wrong", "half", "tie")
+"""A split counts as wrong, as half right, or as a tie, which decides nothing and is left out of the accuracy."""
+
+_PLACES: Mapping[str, int] = {"1": 0, "a": 0, "2": 1, "b": 1}
+_CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("nan")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SsrItem:
+    """A pair that was judged without and with the majority answer.
+
+    Attributes:
+        majority_right: None where the right answer is unknown.
+        never: outcome without reference (A).
+        always: outcome with the majority answer as reference (B).
+    """
+
+    id: str
+    category: str
+    question: str
+    majority: Majority
+    majority_right: bool | None
+    never: Outcome
+    always: Outcome
+
+    def selective(self, tau: float) -> Outcome:
+        """The outcome of SSR-Judge at this threshold (C)."""
+        return self.always if self.majority.passes(tau) else self.never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SsrItems:
+    """The items that both runs judged, and what became of the rest.
+
+    Attributes:
+        counts: by name; every pair of the truth file is in one of `compared` to `without_solves`.
+    """
+
+    items: tuple[SsrItem, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def questions(self) -> list[str]:
+        """Keys of the items' questions."""
+        return [item.question for item in self.items]
+
+    def credits(self, rule: SplitRule, tau: float) -> NDArray[np.float64]:
+        """Shape (n, 3): credit of never, always and selective at `tau`; NaN leaves the item out."""
+        rows = [(item.never, item.always, item.selective(tau)) for item in self.items]
+        return np.array([[credit(outcome, rule) for outcome in row] for row in rows]).reshape(-1, 3)
+
+    def on(self, tau: float) -> NDArray[np.bool_]:
+        """Shape (n,): whether the gate is on."""
+        return np.array([item.majority.passes(tau) for item in self.items], dtype=np.bool_)
+
+    def right(self) -> NDArray[np.bool_]:
+        """Shape (n,): whether the majority answer is known to be right."""
+        return np.array([item.majority_right is True for item in self.items], dtype=np.bool_)
+
+    def known(self) -> NDArray[np.bool_]:
+        """Shape (n,): whether it is known to be right or wrong."""
+        return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
+
+    def where(self, mask: Iterable[bool]) -> "SsrItems":
+        """Some of the items; the counts stay those of all."""
+        chosen = tuple(item for item, inside in zip(self.items, mask, strict=True) if inside)
+        return SsrItems(items=chosen, counts=self.counts)
+
+    def gate(self, tau: float, resampling: Resampling) -> GateScores:
+        """Rate and precision of the gate."""
+        return gate_scores(self.on(tau), self.right(), self.known(), self.questions, resampling)
+
+    def accuracies(
+        self, rule: SplitRule, tau: float, differences: Sequence[tuple[int, int]], resampling: Resampling
+    ) -> tuple[list[Estimate | None], list[Estimate | None]]:
+        """PreferenceAcc of never, always and selective, and the `differences` between two of them."""
+        return accuracies(self.credits(rule, tau), differences, self.questions, resampling)
+
+
+def credit(outcome: Outcome, rule: SplitRule) -> float:
+    """1 for right, 0 for wrong, and for a split what the rule says (NaN: left out)."""
+    return {"right": 1.0, "wrong": 0.0, "split": _CREDIT[rule]}[outcome]
+
+
+def join_items(
+    never: Mapping[str, Judgment], always: Mapping[str, Judgment], truths: Mapping[str, PairTruth]
+) -> SsrItems:
+    """The pairs that both runs judged, with the solves of the run that always shows the majority answer.
+
+    There are no items where every pair failed in a run; the counts say so.
+
+    Raises:
+        InputError: no pair is in all three, or a verdict names no better answer of a pair.
+    """
+    ids = [key for key in truths if key in never and key in always]
+    if not ids:
+        examples = f"{next(iter(never), None)!r}, {next(iter(always), None)!r} and {next(iter(truths), None)!r}"
+        raise InputError(f"ssr: no pair is in both runs and in the truth (ids: {examples}); ids must match")
+    failed = {key for key in ids if never[key].verdict is None or always[key].verdict is None}
+    solved = [key for key in ids if key not in failed and (always[key].self_answers or never[key].self_answers)]
+    items = tuple(_item(truths[key], never[key], always[key]) for key in solved)
+    if not items and len(failed) < len(ids):
+        raise InputError(
+            f"ssr: of {len(ids)} pairs {len(failed)} failed in a run and the others hold no self-solves; "
+            "agreement needs runs of mode ssr, whose judgments hold them"
+        )
+    differing = sum(
+        bool(never[key].self_answers)
+        and bool(always[key].self_answers)
+        and _answers(never[key]) != _answers(always[key])
+        for key in solved
+    )
+    counts = {
+        "compared": len(items),
+        "failed in a run": len(failed),
+        "failed without reference": sum(never[key].verdict is None for key in ids),
+        "failed with reference": sum(always[key].verdict is None for key in ids),
+        "without solves": len(ids) - len(failed) - len(solved),
+        "not in both runs": len(truths) - len(ids),
+        "judgments without truth": len((never.keys() | always.keys()) - truths.keys()),
+        "tied majorities": sum(item.majority.tied for item in items),
+        "without any extractable answer": sum(item.majority.answer is None for item in items),
+        "majority not known to be right or wrong": sum(item.majority_right is None for item in items),
+        "different solves in the two runs": differing,
+        "reference is not the majority": sum(
+            always[item.id].own_reference not in (None, item.majority.answer) for item in items
+        ),
+    }
+    return SsrItems(items=items, counts=counts)
+
+
+def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
+    """Outcome of a judgment in one order or two; None where it failed.
+
+    Each order has a vote for the answer it names, none where it names a tie or failed; the answer with more votes is
+    the judgment's (section 3.4). Where the orders cannot be read one by one, the verdict decides.
+
+    Raises:
+        InputError: the verdict is not of a pair.
+    """
+    if judgment.verdict is None:
+        return None
+    if not isinstance(judgment.verdict, PairVerdict):
+        raise InputError(
+            f"judgment {judgment.sample_id}: mode {judgment.mode!r} concludes in {judgment.verdict}, and this study "
+            "needs the better answer of a pair; give runs of mode ssr"
+        )
+    votes = [_vote(shown) for shown in judgment.shown if shown.failure is None and len(shown.order) == 2]
+    if not votes or any(vote is None for vote in votes):
+        named = judgment.verdict.winner
+        return "split" if named == "tie" else ("right" if named == winner else "wrong")
+    lead = votes.count(winner) - votes.count(3 - winner)
+    return "split" if lead == 0 else ("right" if lead > 0 else "wrong")
+
+
+def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
+    solved = majority(_answers(always) or _answers(never))
+    without, guided = pair_outcome(never, truth.winner), pair_outcome(always, truth.winner)
+    assert without is not None  # failures were left out before
+    assert guided is not None
+    return SsrItem(
+        id=truth.id,
+        category=truth.category or "not given",
+        question=truth.question or truth.id,
+        majority=solved,
+        majority_right=_majority_right(solved, truth),
+        never=without,
+        always=guided,
+    )
+
+
+def _majority_right(solved: Majority, truth: PairTruth) -> bool | None:
+    if truth.judge_correct is not None:
+        return truth.judge_correct
+    if truth.answer is None:
+        return None
+    return solved.answer is not None and same_answer(solved.answer, truth.answer)
+
+
+def _answers(judgment: Judgment) -> list[str | None]:
+    return [solve.answer for solve in judgment.self_answers]
+
+
+def _vote(shown: Shown) -> int | None:
+    """1 or 2 in sample order, 0 for a tie; None where nothing says what this order named."""
+    if shown.label is not None:
+        position = _PLACES.get(shown.label.strip("[]").lower())
+        return 0 if position is None else shown.order[position] + 1
+    if shown.scores is None:
+        return None
+    first, second = shown.scores
+    return 0 if first == second else shown.order[0 if first > second else 1] + 1
+
+
+CONDITIONS = ("no reference (A)", "always (B)", "selective (C)")
+SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "off, majority wrong")
+
+
+def all_taus(items: SsrItems) -> tuple[float, ...]:
+    """Every threshold at which the gate changes for these items, lowest first."""
+    return thresholds([item.majority.k for item in items.items])
+
+
+def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Table:
+    """Table 1 at one tau: each condition under each rule for a split, all columns by the same gate."""
+    on, gate = items.on(tau), items.gate(tau, resampling)
+    undecided = np.isnan(items.credits("tie", tau)).sum(axis=0).tolist()
+    rows: list[Row] = []
+    for rule in SPLIT_RULES:
+        whole, gains = items.accuracies(rule, tau, ((0, 0), (1, 0), (2, 0), (2, 1)), resampling)
+        parts = [items.where(mask).accuracies(rule, tau, (), resampling)[0] for mask in (on, ~on)]
+        for index, name in enumerate(CONDITIONS):
+            gain = None if index == 0 else gains[index]
+            over_always = gains[3] if index == 2 else None
+            shares = (whole[index], parts[0][index], parts[1][index], gain, over_always)
+            rows.append((name, rule, *shares, undecided[index], gate.rate, gate.precision))
+    return table(
+        rows,
+        columns("text", condition="condition", split="a split counts as"),
+        columns("share", accuracy="PreferenceAcc", accuracy_on="gate on", accuracy_off="gate off"),
+        columns("share", gain="gain over A", gain_over_always="gain over B"),
+        columns("count", splits="splits"),
+        columns("share", gate_on_rate="gate-on rate", gate_precision="gate precision"),
+        name="comparison",
+        title=f"Never, always and selective self-reference on the same self-solves, tau = {tau:g}",
+        source="SSR-Judge, Table 1",
+        note="A split: the two orders name different answers. It counts as wrong, as half right, or as a tie, which "
+        "decides nothing and is left out of the accuracy. All columns use the gate of this tau, unlike the paper's.",
+    )
+
+
+def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table:
+    """Precision, coverage and PreferenceAcc of selective self-reference at every tau."""
+    rows: list[Row] = []
+    for tau in all_taus(items):
+        on, gate = items.on(tau), items.gate(tau, resampling)
+        whole, gains = items.accuracies(rule, tau, ((2, 0), (2, 1)), resampling)
+        on_part, off_part = (items.where(mask).accuracies(rule, tau, (), resampling)[0] for mask in (on, ~on))
+        slices = (on_part[0], on_part[1], off_part[0], off_part[1])
+        rows.append((tau, int(on.sum()), gate.rate, gate.precision, whole[2], *gains, *slices))
+    return table(
+        rows,
+        columns("number", tau="tau"),
+        columns("count", n_on="gate on, n"),
+        columns("share", gate_on_rate="gate-on rate", gate_precision="gate precision", accuracy="PreferenceAcc (C)"),
+        columns("share", gain="gain over A", gain_over_always="gain over B", never_on="A, gate on"),
+        columns("share", always_on="B, gate on", never_off="A, gate off", always_off="B, gate off"),
+        name="every-tau",
+        title=f"Selective self-reference at every tau, a split counts as {rule}",
+        source="SSR-Judge, sections 3.3 and 4.2",
+        note="C takes B's verdict where the gate is on and A's where it is off, so that its slices are theirs. The "
+        "gate is never on where no answer could be extracted. A gain of 0 whose interval has no width is one of two "
+        "conditions that are the same there.",
+    )
+
+
+def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampling: Resampling) -> Table:
+    """Table 2 at several taus: gate on or off by majority right or wrong, of items where this is known."""
+    right, known = items.right(), items.known()
+    rows: list[Row] = []
+    for tau in taus:
+        on = items.on(tau)
+        masks = [gate & (right == correct) & known for gate in (on, ~on) for correct in (True, False)]
+        for name, mask in zip(SLICES, masks, strict=True):
+            accuracy, differences = items.where(mask).accuracies(rule, tau, ((1, 0),), resampling)
+            matches = "B" if name.startswith("on") else "A"
+            rows.append((tau, name, int(mask.sum()), float(mask.mean()), *accuracy, differences[0], matches))
+    return table(
+        rows,
+        columns("number", tau="tau"),
+        columns("text", slice="gate and majority answer"),
+        columns("count", n="n"),
+        columns("share", share="share of items", never="no reference (A)", always="always (B)"),
+        columns("share", selective="selective (C)", difference="B minus A"),
+        columns("text", matches="C is"),
+        name="four-slices",
+        title=f"Where self-reference helps and where it passes an error on, a split counts as {rule}",
+        source="SSR-Judge, Table 2 and Figure 2",
+        note="The paper calls the slices of tau = 0.8 unanimous; unanimity is tau = 1.",
+    )
+
+
+def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
+    """Figure 3 in numbers: how often the majority answer is right at each level of agreement."""
+    known = items.where(items.known())
+    agreement = np.array([item.majority.agreement for item in known.items])
+    curve = calibration_curve(agreement, known.right(), known.questions, resampling)
+    return table(
+        [(level.agreement, level.n, level.right) for level in curve],
+        columns("number", agreement="agreement"),
+        columns("count", n="n"),
+        columns("share", right="majority answer right"),
+        name="calibration",
+        title="Agreement of the self-solves against the majority answer's correctness",
+        source="SSR-Judge, section 4.4 and Figure 3",
+        note="An agreement of 0 is that of items whose self-solves hold no extractable answer.",
+    )
+
+
+def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Resampling) -> Table:
+    """Section 4.5: gains and gate precision by category, the largest gain over no reference first."""
+    rows = []
+    for name, part in by_category(items).items():
+        accuracy, gains = part.accuracies(rule, tau, ((2, 0), (2, 1)), resampling)
+        gate = part.gate(tau, resampling)
+        rows.append((name, len(part.items), *accuracy, *gains, gate.rate, gate.precision))
+    rows.sort(key=lambda row: -row[5].value if isinstance(row[5], Estimate) else 1.0)
+    return table(
+        rows,
+        columns("text", category="category"),
+        columns("count", n="n"),
+        columns("share", never="no reference (A)", always="always (B)", selective="selective (C)"),
+        columns("share", gain="gain over A", gain_over_always="gain over B", gate_on_rate="gate-on rate"),
+        columns("share", gate_precision="gate precision"),
+        name="categories",
+        title=f"By category, tau = {tau:g}, a split counts as {rule}",
+        source="SSR-Judge, section 4.5",
+    )
+
+
+def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], tau: float) -> Table:
+    """Calls and tokens of each condition over the items compared."""
+    on = [item.majority.passes(tau) for item in items.items]
+    used = {
+        CONDITIONS[0]: [never[item.id] for item in items.items],
+        CONDITIONS[1]: [always[item.id] for item in items.items],
+        CONDITIONS[2]: [(always if gate else never)[item.id] for item, gate in zip(items.items, on, strict=True)],
+    }
+    solves = sum(item.majority.k for item in items.items)
+    rows: list[Row] = []
+    for name, judgments in used.items():
+        calls = sum(sum(len(shown.order) == 2 for shown in judgment.shown) for judgment in judgments)
+        tokens = (
+            sum(judgment.prompt_tokens for judgment in judgments),
+            sum(judgment.completion_tokens for judgment in judgments),
+        )
+        needed = 0 if name == CONDITIONS[0] else solves
+        rows.append((name, len(judgments), solves, needed, calls, calls / len(judgments), *tokens))
+    return table(
+        rows,
+        columns("text", condition="condition"),
+        columns("count", n="items", solves="self-solves, compute-matched", solves_needed="self-solves it needs"),
+        columns("count", calls="judge calls"),
+        columns("number", calls_per_item="judge calls per item"),
+        columns("count", prompt_tokens="prompt tokens", completion_tokens="reply tokens"),
+        name="cost",
+        title=f"Cost over the same items, tau = {tau:g}",
+        source="SSR-Judge, sections 4.1 and 5",
+        note="Tokens are those that the run files state for the judgments used; self-solves that a run reused are not "
+        "in its tokens. Without reference no self-solve is needed; comparing at equal cost counts them all the same.",
+    )
+
+
+def by_category(items: SsrItems) -> dict[str, SsrItems]:
+    """The items of each category, in the order met; the counts stay those of all."""
+    groups: dict[str, list[SsrItem]] = {}
+    for item in items.items:
+        groups.setdefault(item.category, []).append(item)
+    return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in groups.items()}

@@ -1,0 +1,224 @@
+"""Addresses, keys, proxies and interrupts: what is checked before and while requests are sent."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of
+from tests.support.endpoint.client import ask, engine_threads, load
+from tests.support.endpoint.server import endpoint
+
+
+def test_a_server_that_is_not_there():
+    before = engine_threads()
+    with endpoint() as server:
+        pass
+    with pytest.raises(EngineError, match=r"127.0.0.1:\d+/v1 cannot be reached: .*is the server running"):
+        load(server)
+    assert engine_threads() == before
+
+
+def test_a_model_the_server_does_not_have():
+    missing = pytest.raises(ModelError, match="has no model 'tiny'; available: judge-13b, judge-7b")
+    with endpoint(models=("judge-7b", "judge-13b")) as server, missing:
+        load(server)
+
+
+def test_an_address_that_is_no_api():
+    with endpoint(has_models=False) as server:
+        load(server).close()  # a server that lists no models may still have them
+        with pytest.raises(ModelError, match="does not serve 'tiny'"):
+            load(server, base_url=server.base_url + "/v2")
+
+
+def test_a_key_that_is_missing_or_wrong(monkeypatch):
+    with endpoint(key="sk-right") as server:
+        monkeypatch.delenv("JUDGE_KEY", raising=False)
+        with pytest.raises(ModelError, match=r"needs a key .*: set the environment variable JUDGE_KEY"):
+            load(server, api_key_env="JUDGE_KEY")
+        monkeypatch.setenv("JUDGE_KEY", "sk-wrong")
+        with pytest.raises(ModelError, match="rejects the key in JUDGE_KEY") as raised:
+            load(server, api_key_env="JUDGE_KEY")
+        assert "sk-wrong" not in str(raised.value)
+        monkeypatch.setenv("JUDGE_KEY", "sk-right")
+        engine = load(server, api_key_env="JUDGE_KEY")
+        server.key = "sk-changed"
+        engine.submit([Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=6))])
+        with pytest.raises(EngineError, match="rejects the key in JUDGE_KEY") as raised:
+            engine.collect(10)
+        assert "sk-right" not in str(raised.value) + str(engine.describe()) + str(engine.stats())
+        engine.close()
+
+
+def test_an_api_that_was_asked_for_and_is_not_there():
+    missing = pytest.raises(ModelError, match=r"does not serve 'tiny' .*404.*; try --engine-arg api=auto")
+    with endpoint(has_completions=False) as server, missing:
+        load(server, api="completions")
+
+
+def test_arguments_that_are_wrong_or_unknown(monkeypatch):
+    def refused(match, options=None, **arguments):
+        with pytest.raises(ConfigError, match=match):
+            load_engine("openai", EngineOptions(model="x", engine_args=arguments, **(options or {})))
+
+    refused("has no argument 'base'; available: base_url, api_key_env, api, concurrency", base="x")
+    refused("concurrency='many': .*integer", concurrency="many")
+    refused("api='completion'", api="completion")
+    refused("localhost:8000 is not an http", base_url="localhost:8000")
+    refused("max-model-len needs --engine-arg tokenizer", {"max_model_len": 100})
+    refused("serve the adapter as a model", {"adapter": "a"})
+    refused("has no dtype: the server decides", {"dtype": "float32"})
+    monkeypatch.setenv("OPENAI_BASE_URL", "file://x")
+    refused("file://x is not an http")
+
+
+def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():
+    with endpoint() as server:
+        address = server.base_url.replace("http://", "http://me:secret@")
+        engine = load(server, options={"max_num_seqs": 3}, base_url=address, concurrency="5", timeout_s="20")
+        assert engine.max_in_flight == 4 * 3
+        assert engine.describe()["endpoint"] == server.base_url
+        engine.close()
+
+
+def test_a_tokenizer_that_cannot_be_loaded(tmp_path):
+    with endpoint() as server, pytest.raises(ModelError, match="cannot load the tokenizer"):
+        load(server, tokenizer=str(tmp_path / "none"))
+
+
+SECRET = "sk-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_of_the_machine(monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1/chat/completions"])
+def test_an_address_without_v1_or_beyond_it_says_what_it_should_be(end):
+    wrong = pytest.raises(ModelError, match="its address usually ends in /v1")
+    with endpoint() as server, wrong:
+        load(server, base_url=server.base_url.removesuffix("/v1") + end)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://localhost:80a0/v1", "http://", "http:///v1", "http://[::1/v1", "http://h:99999/v1", "http://h\n/v1"],
+)
+def test_an_address_that_is_none(address):
+    with pytest.raises(ConfigError, match=r"base_url=.* is not an http\(s\) address"):
+        load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": address}))
+
+
+def test_a_query_in_the_address_is_refused_and_not_shown():
+    with pytest.raises(ConfigError, match=r"leave out everything from the first \?") as raised:
+        load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": f"http://h/v1?key={SECRET}"}))
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
+def test_a_key_that_no_header_can_hold_is_refused_unseen(monkeypatch, key):
+    monkeypatch.setenv("JUDGE_KEY", key)
+    with endpoint() as server, pytest.raises(ConfigError, match="JUDGE_KEY holds no valid key") as raised:
+        load(server, api_key_env="JUDGE_KEY")
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("before", range(370, 400, 5))
+def test_a_key_at_the_place_where_words_are_cut_is_not_shown_in_part(monkeypatch, before):
+    monkeypatch.setenv("JUDGE_KEY", SECRET)
+    with endpoint() as server:
+        engine = load(server, api_key_env="JUDGE_KEY")
+        server.misbehave(lambda *_: (400, {"error": {"message": "x" * before + SECRET}}))
+        assert "sk-" not in ask(engine).error
+        engine.close()
+
+
+def test_a_password_in_the_address_is_sent_and_never_logged(caplog):
+    caplog.set_level(logging.DEBUG)
+    with endpoint() as server:
+        engine = load(server, base_url=server.base_url.replace("http://", f"http://me:{SECRET}%40@"))
+        assert ask(engine).texts == ("8 6",)
+        assert server.keys == {"Basic bWU6c2stc2VjcmV0LTAxMjM0NTY3ODlA"}  # base64 of me:sk-secret-0123456789@
+        engine.close()
+    assert SECRET not in caplog.text
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch):
+    with endpoint() as server:
+        monkeypatch.setenv("HTTP_PROXY", server.base_url.removesuffix("/v1"))
+        engine = load(server, base_url="http://judge.example/v1")
+        assert ask(engine).texts == ("8 6",)
+        assert server.counts["proxied"] > 2
+        engine.close()
+
+
+@pytest.mark.parametrize("proxy", ["foo://x", "http://h:a"])
+def test_a_proxy_that_is_none_is_named(monkeypatch, proxy):
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(ConfigError, match="proxy in the environment"):
+        load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": "http://judge.example/v1"}))
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_half_a_character_is_an_error_of_that_request_alone(api):
+    with endpoint() as server:
+        engine = load(server, api=api)
+        done = ask(engine, "half a fox \ud83e")
+        assert done.finish_reasons == ("error",)
+        assert "U+D83E" in done.error
+        assert ask(engine).texts == ("8 6",)
+        engine.close()
+
+
+def test_a_wrong_argument_is_not_repeated_where_it_may_hold_a_secret():
+    with pytest.raises(ConfigError) as raised:
+        load_engine("openai", EngineOptions(model="tiny", engine_args={"api_key": SECRET}))
+    assert SECRET not in str(raised.value)
+    with pytest.raises(ConfigError, match="name of an environment variable") as raised:
+        load_engine("openai", EngineOptions(model="tiny", engine_args={"api_key_env": SECRET}))
+    assert SECRET not in str(raised.value)
+
+
+INTERRUPTED = """
+import sys
+from tests.support.driving import prompt_of
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.records import Request, Sampling
+
+engine = load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": sys.argv[1]}))
+engine.submit([Request(key=str(i), prompt=prompt_of("x"), sampling=Sampling(max_tokens=6)) for i in range(100)])
+print("submitted", flush=True)
+try:
+    engine.collect(60)
+except KeyboardInterrupt:
+    engine.close()
+    sys.exit(130)
+"""
+
+
+def test_an_interrupt_ends_the_process_at_once_and_drops_what_was_sent():
+    with endpoint() as server:
+        server.misbehave(lambda number, _: "stall" if number > 2 else None)
+        command = [sys.executable, "-c", INTERRUPTED, server.base_url]
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        child = subprocess.Popen(command, env=environment, **pipes)
+        assert child.stdout.readline() == "submitted\n"
+        while server.at_once < 32:
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=5)
+        assert (child.returncode, said) == (130, "")

@@ -1,0 +1,303 @@
+"""GGUF files that cannot be models are refused with the finding and the way out, before anything is converted."""
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from transformers import AutoConfig, AutoTokenizer
+
+from judgelm import Judge
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.dtype import stored_dtype
+from judgelm.engines.gguf import (
+    check_saved,
+    checkpoint_of,
+    convert_tokenizer,
+    find_file,
+    gguf_checkpoint,
+    gguf_record,
+    read_header,
+)
+from judgelm.engines.model_files import split_adapter
+from judgelm.errors import ModelError, RunError
+from judgelm.prompts.judge_card import find_card, is_gguf
+from tests.support.gguf_files import F32, weights_of, write_gguf
+from tests.support.tiny_judges import TEMPLATE, make_adapter
+
+
+def test_a_gguf_name_ends_in_gguf_and_has_no_card(tmp_path):
+    (tmp_path / "folder.gguf").mkdir()
+    names = ["a.gguf", "owner/name/A.Q4_K_M.GGUF", "owner/name-gguf", str(tmp_path / "folder.gguf")]
+    assert [is_gguf(name) for name in names] == [True, True, False, False]
+    assert find_card("a.gguf") is None
+
+
+@pytest.mark.parametrize("name", ["none.gguf", "./owner/name/none.gguf", "owner/none.gguf", "/owner/name/none.gguf"])
+def test_a_file_that_is_not_there(name):
+    with pytest.raises(ModelError, match="no such file; a GGUF model is a local file or, on the hub, owner/name/file"):
+        find_file(name)
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=r"o/n/q/m.gguf: no such file here, and the hub cannot be reached; check the"):
+        gguf_checkpoint("o/n/q/m.gguf")
+
+
+@pytest.mark.parametrize(
+    ("content", "finding"),
+    [
+        (b"PK\3\4 not a model", "not a GGUF file"),
+        (b"", "not a GGUF file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer instead of the file; run: git lfs"),
+        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), r"truncated or damaged \(.*GGUF v1"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60), "truncated or damaged"),
+        (b"GGUF\3", "truncated or damaged"),
+    ],
+)
+def test_what_is_no_gguf_file(tmp_path, content, finding):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=finding):
+        read_header(path)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.999])
+def test_a_truncated_file(tiny_model, tmp_path, share):
+    path = write_gguf(tiny_model, tmp_path / "tiny.gguf")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ModelError, match=r"tiny.gguf: truncated or damaged .* download it again"):
+        checkpoint_of(path)
+
+
+def test_parts_of_a_model(tiny_model, tmp_path):
+    path = write_gguf(tiny_model, tmp_path / "m-00002-of-00003.gguf")
+    with pytest.raises(ModelError, match=r"part 2 of 3 of a model; .* --merge .*m-00001-of-00003.gguf OUT.gguf"):
+        read_header(path)
+    renamed = write_gguf(tiny_model, tmp_path / "m.gguf", extra={"split.count": 3})
+    with pytest.raises(ModelError, match=r"one of 3 parts of a model; join the parts"):
+        read_header(renamed)
+
+
+@pytest.mark.parametrize(
+    ("options", "finding"),
+    [
+        (
+            {"extra": {"general.architecture": "clip"}},
+            "transformers cannot convert this clip model: .*clip is not supp",
+        ),
+        ({"extra": {"general.type": "adapter"}}, "holds a model's adapter; use the model's own file"),
+        ({"extra": {"llama.rope.scaling.type": "yarn"}}, r"scales its positions \(rope.scaling.type yarn\), which"),
+        ({"tensors": {"rope_freqs.weight": np.ones(16, np.float32)}}, r"scales its positions \(the tensor rope_freqs"),
+        (
+            {"tensors": {"blk.0.attn_q.bias": np.ones(64, np.float32)}},
+            "holds 119,552 weights, but .* model has 119488;",
+        ),
+        ({"tokenizer": None}, "cannot convert its tokenizer: .*; use another file of the model"),
+        ({"extra": {"tokenizer.ggml.eos_token_id": 9999}}, "cannot convert its tokenizer: .*index out of range"),
+        ({"extra": {"llama.block_count": 3}}, "weights are missing"),
+        ({"extra": {"llama.embedding_length": 32}}, "holds 119,488 weights, but transformers' llama model has"),
+    ],
+)
+def test_models_that_the_conversion_would_change(tiny_model, tmp_path, options, finding):
+    path = write_gguf(tiny_model, tmp_path / "tiny.gguf", **options)
+    with pytest.raises(ModelError, match=finding):
+        checkpoint_of(path)
+
+
+def test_weights_that_are_no_numbers(tiny_model, tmp_path):
+    path = write_gguf(tiny_model, tmp_path / "tiny.gguf")
+    content = bytearray(path.read_bytes())
+    content[-64:] = struct.pack("<16f", *[float("nan")] * 16)
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="holds NaN or infinity; download it again"):
+        checkpoint_of(path)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tiny_gguf(tiny_model, tmp_path):
+    return write_gguf(tiny_model, tmp_path / "tiny.gguf")
+
+
+def test_the_weights_are_the_blocks_values_in_float16(tiny_gguf, tiny_model):
+    written, blocks = load_file(checkpoint_of(tiny_gguf) / "model.safetensors"), weights_of(tiny_model)
+    assert written.keys() == blocks.keys()
+    assert all(np.array_equal(written[name], blocks[name].astype(np.float16)) for name in blocks)
+
+
+def test_texts_have_the_models_own_tokens(tiny_gguf, tiny_model):
+    own, converted = (AutoTokenizer.from_pretrained(folder) for folder in (tiny_model, checkpoint_of(tiny_gguf)))
+    text = "what is 10?\n\n 2.5  lazy dogs é</s>"
+    assert converted(text)["input_ids"] == own(text)["input_ids"]
+    assert converted.eos_token_id == own.eos_token_id
+
+
+def test_unquantised_weights_stay_as_they_are(tiny_model, tmp_path):
+    folder = checkpoint_of(write_gguf(tiny_model, tmp_path / "f32.gguf", kind=F32))
+    own = load_file(tiny_model / "model.safetensors")
+    assert all(np.array_equal(weight, own[name]) for name, weight in load_file(folder / "model.safetensors").items())
+    assert gguf_record(folder).dtype == "float32"
+    assert stored_dtype(str(folder), AutoConfig.from_pretrained(folder)) == "float32"
+
+
+def test_quantised_weights_are_computed_in_bfloat16(tiny_gguf):
+    folder = checkpoint_of(tiny_gguf)
+    assert stored_dtype(str(folder), AutoConfig.from_pretrained(folder)) == "bfloat16"
+
+
+def test_weights_beyond_float16_are_kept_in_float32(tiny_model, tmp_path):
+    large = shutil.copytree(tiny_model, tmp_path / "large")
+    weights = load_file(large / "model.safetensors")
+    weights["model.norm.weight"][0] = 70_000  # float16 ends at 65,504
+    from safetensors.numpy import save_file
+
+    save_file(weights, large / "model.safetensors", metadata={"format": "pt"})
+    folder = checkpoint_of(write_gguf(large, tmp_path / "large.gguf"))
+    assert gguf_record(folder).dtype == "float32"
+    assert load_file(folder / "model.safetensors")["model.norm.weight"][0] == 70_000
+
+
+def test_a_judge_names_the_file_by_its_hash(tiny_gguf):
+    with Judge(str(tiny_gguf), engine="transformers", template=TEMPLATE) as judge:
+        described = judge.engine.describe()["model"]
+        assert any(note.startswith("GGUF: tiny.gguf, dequantised once into") for note in judge.notes)
+        assert judge.compare("what is a fox", "a big", "red").failure is not None  # random weights write no scores
+    sha256 = gguf_record(described["path"]).sha256
+    assert (described["gguf"], described["gguf_sha256"], described["gguf_repairs"]) == ("tiny.gguf", sha256, [])
+    assert described["path"].endswith(f"cache/gguf/{sha256}")
+
+
+def test_the_second_start_converts_nothing(tiny_gguf, tmp_path):
+    folder = checkpoint_of(tiny_gguf)
+    before = (folder / "model.safetensors").stat()
+    renamed = tiny_gguf.rename(tmp_path / "renamed.gguf")
+    assert gguf_checkpoint(str(renamed)) == str(folder)
+    assert (folder / "model.safetensors").stat() == before
+
+
+def test_a_damaged_checkpoint_is_made_again(tiny_gguf):
+    folder = checkpoint_of(tiny_gguf)
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-10])
+    assert (checkpoint_of(tiny_gguf) / "model.safetensors").read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_two_processes_at_once_make_one_checkpoint(tiny_gguf, cache):
+    code = f"from judgelm.engines.gguf import gguf_checkpoint; print(gguf_checkpoint({str(tiny_gguf)!r}))"
+    started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    [folder, same] = [process.communicate()[0].strip() for process in started]
+    assert folder == same
+    assert gguf_record(folder).weight_bytes == (cache / "gguf" / folder / "model.safetensors").stat().st_size
+
+
+def test_a_cache_without_room_is_refused_before_anything_is_converted(tiny_gguf, monkeypatch):
+    usage = shutil.disk_usage(tiny_gguf.parent)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(RunError, match=r"0.0 GB free, and tiny.gguf takes 0.1 GB dequantised; .* set JUDGELM_CACHE"):
+        checkpoint_of(tiny_gguf)
+
+
+def test_a_cache_that_cannot_be_written_is_named(tiny_gguf, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(RunError, match=r"file/gguf.*: Not a directory; tiny.gguf is dequantised into the cache; set"):
+        checkpoint_of(tiny_gguf)
+
+
+def test_an_adapter_finds_a_gguf_base_by_its_path(tiny_gguf, tiny_model, tmp_path):
+    adapter = make_adapter(tiny_model, tmp_path / "adapter", seed=1)
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(tiny_gguf)}))
+    base, found = split_adapter(EngineOptions(model=str(adapter)))
+    assert (gguf_record(base).file, found) == ("tiny.gguf", str(adapter))
+    assert split_adapter(EngineOptions(model=str(tiny_gguf), adapter="x")) == (base, "x")
+
+
+def test_a_damaged_record_is_named(tiny_gguf):
+    folder = checkpoint_of(tiny_gguf)
+    (folder / "gguf.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"gguf.json: damaged; remove the folder"):
+        gguf_record(folder)
+
+
+BEGIN, ADD, PREFIX = (f"tokenizer.ggml.{key}" for key in ("bos_token_id", "add_bos_token", "add_space_prefix"))
+SPLIT, CHAT_TEMPLATE = "tokenizer.ggml.pre", "tokenizer.chat_template"
+CHAT = "{% for message in messages %}<{{ message['content'] }}>{% endfor %}"
+
+
+@pytest.fixture
+def converted(tiny_model, tmp_path):
+    """The tokenizer of a file with this metadata, and its repairs; it reads text from its files as in memory."""
+
+    def convert(tokenizer="llama", **extra):
+        metadata = {"tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.padding_token_id": None} | extra
+        file = read_header(write_gguf(tiny_model, tmp_path / "tiny.gguf", tokenizer=tokenizer, extra=metadata))
+        result, repairs = convert_tokenizer(file)
+        result.save_pretrained(tmp_path / "saved")
+        check_saved(result, tmp_path / "saved", file)
+        return result, repairs
+
+    return convert
+
+
+@pytest.mark.parametrize(("stated", "begins"), [(True, True), (False, False), (None, True)])  # None: as llama.cpp
+def test_text_begins_with_the_begin_token_where_the_file_states_it(converted, stated, begins):
+    tokenizer, repairs = converted(**{BEGIN: 1, ADD: stated})
+    assert tokenizer.convert_ids_to_tokens(tokenizer("ab").input_ids) == [*["<s>"] * begins, "\u2581ab"]
+    assert repairs == ["begin token <s> added to texts"] * begins
+
+
+def test_a_begin_token_that_is_not_named_is_refused(converted):
+    with pytest.raises(ModelError, match=r"states that text begins with a begin token, but names none \(tokenizer"):
+        converted(**{ADD: True})
+
+
+def test_a_chat_begins_with_it_once(converted):
+    for template in (CHAT, "{{ bos_token }}" + CHAT):
+        tokenizer, repairs = converted(**{BEGIN: 1, ADD: True, CHAT_TEMPLATE: template})
+        chat = tokenizer.apply_chat_template([{"role": "user", "content": "ab"}], tokenize=False)
+        assert chat == "<s><ab>"
+        assert ("begin token <s> added to chats" in repairs) == (template == CHAT)
+
+
+def test_a_chat_template_that_does_not_work_is_refused(converted):
+    with pytest.raises(ModelError, match="its chat template does not work: "):
+        converted(**{BEGIN: 1, ADD: True, CHAT_TEMPLATE: "{{ messages | none }}"})
+
+
+def test_a_file_without_chat_template_has_none(converted):
+    assert converted(**{BEGIN: 1})[0].chat_template is None
+
+
+def test_no_space_before_the_first_word_where_the_file_says_so(converted):
+    tokenizer, repairs = converted(**{BEGIN: 1, ADD: False, PREFIX: False})
+    assert tokenizer.convert_ids_to_tokens(tokenizer("ab ab").input_ids) == ["ab", "\u2581ab"]
+    assert tokenizer.decode(tokenizer("ab ab").input_ids) == "ab ab"
+    assert repairs == ["no space before the first word"]
+
+
+def test_digits_stand_alone_where_the_file_says_so(converted):
+    text = "a\n\n1"  # GPT-2 splits the last newline from the first where a digit follows
+    plain, no_repairs = converted("gpt2", **{SPLIT: "gpt-2"})
+    digits, repairs = converted("gpt2", **{SPLIT: "smollm"})
+    assert [str(piece) for piece, _ in plain.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)] == ["a", *"ĊĊ1"]
+    assert [piece for piece, _ in digits.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)] == ["a", "ĊĊ", "1"]
+    assert (no_repairs, repairs) == ([], ["text split as smollm: each digit by itself"])
+
+
+def test_an_unknown_splitting_is_said(converted):
+    _, repairs = converted("gpt2", **{SPLIT: "martian"})
+    assert repairs == ["text split as GPT-2, since martian is unknown to transformers: some tokens may differ"]

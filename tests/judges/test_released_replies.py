@@ -1,0 +1,169 @@
+"""Replies of released judges, parsed as their own parsers do, and where ours differ."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.jsonl import read_jsonl
+from judgelm.judges.released import released_judge
+from judgelm.records import Scores, Unparsed
+
+
+def reader(card, task):
+    return released_judge(card).tasks[task].reply
+
+
+read_pandalm, read_auto_j, read_auto_j_rating = (
+    reader("pandalm", "pair"),
+    reader("auto-j", "pair"),
+    reader("auto-j", "single"),
+)
+read_prometheus_score, read_prometheus_letter = reader("prometheus-2", "single"), reader("prometheus-2", "pair")
+READERS = [read_pandalm, read_auto_j, read_auto_j_rating, read_prometheus_score, read_prometheus_letter]
+
+
+def code(reading):
+    if isinstance(reading, Unparsed):
+        return reading.code
+    return reading.values[0] if isinstance(reading, Scores) else reading
+
+
+def replies(shared_data, dialect):
+    for _, row in read_jsonl(shared_data / "dialects" / dialect / "replies.jsonl"):
+        yield row["reply"].get("text", row["reply"].get("content")), row["parsed"]
+
+
+def test_pandalm_as_its_code_but_that_garbage_is_no_tie(shared_data):
+    for text, parsed in replies(shared_data, "pandalm_prompt_only"):
+        expected = {1: "1", 2: "2", 0: "tie"}[parsed]
+        if parsed == 0 and not text.lower().startswith("tie"):
+            expected = "off_grammar"
+        assert code(read_pandalm(text)) == expected, text
+
+
+def test_auto_j_as_its_code(shared_data):
+    for text, parsed in replies(shared_data, "autoj_pairwise_prompt_only"):
+        assert code(read_auto_j(text)) == {0: "1", 1: "2", 2: "tie", -1: "off_grammar"}[parsed], text
+
+
+def test_auto_js_rating_as_its_code_but_that_none_is_no_0(shared_data):
+    for text, parsed in replies(shared_data, "autoj_single_prompt_only"):
+        assert code(read_auto_j_rating(text)) == (parsed or "off_grammar"), text
+
+
+def test_prometheus_score_as_its_code(shared_data):
+    for text, parsed in replies(shared_data, "prometheus_absolute"):
+        expected = parsed or ("out_of_range" if text == "[RESULT] 6" else "off_grammar")
+        assert code(read_prometheus_score(text)) == expected, text
+
+
+def test_prometheus_letter_as_its_code_and_with_a_full_stop(shared_data):
+    for text, parsed in replies(shared_data, "prometheus_relative"):
+        expected = {"A": "1", "B": "2", None: "off_grammar"}[parsed] if text != "[RESULT] A." else "1"
+        assert code(read_prometheus_letter(text)) == expected, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So, the final decision is Response 1 / Response 2 / Tie.",
+        "So, the final decision is Response 1 or Tie",
+        "So, the final decision is Response 12",
+        "So, the final decision is Tied up",
+    ],
+)
+def test_auto_j_that_names_several_or_something_else_decides_nothing(text):
+    assert code(read_auto_j(text)) == "off_grammar"
+
+
+def test_auto_j_may_say_why():
+    assert read_auto_j("So, the final decision is Response 2, since Response 1 is wrong.") == "2"
+    assert read_auto_j("final decision is Response 1") == "1"
+    assert read_auto_j("the final decision is Response 1. So, the final decision is Tie") == "tie"
+
+
+@pytest.mark.parametrize(
+    ("rating", "found"), [("0", "out_of_range"), ("1", 1.0), ("10", 10.0), ("11", "out_of_range"), ("a", "off_grammar")]
+)
+def test_auto_js_ratings_lie_between_1_and_10(rating, found):
+    assert code(read_auto_j_rating(f"Good.\n\nRating: [[{rating}]]")) == found
+
+
+def test_auto_js_last_rating_counts_whatever_stands_in_brackets_around_it():
+    assert code(read_auto_j_rating("[[x]] Rating: [[3]]. No, Rating: [[7]], for [[this]].")) == 7
+    assert code(read_auto_j_rating("Rating: [[3]]")) == 3
+    assert code(read_auto_j_rating("3]]")) == "off_grammar"
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "code", "why"),
+    [
+        (read_pandalm, "Both\n1", "off_grammar", "no verdict marked by the format of the judge's card"),
+        (
+            read_auto_j,
+            "final decision is Tie or Response 2",
+            "off_grammar",
+            "'' is none of Response 1, Response 2, Tie",
+        ),
+        (read_auto_j_rating, "Rating: [[7.", "off_grammar", "0 numbers, expected 1"),
+        (read_auto_j_rating, "Rating: [[10.5]]", "out_of_range", "10.5 is outside 1 to 10"),
+        (read_prometheus_score, "four", "off_grammar", "no verdict marked by the format of the judge's card"),
+        (
+            read_prometheus_score,
+            "[RESULT] 4\n[RESULT] 3",
+            "off_grammar",
+            "verdicts that differ: 4 on line 1 and 3 on line 2",
+        ),
+        (read_prometheus_score, "[RESULT] 6", "out_of_range", "6 is outside 1 to 5"),
+    ],
+)
+def test_a_reply_without_a_judgment_keeps_its_text_and_the_reason(read, text, code, why):
+    assert read(text) == Unparsed(code, text, why)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Good. [RESULT] 4.", 4),
+        ("Good. **[RESULT] 4**", 4),
+        ("Good.\n[RESULT] 4\n\nI hope that this helps.", 4),
+        ("[RESULT] 4\n[RESULT] 4", 4),
+        ("[RESULT] 4\n[RESULT] 3", "off_grammar"),
+        ("[RESULT]：4", 4),
+        ("[RESULT] ４。", 4),
+        ("[RESULT] 2 (it names the wrong year)", 2),
+        ("[RESULT] 2（年份错误）。", 2),
+        ("[RESULT] 2 (or 3)", "off_grammar"),
+        ("[RESULT] 2 (perhaps three)", "off_grammar"),
+        ("[RESULT] 4/10", "off_grammar"),
+        ("[RESULT] 4.5", "off_grammar"),
+        ("[RESULT] 3-4", "off_grammar"),
+        ("[RESULT] -1", "off_grammar"),
+        ("Score 4: good. Score 5: better.", "off_grammar"),
+        ("[RESULT] 0", "out_of_range"),
+    ],
+)
+def test_prometheus_scores(text, found):
+    assert code(read_prometheus_score(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Feedback: A is better than B. [RESULT] A", "1"),
+        ("x [RESULT] **B**", "2"),
+        ("x [RESULT] b", "2"),
+        ("[RESULT] A\n\n[RESULT] B", "off_grammar"),
+        ("[RESULT] A is better", "off_grammar"),
+        ("[RESULT] Tie", "off_grammar"),
+    ],
+)
+def test_prometheus_letters(text, found):
+    assert code(read_prometheus_letter(text)) == found
+
+
+@given(st.text())
+@pytest.mark.parametrize("read", READERS)
+def test_every_text_is_read_or_refused(read, text):
+    found = read(text)
+    assert isinstance(found, Unparsed) or found in ("1", "2", "tie") or 1 <= found <= 10

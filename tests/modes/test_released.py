@@ -1,0 +1,218 @@
+"""Judges that others released, run as ours are; the format of their replies."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.judges.released import released_judge
+from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
+from judgelm.records import GradeVerdict, Sample, Scores, Unparsed
+from tests.support.flows import drive, reply
+
+ONE = Sample(id="1", question="q", answers=("a",))
+
+AUTO_J = released_judge("auto-j").tasks["pair"]
+
+PROMPTS = {
+    "pandalm": released_judge("pandalm").prompt("pair"),
+    "prometheus-relative": released_judge("prometheus-2").prompt("pair"),
+    "prometheus-absolute": released_judge("prometheus-2").prompt("single"),
+    "prometheus-1": released_judge("prometheus-1").prompt("single"),
+    "auto-j": ReleasedPrompt(
+        id="auto-j",
+        texts={"": "Compare.\n[Query]: {question}\n[Response 1]: {answer_1}\n[Response 2]: {answer_2}"},
+        delimiters=AUTO_J.delimiters,
+        reply=AUTO_J.reply,
+    ),
+}
+
+
+def text_of(request):
+    return "".join(span.text for span in request.prompt.spans)
+
+
+def mode_of(judge_name, **options):
+    return ReleasedMode(prompt=PROMPTS[judge_name], **options)
+
+
+def judged(judge_name, *texts, sample=None, finish="stop", **options):
+    mode = mode_of(judge_name, both_orders=len(texts) == 2, **options)
+    sample = {} if sample is None else {"sample": sample}
+    [asked], judgment = drive(mode, [reply(text, finish=finish) for text in texts], **sample)
+    return asked, judgment
+
+
+@pytest.mark.parametrize(
+    ("judge_name", "text", "winner"),
+    [
+        ("pandalm", "1", 1),
+        ("pandalm", "Tie", "tie"),
+        ("auto-j", "Both are short.\nSo, the final decision is Response 2", 2),
+        ("auto-j", "So, the final decision is Tie.", "tie"),
+        ("prometheus-relative", "Feedback: A says more. [RESULT] A", 1),
+    ],
+)
+def test_one_order(judge_name, text, winner):
+    _, judgment = judged(judge_name, text)
+    assert (judgment.winner, judgment.failure, judgment.consistent) == (winner, None, None)
+    assert judgment.shown[0].label == str(winner)
+
+
+def test_two_orders_are_put_back_in_sample_order():
+    # Shown swapped, "2" is the sample's first answer.
+    asked, judgment = judged("pandalm", "1", "2")
+    assert (judgment.winner, judgment.consistent) == (1, True)
+    assert "### Response 1:\nb\n\n### Response 2:\na\n" in text_of(asked[1])
+
+
+@pytest.mark.parametrize(("first", "second"), [("1", "1"), ("1", "Tie"), ("Tie", "2")])
+def test_orders_that_disagree_are_a_tie(first, second):
+    _, judgment = judged("pandalm", first, second)
+    assert (judgment.winner, judgment.consistent) == ("tie", False)
+
+
+def test_an_unreadable_order_is_a_failure_unless_one_order_is_enough():
+    _, judgment = judged("auto-j", "So, the final decision is Response 1", "Hm.")
+    assert (judgment.verdict, judgment.failure.code, judgment.consistent) == (None, "off_grammar", None)
+    _, judgment = judged("auto-j", "So, the final decision is Response 1", "Hm.", accept_one_order=True)
+    assert (judgment.winner, judgment.failure) == (1, None)
+
+
+def test_a_grade():
+    _, judgment = judged("prometheus-absolute", "Clear. [RESULT] 4", sample=ONE)
+    assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=4), (4,))
+
+
+def test_a_grade_out_of_range_is_a_failure():
+    _, judgment = judged("prometheus-absolute", "Superb. [RESULT] 6", sample=ONE)
+    assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, "out_of_range")
+
+
+def test_pandalms_label_stands_though_its_reason_was_cut_off():
+    _, judgment = judged("pandalm", "2\n\n### Reason: because it", finish="length", explain=True)
+    assert judgment.winner == 2
+    _, judgment = judged("pandalm", "2", finish="length")  # it could have become 25
+    assert judgment.failure.code == "truncated"
+
+
+def test_pandalm_stops_behind_its_label_unless_it_is_to_explain():
+    asked, _ = judged("pandalm", "1")
+    assert asked[0].sampling.stop == ("\n\n",)
+    asked, _ = judged("pandalm", "1", explain=True)
+    assert asked[0].sampling.stop == ()
+
+
+def test_pandalm_shows_an_instructions_input_apart():
+    metadata = {"instruction": "Sum up.", "input": "A long text."}
+    sample = Sample(id="1", question="Sum up.\n\nA long text.", answers=("a", "b"), metadata=metadata)
+    asked, _ = judged("pandalm", "1", sample=sample)
+    assert "### Instruction:\nSum up.\n\n### Input:\nA long text.\n\n### Response 1:" in text_of(asked[0])
+    other = Sample(id="1", question="Another question.", answers=("a", "b"), metadata=metadata)
+    asked, _ = judged("pandalm", "1", sample=other)
+    assert "### Instruction:\nAnother question.\n\n### Response 1:" in text_of(asked[0])
+
+
+def test_a_reference_is_shown_where_there_is_a_place_for_it():
+    sample = Sample(id="1", question="q", answers=("a", "b"), reference="REF")
+    shown = {name: "REF" in text_of(judged(name, "x", sample=sample)[0][0]) for name in ("pandalm", "auto-j")}
+    assert shown == {"pandalm": False, "auto-j": False}
+    for reference, there in (("auto", True), ("use", True), ("ignore", False)):
+        asked, _ = judged("prometheus-relative", "x", sample=sample, reference=reference)
+        assert ("###Reference Answer:\nREF\n" in text_of(asked[0])) == there
+
+
+def test_prometheus_1_always_expects_a_reference():
+    assert mode_of("prometheus-1").reference == "use"
+    with pytest.raises(InputError, match="no reference"):
+        judged("prometheus-1", "x", sample=ONE)
+
+
+def test_the_samples_rubric_goes_before_the_modes_and_ours():
+    own = Sample(id="1", question="q", answers=("a",), metadata={"rubric": "[Is it kind?]"})
+    assert "###Score Rubrics:\n[Is it kind?]\n" in text_of(judged("prometheus-absolute", "x", sample=own)[0][0])
+    asked, _ = judged("prometheus-absolute", "x", sample=ONE, rubric="[Is it short?]")
+    assert "###Score Rubrics:\n[Is it short?]\n" in text_of(asked[0])
+    asked, _ = judged("prometheus-relative", "x")  # ours, without its levels
+    assert "useful level of detail?]\n\n###Feedback:" in text_of(asked[0])
+
+
+@pytest.mark.parametrize(
+    ("judge_name", "options", "finding"),
+    [
+        ("prometheus-absolute", {"both_orders": True}, "has no order"),
+        ("pandalm", {"reference": "use"}, "no place for a reference"),
+        ("prometheus-1", {"reference": "ignore"}, "always grades beside a reference"),
+        ("auto-j", {"rubric": "[Is it kind?]"}, "knows no rubric"),
+        ("auto-j", {"explain": True}, "reasons before its verdict anyway"),
+        ("pandalm", {"max_tokens": 0}, "must be above 0"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(judge_name, options, finding):
+    with pytest.raises(ConfigError, match=finding):
+        mode_of(judge_name, **options)
+
+
+def test_another_number_of_answers_is_refused():
+    with pytest.raises(InputError, match="judges one answer, got 2"):
+        judged("prometheus-absolute", "x")
+
+
+LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "A=B": "tie"})
+
+GRADE = MarkedReply(before="**Result:**", scale=(1, 5))
+
+BOXED = MarkedReply(before="\\boxed{", after="}", separator=",", scale=(1, 10), values=2)
+
+DEDUCTED = MarkedReply(before="reduction of ", scale=(-10, 0), deducts=True)
+
+BARE = MarkedReply(labels={"A": "1", "B": "2"})
+
+
+def code(result):
+    if isinstance(result, Unparsed):
+        return result.code
+    return result.values if isinstance(result, Scores) else result
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (LETTERS, "First ... so [[A]]", "1"),
+        (LETTERS, "[[a=b]].", "tie"),
+        (LETTERS, "[[A]] or rather [[B]]", "off_grammar"),
+        (LETTERS, "[[A]] as I said [[A]]", "1"),
+        (LETTERS, "[[rating]]", "off_grammar"),
+        (LETTERS, "[[A", "off_grammar"),
+        (LETTERS, "", "off_grammar"),
+        (MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2"}, takes="last"), "[[A]] no, [[B]]", "2"),
+        (GRADE, "**Reasoning:** well\n\n**Result:** 4", (4.0,)),
+        (GRADE, "**Result:** 4/5\nthe end", (4.0,)),
+        (GRADE, "**Result:** 7", "out_of_range"),
+        (GRADE, "**Result:** four", "off_grammar"),
+        (DEDUCTED, "2 errors, with a total score reduction of 4.5.\nError", (-4.5,)),
+        (DEDUCTED, "0 errors, with a total score reduction of 0.", (0.0,)),
+        (DEDUCTED, "with a total score reduction of 12", "out_of_range"),
+        (BOXED, "<scores>\n\\boxed{9, 3}\n</scores>", (9.0, 3.0)),
+        (BOXED, "\\boxed{9}", "off_grammar"),
+        (BOXED, "\\boxed{9, 3} \\boxed{1, 2}", "off_grammar"),
+        (BARE, " B.\n", "2"),
+        (BARE, "B is better", "off_grammar"),
+    ],
+)
+def test_what_a_reply_says(read, text, expected):
+    assert code(read(text)) == expected
+
+
+def test_a_format_has_labels_or_a_scale():
+    with pytest.raises(ConfigError, match="labels or a scale"):
+        MarkedReply(before="[[")
+
+
+@given(st.text(alphabet="[]AB =<>\n", max_size=60))
+def test_no_text_is_read_as_anything_but_a_label_or_a_failure(text):
+    assert code(LETTERS(text)) in {"1", "2", "tie", "off_grammar"}
+
+
+def test_a_long_reply_of_marks_is_read_in_a_moment():
+    assert code(LETTERS("[[" * 200_000)) == "off_grammar"

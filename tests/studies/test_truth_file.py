@@ -1,0 +1,47 @@
+import pytest
+
+from judgelm.errors import InputError
+from judgelm.studies.truth_file import AnswerTruth, PairTruth, by_sample, same_answer, truth_from_row
+
+ANSWER = {"id": "1", "agent": "small", "dataset": "GSM8K", "truth": True}
+PAIR = {"id": "a", "winner": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        (AnswerTruth, ANSWER),
+        (AnswerTruth, ANSWER | {"question": "q", "judge_correct": {"big": False}, "answer": "18"}),
+        (PairTruth, PAIR | {"winner": 2, "answer": "G", "category": "math"}),
+    ],
+)
+def test_a_row_with_what_is_needed_and_one_with_everything(kind, row):
+    assert truth_from_row(kind, row | {"more": 1}, "t.jsonl:1") == kind(**row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "message"),
+    [
+        (AnswerTruth, ANSWER | {"agent": None}, 't.jsonl:3: field "agent": .*got None; each line needs id, agent'),
+        (AnswerTruth, ANSWER | {"truth": 1}, 'field "truth"'),
+        (AnswerTruth, ANSWER | {"answer": 18}, 'field "answer"'),
+        (AnswerTruth, ANSWER | {"judge_correct": "yes"}, 'field "judge_correct"'),
+        (PairTruth, PAIR | {"winner": "tie"}, 'field "winner"'),
+        (PairTruth, PAIR | {"winner": True}, 'field "winner"'),
+        (PairTruth, PAIR | {"winner": 3}, 'field "winner"'),
+    ],
+)
+def test_a_bad_field_names_place_and_way_out(kind, row, message):
+    with pytest.raises(InputError, match=message):
+        truth_from_row(kind, row, "t.jsonl:3")
+
+
+def test_two_truths_of_one_sample_are_refused():
+    with pytest.raises(InputError, match="appears twice"):
+        by_sample([PairTruth(**PAIR)] * 2)
+
+
+@pytest.mark.parametrize(("found", "right"), [("1234", "1,234.0"), ("B", "(b)"), ("1/3", "1/3")])
+def test_one_answer_in_two_spellings(found, right):
+    assert same_answer(found, right)
+    assert not same_answer("7", right)
