@@ -300,7 +300,8 @@ def self_bias_command(
         write_ratings,
     )
     from judgelm.metrics.self_bias.design import BiasModel
-    from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, study_self_bias
+    from judgelm.studies.self_bias import debiased_ratings, study_self_bias
+    from judgelm.studies.self_bias_fits import SelfBiasOptions
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
     columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)
