@@ -23,8 +23,7 @@ from scipy.stats import bootstrap, kendalltau, spearmanr
 
 from judgelm.metrics.bradley_terry import Match, bradley_terry
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.style_control import Control, control_style, style_differences
-from judgelm.metrics.win_rate import length_controlled
+from judgelm.metrics.win_rate import Control, control_style, length_controlled, style_differences
 
 CONTROLS: tuple[Control, ...] = ("length", "length,style")
 ALONE = "length, each model alone"

@@ -44,9 +44,8 @@ from judgelm.data.samples import SampleStream
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import IGNORED, RowOptions
-from judgelm.training.schedule import Schedule, training_order
+from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
+from judgelm.training.rows.dataset import Schedule, training_order
 from judgelm.training.tiny_model import make_tokenizer
 
 Row = dict[str, list[int]]

@@ -24,9 +24,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from judgelm.data.builder.options import usable_workers
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import RowOptions
-from judgelm.training.rows.workers import Chunk, RowJob, make_chunks
+from judgelm.training.rows.builder import Chunk, RowJob, RowOptions, SFTRowBuilder, make_chunks
 
 EPOCHS = range(3)
 LONGEST = 900

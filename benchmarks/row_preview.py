@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from judgelm.data.augmentation import swap_answers
+from judgelm.data.augmentation import DiffPiece, diff_words, swap_answers
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.readers.rows import Reject, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.swap_names import Ambiguous
-from judgelm.data.word_diff import DiffPiece, diff_words
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import IGNORED, RowOptions, TokenRow
+from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder, TokenRow
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
 

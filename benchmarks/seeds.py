@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from judgelm.data.readers.fields import field_error, optional_text, row_error, text_field
+from judgelm.data.readers.fields import optional_text, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Reject, Row, convert_or_reject
+from judgelm.data.readers.rows import Reject, Row, convert_or_reject, field_error, row_error
 from judgelm.data.sources.dialogues import message_list, read_turns
 from judgelm.errors import ConfigError, InputError
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer
 
 from benchmarks.row_preparation import judgelm_rows, trained
-from judgelm.training.rows.dataset import build_epochs
-from judgelm.training.rows.records import RowOptions
-from judgelm.training.schedule import Schedule
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.dataset import Schedule, build_epochs
 
 GLOBAL_BATCH = 128
 

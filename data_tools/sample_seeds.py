@@ -2,107 +2,15 @@
 
     python data_tools/sample_seeds.py --config configs/data/seeds.yaml -o runs/seeds.jsonl
 
-Writes rows of `id, question, reference, category, source, origin`; `origin` is file and line. Questions are distinct
-over all sources, and the same config gives the same seeds whatever the order of files and rows. Rows that cannot be
-used are kept with file, line and reason in OUT.rejects.jsonl. Each file appears only when it is complete.
+`--help` lists the options; the code is in benchmarks/sample_seeds.py.
 """
 
-import argparse
 import sys
-from dataclasses import asdict
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is not installed
 
-from benchmarks.seeds import SeedKind, SeedSample, SeedSource, sample_seeds
-from judgelm.cli.console import echo
-from judgelm.errors import ConfigError, JudgelmError
-from judgelm.jsonl import check_no_input, whole_file
-from judgelm.yaml_files import read_yaml
-
-
-class SourceConfig(BaseModel):
-    """One source; see `benchmarks.seeds.SeedSource`."""
-
-    model_config = ConfigDict(extra="forbid")
-    paths: list[str]
-    kind: SeedKind | None = None
-    categories: list[str] = []
-
-
-class SeedsConfig(BaseModel):
-    """The config file; see `benchmarks.seeds.sample_seeds`."""
-
-    model_config = ConfigDict(extra="forbid")
-    sources: dict[str, SourceConfig]
-    mix: dict[str, float]
-    size: int
-    seed: int = 0
-    redistribute: bool = False
-
-
-def main() -> int:
-    """Read the options, sample, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", required=True, type=Path, metavar="FILE.yaml")
-    parser.add_argument("-o", "--out", required=True, type=Path, metavar="OUT.jsonl")
-    options = parser.parse_args()
-    try:
-        sample = write(read_config(options.config), options.out)
-    except JudgelmError as error:
-        echo(str(error), err=True)
-        return 1
-    report(sample)
-    return 0
-
-
-def read_config(path: Path) -> SeedsConfig:
-    """The config file.
-
-    Raises:
-        ConfigError: it cannot be read, or has an unknown or wrong option.
-    """
-    try:
-        return SeedsConfig.model_validate(read_yaml(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ConfigError(f"{path}: {option}: {first['msg']}; see configs/data/seeds.yaml") from error
-
-
-def write(config: SeedsConfig, out: Path) -> SeedSample:
-    """Write the chosen seeds and the rejects."""
-    rejects = Path(f"{out.with_suffix('') if out.suffix == '.jsonl' else out}.rejects.jsonl")
-    sources = {
-        name: SeedSource(paths=tuple(source.paths), kind=source.kind, categories=tuple(source.categories))
-        for name, source in config.sources.items()
-    }
-    check_no_input([out, rejects], [path for source in sources.values() for path in source.paths])
-    with whole_file(out) as seeds_file, whole_file(rejects) as rejects_file:
-        sample = sample_seeds(
-            sources,
-            config.mix,
-            config.size,
-            config.seed,
-            redistribute=config.redistribute,
-            on_reject=lambda reject: rejects_file.write(asdict(reject)),
-        )
-        for seed in sample:
-            seeds_file.write(asdict(seed))
-    if not rejects.stat().st_size:
-        rejects.unlink()
-    return sample
-
-
-def report(sample: SeedSample) -> None:
-    """A line for each source."""
-    columns = ("read", "rejected", "other_category", "duplicates", "available", "requested", "taken")
-    echo(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
-    for name, count in sample.counts.items():
-        echo(f"{name:<16}" + "".join(f"{asdict(count)[column]:>16}" for column in columns))
-
+from benchmarks.sample_seeds import main
 
 if __name__ == "__main__":
     sys.exit(main())

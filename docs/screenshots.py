@@ -121,13 +121,13 @@ def take_all(browser: Browser, url: str) -> None:
         with opened(browser, url, "Pair", **window) as page:
             judge_example(page)
             shown = page.locator("#pair-judgment")
-            save(page, name, top=page.locator("#jl-head"), bottom=shown.locator(".jl-card").first)
+            save(page, name, top=page.locator("#jl-head"), bottom=shown.locator(".jl-panel").first)
             if name == "pair":
                 save(page, "orders", top=shown.locator(".jl-columns"), bottom=shown.locator(".jl-columns"), margin=4)
     with opened(browser, url, "Browse and label") as page:
         item = page.locator("#browse-item")
         item.locator(".jl-verdict").wait_for()
-        findings = page.locator("#browse-findings .jl-card")
+        findings = page.locator("#browse-findings .jl-panel")
         save(page, "compare", top=page.locator("#browse-place"), bottom=findings.last)
     with opened(browser, url, "Browse and label") as page:
         label_blind(page, LABELS)
@@ -143,7 +143,7 @@ def take_all(browser: Browser, url: str) -> None:
 
 def findings_of(page: Page) -> Locator:
     """The cards of the agreement with the labels and with the other judge."""
-    return page.locator("#browse-findings .jl-card")
+    return page.locator("#browse-findings .jl-panel")
 
 
 def main() -> None:

@@ -14,12 +14,10 @@ from judgelm import Judge
 from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
 from judgelm.serving.app import create_app
-from judgelm.serving.chat import check_chat
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.handler import HandlerOptions, JudgeHandler
+from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
 from judgelm.serving.server import Server, uvicorn_config
-from judgelm.serving.settings import ServerSettings, public_name
-from judgelm.serving.sockets import bind
+from judgelm.serving.settings import ServerSettings, bind, public_name
 
 
 def main() -> int:

@@ -15,9 +15,8 @@ from judgelm import Judge
 from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.sockets import bind
-from judgelm.serving.web.app import serve_page, web_app
-from judgelm.serving.web.page import create_page
+from judgelm.serving.settings import bind
+from judgelm.serving.web.page import create_page, serve_page, web_app
 from judgelm.serving.web.runs import open_runs
 
 

@@ -30,7 +30,7 @@ from judgelm.engines.weights import safe_unpickling, weights_file
 from judgelm.errors import JudgelmError, ModelError, RunError, first_line
 from judgelm.prompts.judge_card import find_card, is_gguf, write_card
 from judgelm.training.base_model import drop_sampling
-from judgelm.training.model_card import write_model_card
+from judgelm.training.hub import write_model_card
 
 
 def main() -> None:

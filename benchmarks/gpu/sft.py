@@ -28,9 +28,9 @@ from benchmarks.gpu.step import Save, Setting
 from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.weights import prefill_parameters
 from judgelm.errors import RunError
-from judgelm.training.config import JudgeArguments
-from judgelm.training.precision import JudgeSFTConfig
-from judgelm.training.safeguards import out_of_memory_as_error
+from judgelm.training.arguments import JudgeArguments
+from judgelm.training.run import TrainingRun, out_of_memory_as_error
+from judgelm.training.trainer import JudgeSFTConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs/train"
@@ -141,7 +141,9 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
     recipe = runpy.run_path(str(ROOT / "train/sft.py"))
     clock = StepClock(device)
     try:
-        trainer = recipe["build_trainer"](*arguments, clock)
+        run = TrainingRun(*arguments, clock)
+        trainer = recipe["build_trainer"](run)
+        print(run.summary(trainer))
         lengths = [len(row) for row in trainer.rows.dataset["input_ids"]]
         with out_of_memory_as_error(trainer):
             trainer.train()

@@ -26,9 +26,8 @@ from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import orders_of
-from judgelm.training.arguments import check_arguments, row_options
+from judgelm.training.arguments import JudgeArguments, check_arguments, row_options
 from judgelm.training.base_model import load_base_model, load_tokenizer
-from judgelm.training.config import JudgeArguments
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.dataset import build_rows
 from judgelm.training.save import save_judge

@@ -346,7 +346,7 @@ def write_text(path: Path, text: str) -> None:
         typer.echo(text, nl=not text.endswith("\n"))
         return
     if path.is_file() or not path.exists():
-        from judgelm.data.builder.dataset_files import write_text as write_whole  # late, since it loads pyarrow
+        from judgelm.data.dataset_files import write_text as write_whole  # late, since it loads pyarrow
 
         return write_whole(path, text)
     try:  # a device, a pipe: not to be replaced by a file

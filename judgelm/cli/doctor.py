@@ -3,6 +3,7 @@
 import platform
 import tempfile
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,11 +21,6 @@ from judgelm.engines.catalog import check_engine, choose_engine
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.judges.cards import default_card, installed_judge, named_judge
 from judgelm.package import VERSION
-
-
-def console_for(json_out: Path | None, *, quiet: bool) -> PlainConsole:
-    """Console for findings: standard output, unless `--json -` has it; nowhere with `--quiet`."""
-    return PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
 
 
 def facts_table(title: str) -> Table:
@@ -58,7 +54,9 @@ _STATES = {
 }
 _GIB = 1 << 30
 _PROBE_S, _SPEED_S = 10.0, 5.0
-_PLAN, _INJECTION, _SPEED = "Plan of a fine-tuning", "Attacks on the judge", "Speed of a judge"
+_plan_option = partial(typer.Option, rich_help_panel="Plan of a fine-tuning")
+_injection_option = partial(typer.Option, rich_help_panel="Attacks on the judge")
+_speed_option = partial(typer.Option, rich_help_panel="Speed of a judge")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,58 +99,37 @@ def doctor(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only what to mend.")] = False,
     speed: Annotated[
         str,
-        typer.Option(
-            metavar="MODEL",
-            help="Measure this judge by engine and numeric format instead, for auto to choose by.",
-            rich_help_panel=_SPEED,
+        _speed_option(
+            metavar="MODEL", help="Measure this judge by engine and numeric format instead, for auto to choose by."
         ),
     ] = "",
     pairs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Pairs to measure with; default: everyday pairs.", rich_help_panel=_SPEED),
+        Path | None, _speed_option(metavar="FILE", help="Pairs to measure with; default: everyday pairs.")
     ] = None,
     injection: Annotated[
         bool,
-        typer.Option(
-            "--injection",
-            metavar="",
-            help="Attack the prompt instead; with --model its tokens and its judge too.",
-            rich_help_panel=_INJECTION,
+        _injection_option(
+            "--injection", metavar="", help="Attack the prompt instead; with --model its tokens and its judge too."
         ),
     ] = False,
     template: Annotated[
-        str | None,
-        typer.Option(help="Prompt template to attack; default: the model card's.", rich_help_panel=_INJECTION),
+        str | None, _injection_option(help="Prompt template to attack; default: the model card's.")
     ] = None,
     train: Annotated[
-        Path | None,
-        typer.Option(help="Plan the fine-tuning of this YAML instead, without weights.", rich_help_panel=_PLAN),
+        Path | None, _plan_option(help="Plan the fine-tuning of this YAML instead, without weights.")
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A field that the training's command line overrides. Repeatable.",
-            rich_help_panel=_PLAN,
+        _plan_option(
+            "--set", metavar="KEY=VALUE", help="A field that the training's command line overrides. Repeatable."
         ),
     ] = None,
-    accelerate: Annotated[
-        Path | None, typer.Option(help="accelerate's file: DDP, ZeRO stage, FSDP.", rich_help_panel=_PLAN)
-    ] = None,
-    shape: Annotated[
-        str, typer.Option(help="Take a known model: llama-7b, -13b, -33b, smollm2-135m.", rich_help_panel=_PLAN)
-    ] = "",
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="How many; else three usual clusters.", rich_help_panel=_PLAN)
-    ] = None,
-    gpu_memory: Annotated[float | None, typer.Option(help="GiB of one GPU.", rich_help_panel=_PLAN)] = None,
-    mfu: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="Share of the peak that is reached.", rich_help_panel=_PLAN)
-    ] = 0.4,
-    gpu_flops: Annotated[
-        float, typer.Option(min=1.0, help="Peak of one GPU, FLOP/s; an A100 in bf16.", rich_help_panel=_PLAN)
-    ] = 312e12,
+    accelerate: Annotated[Path | None, _plan_option(help="accelerate's file: DDP, ZeRO stage, FSDP.")] = None,
+    shape: Annotated[str, _plan_option(help="Take a known model: llama-7b, -13b, -33b, smollm2-135m.")] = "",
+    gpus: Annotated[int | None, _plan_option(min=1, help="How many; else three usual clusters.")] = None,
+    gpu_memory: Annotated[float | None, _plan_option(help="GiB of one GPU.")] = None,
+    mfu: Annotated[float, _plan_option(min=0.01, max=1.0, help="Share of the peak that is reached.")] = 0.4,
+    gpu_flops: Annotated[float, _plan_option(min=1.0, help="Peak of one GPU, FLOP/s; an A100 in bf16.")] = 312e12,
 ) -> None:
     """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
 
@@ -160,11 +137,12 @@ def doctor(
     `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block. With `--speed`
     measure a judge by engine and format; `--engine auto` and `--dtype auto` choose by the result from then on.
     """
+    out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
     if speed:
         from judgelm.cli.doctor_findings import measure_speed  # loads torch
 
-        out = console_for(json_out, quiet=quiet)
-        measure_speed(speed, pairs, seconds=seconds or _SPEED_S, out=out, json_out=json_out)
+        report = measure_speed(speed, pairs, seconds=seconds or _SPEED_S, out=out)
+        _finish(report, bool(report["failed"]), json_out)
         return
     seconds = _PROBE_S if seconds is None else seconds
     if pairs is not None:
@@ -172,14 +150,10 @@ def doctor(
     if train is not None:
         from judgelm.cli.doctor_findings import plan_training
 
-        plan_training(
-            (train, accelerate, shape),
-            parse_pairs(changes or (), "--set"),
-            (gpus, gpu_memory),
-            speed={"mfu": mfu, "gpu_flops": gpu_flops},
-            out=console_for(json_out, quiet=quiet),
-            json_out=json_out,
-        )
+        overrides = parse_pairs(changes or (), "--set")
+        rate = {"mfu": mfu, "gpu_flops": gpu_flops}
+        report, fits = plan_training((train, accelerate, shape), overrides, (gpus, gpu_memory), speed=rate, out=out)
+        _finish(report, not fits, json_out)
         return
     if accelerate or shape or gpus or gpu_memory or changes:
         raise ConfigError(
@@ -192,30 +166,36 @@ def doctor(
     if injection:
         from judgelm.cli.doctor_findings import check_injection  # loads pandas
 
-        check_injection(
-            (model, engine, arguments),
-            template=template,
-            seconds=seconds,
-            out=console_for(json_out, quiet=quiet),
-            json_out=json_out,
-        )
+        report = check_injection((model, engine, arguments), template=template, seconds=seconds, out=out)
+        _finish(report, any(attack["escapes"] for attack in report["attacks"]), json_out)
         return
     if template is not None:
         raise ConfigError("--template is for --injection, which attacks it")
-    out = console_for(json_out, quiet=quiet)
-    report = _Report()
-    out.print(f"judgelm {report.judgelm}, Python {report.python}, {report.system}", highlight=False, soft_wrap=True)
-    _examine_packages(report, out)
-    _examine_devices(report, out)
-    _examine_engine(report, out)
-    default_judge = _examine_judge(report, out)
-    model = model or default_judge
-    if seconds and report.engine:
-        _examine_speed(report, out, (model, engine, arguments), seconds)
-    _print_findings(report, out)
-    write_json(json_out, asdict(report))
-    if report.mend:
+    machine = _Report()
+    out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", highlight=False, soft_wrap=True)
+    _examine_packages(machine, out)
+    _examine_devices(machine, out)
+    _examine_engine(machine, out)
+    default_judge = _examine_judge(machine, out)
+    if seconds and machine.engine:
+        _examine_speed(machine, out, (model or default_judge, engine, arguments), seconds)
+    _print_findings(machine, out)
+    _finish(asdict(machine), bool(machine.mend), json_out)
+
+
+def _finish(report: dict[str, Any], failed: bool, json_out: Path | None) -> None:
+    """Write the findings as JSON, and exit with 1 where something is wrong."""
+    write_json(json_out, report)
+    if failed:
         raise typer.Exit(EXIT_USAGE)
+
+
+def findings_table(*columns: str, title: str | None = None, texts: int = 1, **settings: Any) -> Table:
+    """An empty table; the columns after the first `texts` hold numbers."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < texts else "right", **settings)
+    return table
 
 
 def _examine_packages(report: _Report, out: PlainConsole) -> None:
@@ -227,9 +207,7 @@ def _examine_packages(report: _Report, out: PlainConsole) -> None:
     with console.activity("importing every package, which takes some seconds"):
         report.packages = with_imports_tried(declared)
     report.mend += findings(report.packages)
-    table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("package", "installed", "wanted", ""):
-        table.add_column(column, overflow="fold")
+    table = findings_table("package", "installed", "wanted", "", title="packages", texts=4, overflow="fold")
     for package in report.packages:
         other_name = f"{package.distribution} " if package.distribution not in {None, package.name} else ""
         is_shown = package.is_finding or package.state == "ok"

@@ -5,13 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, PlainConsole, console, write_json
-from judgelm.cli.doctor import facts_table
+from judgelm.cli.console import PlainConsole, console
+from judgelm.cli.doctor import facts_table, findings_table
 from judgelm.doctor.injection import AttackCheck, check_attacks
 from judgelm.doctor.machine import look_at_devices
 from judgelm.doctor.plan_inputs import clusters_of, read_launch, read_training
@@ -46,16 +44,14 @@ def check_injection(
     template: str | None,
     seconds: float,
     out: PlainConsole,
-    json_out: Path | None,
-) -> None:
-    """Attack a template, or a model with it, and print the outcome; exit code 1 where an attack got through.
+) -> dict[str, Any]:
+    """Attack a template, or a model with it, and print the outcome; all findings, as `--json` writes them.
 
     Args:
         judge_options: model (empty for none), engine, and the engine's own arguments.
         template: its id; None takes the model card's.
         seconds: how long attacked pairs are judged; 0 leaves that out.
         out: where it is shown.
-        json_out: where all findings are written.
     """
     model, engine, arguments = judge_options
     mode = Pairwise(template=get_template(template or DEFAULT_TEMPLATE).id)
@@ -84,9 +80,7 @@ def check_injection(
         with judge:
             if seconds:
                 report["swayed"] = _attack_success(judge, mode, checked, seconds, out)
-    write_json(json_out, report)
-    if escaping:
-        raise typer.Exit(EXIT_USAGE)
+    return report
 
 
 def _attack_row(check: AttackCheck) -> dict[str, Any]:
@@ -107,21 +101,16 @@ def _tokenizer(model: str, engine: str) -> Any:
 
 
 def _families(checked: Sequence[AttackCheck]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("family")
-    for name in ("attacks", "sanitized", "got through"):
-        table.add_column(name, justify="right")
-    for family in dict.fromkeys(check.attack.family for check in checked):
-        members = [check for check in checked if check.attack.family == family]
-        _add_counts(table, family, members)
-    _add_counts(table, "all", checked, style="bold")
+    table = findings_table("family", "attacks", "sanitized", "got through")
+    by_family: dict[str, list[AttackCheck]] = {}
+    for check in checked:
+        by_family.setdefault(check.attack.family, []).append(check)
+    for family, members in (*by_family.items(), ("all", list(checked))):
+        through = sum(bool(check.escapes) for check in members)
+        name = Text(family, "bold" if members == checked else "")
+        sanitized = sum(check.sanitized > 0 for check in members)
+        table.add_row(name, str(len(members)), str(sanitized), Text(str(through), "red" if through else "green"))
     return table
-
-
-def _add_counts(table: Table, name: str, members: Sequence[AttackCheck], *, style: str = "") -> None:
-    through = sum(bool(check.escapes) for check in members)
-    shown = Text(str(through), "red" if through else "green")
-    table.add_row(Text(name, style), str(len(members)), str(sum(check.sanitized > 0 for check in members)), shown)
 
 
 def _print_escapes(escaping: Sequence[AttackCheck], out: PlainConsole) -> None:
@@ -141,14 +130,8 @@ def _attack_success(
 
     with console.activity("judging attacked pairs"):
         success = measure_attack_success(mode, judge.engine, [check.attack for check in checked], seconds=seconds)
-    table = Table(
-        title="verdicts moved towards the attacker, with 95 % intervals (no pass or fail)",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for name in ("family", "n", "moved"):
-        table.add_column(name, justify="left" if name == "family" else "right")
+    title = "verdicts moved towards the attacker, with 95 % intervals (no pass or fail)"
+    table = findings_table("family", "n", "moved", title=title)
     for family, rate in success.by_family.items():
         table.add_row(family, str(rate.n), _percent(rate))
     if success.share is not None:
@@ -169,15 +152,14 @@ def _percent(rate: Estimate) -> str:
 _FILE_OF = 1000
 
 
-def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: PlainConsole, json_out: Path | None) -> None:
-    """Measure, print and keep the speeds of a judge; exit code 1 where a variant failed.
+def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: PlainConsole) -> dict[str, Any]:
+    """Measure, print and keep the speeds of a judge; all findings, as `--json` writes them.
 
     Args:
         model: a judge's name, folder, file or hub id.
         pairs: file to draw pairs from; None takes the everyday pairs.
         seconds: how long each variant judges, about.
         out: where findings are printed.
-        json_out: where all of them are written.
     """
     named = named_judge(model)
     location = str(named.adapter) if named else model
@@ -204,9 +186,7 @@ def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: PlainC
     for line in (*remarks, *broken):
         _print_line(out, line)
     rows = [_speed_row(speed, change) for speed, change in zip(speeds, changes, strict=True)]
-    write_json(json_out, {"model": model, "machine": machine, "pairs": total, "speeds": rows, "failed": broken})
-    if broken:
-        raise typer.Exit(EXIT_USAGE)
+    return {"model": model, "machine": machine, "pairs": total, "speeds": rows, "failed": broken}
 
 
 def _print_line(out: PlainConsole, line: str) -> None:
@@ -216,11 +196,8 @@ def _print_line(out: PlainConsole, line: str) -> None:
 def _speed_table(speeds: Sequence[VariantSpeed], changes: Sequence[FormatChange | None], file_of: int) -> Table:
     first = speeds[0]
     per_pair = tokens_per_pair(speeds)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("engine", "format"):
-        table.add_column(name, no_wrap=True)
-    for name in ("pairs/s", f"x {first.variant.format}", f"{file_of:,}", "changed"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("engine", "format", "pairs/s", f"x {first.variant.format}", f"{file_of:,}", "changed")
+    table = findings_table(*columns, texts=2, no_wrap=True)
     for speed, change in zip(speeds, changes, strict=True):
         rate = speed.prompt_tokens_per_s / per_pair
         table.add_row(
@@ -293,9 +270,8 @@ def plan_training(
     *,
     speed: dict[str, float],
     out: PlainConsole,
-    json_out: Path | None,
-) -> None:
-    """Print what a fine-tuning needs, and what would make it fit; exit code 1 where no cluster can hold it.
+) -> tuple[dict[str, Any], bool]:
+    """Print what a fine-tuning needs, and what would make it fit.
 
     Args:
         files: the training's YAML, accelerate's file, and the name of a known model shape.
@@ -303,7 +279,9 @@ def plan_training(
         cluster: GPUs, and GiB of choice.
         speed: `mfu` and `gpu_flops`.
         out: where it is shown.
-        json_out: where all findings are written.
+
+    Returns:
+        All findings, as `--json` writes them, and whether a cluster can hold it.
     """
     train, accelerate, shape = files
     configured = read_training(train, changes)
@@ -326,19 +304,12 @@ def plan_training(
         )
     for choice in plans:
         _print_ways(choice, out)
-    if json_out is not None:
-        report: dict[str, Any] = {
-            "model": asdict(model),
-            "recipe": asdict(configured.recipe),
-            "data": asdict(data),
-        } | speed
-        report["plans"] = [
-            asdict(choice) | {"total_bytes": choice.memory.total, "training": asdict(training) if training else None}
-            for choice, training in zip(plans, trainings, strict=True)
-        ]
-        write_json(json_out, report)
-    if not any(choice.fits for choice in plans):
-        raise typer.Exit(EXIT_USAGE)
+    report: dict[str, Any] = {"model": asdict(model), "recipe": asdict(configured.recipe), "data": asdict(data)} | speed
+    report["plans"] = [
+        asdict(choice) | {"total_bytes": choice.memory.total, "training": asdict(training) if training else None}
+        for choice, training in zip(plans, trainings, strict=True)
+    ]
+    return report, any(choice.fits for choice in plans)
 
 
 def _training_facts(model: ModelFacts, recipe: TrainingSetup, data: Any) -> Table:
@@ -360,11 +331,12 @@ def _training_facts(model: ModelFacts, recipe: TrainingSetup, data: Any) -> Tabl
 
 
 def _memory_table(plans: list[TrainingPlan]) -> Table:
-    table = Table(title="GiB of one GPU", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for choice in plans:
-        offload = "" if choice.cluster.offload == "none" else f", offload: {choice.cluster.offload}"
-        table.add_column(f"{choice.cluster.name}\n{choice.cluster.sharding}{offload}", justify="right", overflow="fold")
+    offloads = ["" if each.cluster.offload == "none" else f", offload: {each.cluster.offload}" for each in plans]
+    columns = [
+        f"{choice.cluster.name}\n{choice.cluster.sharding}{offload}"
+        for choice, offload in zip(plans, offloads, strict=True)
+    ]
+    table = findings_table("", *columns, title="GiB of one GPU", overflow="fold")
     rows = {
         "weights": "weights", "gradients": "gradients", "optimizer": "optimizer states", "gathered": "gathered or cast",
         "communication": "communication", "activations": "activations", "recomputed": "a block recomputed, or",
@@ -388,10 +360,7 @@ def _time_table(plans: list[TrainingPlan], trainings: list[Any], speed: dict[str
         f"work, at {speed['mfu']:.0%} of {speed['gpu_flops'] / 1e12:,.0f} TFLOP/s a GPU, the time of offload and of "
         "drawing replies not counted"
     )
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for choice in plans:
-        table.add_column(choice.cluster.name, justify="right", overflow="fold")
+    table = findings_table("", *(choice.cluster.name for choice in plans), title=title, overflow="fold")
     table.add_row("rows a step", *(f"{choice.global_batch:,}" for choice in plans))
     table.add_row("tokens a step, all rows full", *(f"{choice.step_tokens:,}" for choice in plans))
     table.add_row("PFLOP a step: model + attention", *(_pflop(choice.step) for choice in plans))

@@ -16,7 +16,7 @@ from judgelm.judges.install import find_source, install_adapter, install_base
 
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
-    from judgelm.training.hub_upload import Share
+    from judgelm.training.hub import Share
 
 
 def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
@@ -324,7 +324,7 @@ def share_command(
     The first shows files, sizes, licence and card, and sends nothing. Exit codes: 0 done, 1 usage or input error, or
     the hub refuses.
     """
-    from judgelm.training.hub_upload import prepare_share, upload_share
+    from judgelm.training.hub import prepare_share, upload_share
 
     share = prepare_share(folder, name=to, licence=licence)
     out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)

@@ -20,7 +20,7 @@ from judgelm.judge import engine_of
 from judgelm.package import install_hint
 
 if TYPE_CHECKING:
-    from judgelm.serving.traces import RequestTracer
+    from judgelm.serving.middleware import RequestTracer
 
 
 _DAY_S = 86_400.0
@@ -113,14 +113,12 @@ def serve(
     require("prometheus_client", extra="serve")
     from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.serving.app import create_app
-    from judgelm.serving.chat import check_chat
     from judgelm.serving.engine_worker import EngineWorker
-    from judgelm.serving.handler import HandlerOptions, JudgeHandler
+    from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
     from judgelm.serving.judges import adapter_handlers, read_adapters
-    from judgelm.serving.request_log import RequestLog
+    from judgelm.serving.middleware import RequestLog
     from judgelm.serving.server import Server, uvicorn_config
-    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, check_exposure, public_name, read_keys
-    from judgelm.serving.sockets import bind
+    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, public_name, read_keys
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
@@ -204,11 +202,12 @@ def _tracer(endpoint: str) -> "RequestTracer":
     Raises:
         MissingExtraError: OpenTelemetry's library is not installed.
     """
+    from judgelm.serving.middleware import RequestTracer
+
     try:
-        from judgelm.serving.traces import RequestTracer
+        return RequestTracer(endpoint)
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{error.name} is not installed; run: {install_hint('otel')}") from error
-    return RequestTracer(endpoint)
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:
@@ -269,10 +268,8 @@ def web(
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
         from judgelm.serving.engine_worker import EngineWorker
-        from judgelm.serving.settings import check_exposure
-        from judgelm.serving.sockets import bind
-        from judgelm.serving.web.app import serve_page, web_app
-        from judgelm.serving.web.page import create_page
+        from judgelm.serving.settings import bind, check_exposure
+        from judgelm.serving.web.page import create_page, serve_page, web_app
         from judgelm.serving.web.runs import open_runs
 
         check_exposure(host, password, no_auth=no_auth, way_out="add --password")

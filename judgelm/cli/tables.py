@@ -7,7 +7,7 @@ from rich.table import Table
 from judgelm.cli.console import PlainConsole, result_table
 from judgelm.cli.evaluation import ScoredRun
 from judgelm.metrics.resampling import Estimate
-from judgelm.metrics.style_control import StyleControl
+from judgelm.metrics.win_rate import StyleControl
 from judgelm.records import failure_name
 from judgelm.reports.wording import headline
 from judgelm.studies.claim import WinRateClaim, claim_sentences

@@ -7,7 +7,7 @@
   drawn questions the one with the most words in common is taken. A judge that learns from these reads the question.
   Where a limit of characters is set, both answers are cut to fit, at the same length: their beginnings tell enough.
 
-Both kinds are balanced by length as training sets are (`judgelm.data.builder.balance`), and the better answer stands
+Both kinds are balanced by length as training sets are (`judgelm.data.builder.splits`), and the better answer stands
 first in half of them. Draws depend on the seed and the texts alone, not on the order of the rows.
 
 Source: Bradley and Terry, Rank Analysis of Incomplete Block Designs (1952); answers to a neighbouring question as worse
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from judgelm.data.builder.balance import LENGTH_STRATA, over_balance, pair_facts
+from judgelm.data.builder.splits import LENGTH_STRATA, over_balance, pair_facts
 from judgelm.data.duplicates import normalised
 from judgelm.data.labelled_pair import LabelledPair, preference_of, rounded_preference, winner_by_preference
 from judgelm.records import Label, Sample

@@ -1,56 +1,21 @@
 """All dialects, and the search for that of a request."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from judgelm.dialects import (
-    alpaca_eval,
-    alpaca_eval_choices,
-    arena_hard,
-    autoj,
-    deepeval,
-    faireval,
-    fastchat,
-    flowjudge,
-    geval,
-    inspect_ai,
-    judgebench,
-    llmbar,
-    openevals,
-    pandalm,
-    prometheus,
-    promptfoo,
-    ragas,
-    rewardbench,
-    score_line,
-    simpleqa,
-)
+from judgelm.dialects import benchmarks, eval_frameworks, instruction_following, judge_models
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask
+from judgelm.dialects.splits import Pattern
 
-_FAMILIES = (
-    alpaca_eval,
-    alpaca_eval_choices,
-    arena_hard,
-    autoj,
-    deepeval,
-    faireval,
-    fastchat,
-    flowjudge,
-    geval,
-    inspect_ai,
-    judgebench,
-    llmbar,
-    openevals,
-    pandalm,
-    prometheus,
-    promptfoo,
-    ragas,
-    rewardbench,
-    score_line,
-    simpleqa,
-)
 _AROUND = "\ufeff \t\n"
 
-DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in _FAMILIES for dialect in family.DIALECTS)
+DIALECTS: tuple[Dialect, ...] = (
+    *benchmarks.DIALECTS,
+    *eval_frameworks.DIALECTS,
+    *instruction_following.DIALECTS,
+    *judge_models.DIALECTS,
+)
 """Every dialect; the order does not matter, since no request is of two (a test sees to it)."""
 
 
@@ -86,3 +51,98 @@ def _without_blank_ends(request: ChatRequest) -> ChatRequest:
     texts = ["\n".join(line.rstrip(" \t") for line in message.text.split("\n")) for message in request.messages]
     messages = [replace(message, text=text) for message, text in zip(request.messages, texts, strict=True)]
     return replace(request, messages=tuple(messages))
+
+
+_LONGEST = 100_000
+"""Characters of a message that are compared: a hostile prompt must not cost more than a long one."""
+
+_LINE = 40
+"""Characters of a line of fixed text by which it is known, so that one long line does not decide alone."""
+
+_SHOWN = 60
+_LEAST_PREFIX = 8
+"""Fewer characters of a fixed text may stand anywhere, and name no place."""
+
+
+class _Comparison(NamedTuple):
+    """A message beside a template; the score is the characters of known lines that it has, less those that it lacks."""
+
+    score: int
+    dialect: Dialect
+    template: Pattern
+    message: int
+
+
+def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
+    """A clause on the nearest known prompt and the first place where it differs; empty where none is near.
+
+    Args:
+        request: that no dialect knows; its first message and its last are compared.
+        dialects: with templates.
+    """
+    places = dict.fromkeys((len(request.messages) - 1, 0))
+    texts = {place: request.messages[place].text[:_LONGEST] for place in places if place >= 0}
+    compared = [
+        _Comparison(_score(template, text), dialect, template, place)
+        for dialect in dialects
+        for template in dialect.templates
+        for place, text in texts.items()
+    ]
+    best = max(compared, key=lambda comparison: comparison.score, default=None)
+    if best is None or best.score <= 0:
+        return ""
+    is_cut = len(request.messages[best.message].text) > _LONGEST
+    where = "too long to say where it differs" if is_cut else _difference(best, texts[best.message], request)
+    return f"the nearest known prompt is of {best.dialect.name}: {where}"
+
+
+def _score(template: Pattern, text: str) -> int:
+    score = begin = 0
+    lines = [line[:_LINE] for anchor in template.anchors for line in anchor.split("\n") if line]
+    for line in lines:
+        position = text.find(line, begin)
+        if position >= 0:
+            score, begin = score + len(line), position + len(line)
+        else:
+            score -= len(line)
+    return score
+
+
+def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
+    """The place and both texts."""
+    begin, name = 0, f"message {best.message + 1}"
+    for anchor in best.template.anchors:
+        position = text.find(anchor, begin)
+        if position < 0:
+            return f"{name} {_lack(text, anchor, begin)}"
+        if begin == position == 0 or anchor != best.template.anchors[0] or best.template.anywhere:
+            begin = position + len(anchor)
+        else:
+            return f"{name} begins with {_quoted(text)} instead of {_quoted(anchor)}"
+    last = best.template.anchors[-1]
+    if not best.template.anywhere and not text.endswith(last):
+        return f"{name} goes on behind {_quoted(last[-_SHOWN:])} with {_quoted(text[text.rindex(last) + len(last) :])}"
+    roles = ", ".join(message.role[:20] for message in request.messages[:8])
+    return f"{name} has its fixed texts, but the roles ({roles}) or the instructions differ"
+
+
+def _lack(text: str, anchor: str, begin: int) -> str:
+    """The place where a text has another one than the anchor, which stands nowhere behind `begin`."""
+    length = _longest_prefix(text, anchor, begin)
+    position = text.find(anchor[:length], begin) + length
+    if length < min(_LEAST_PREFIX, len(anchor)):
+        return f"lacks {_quoted(anchor)} behind character {begin}, where it has {_quoted(text[begin:])}"
+    return f"has {_quoted(text[position:])} at character {position} instead of {_quoted(anchor[length:])}"
+
+
+def _longest_prefix(text: str, anchor: str, begin: int) -> int:
+    """Length of the longest beginning of an anchor that the text has behind `begin`."""
+    low, high = 0, len(anchor) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if text.find(anchor[:middle], begin) >= 0 else (low, middle - 1)
+    return low
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -5,11 +5,12 @@ verdict wanted; `render` writes the judge's result in the words that the client'
 engine, a server or another dialect.
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.splits import Pattern, TemplateSplit
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
@@ -114,6 +115,7 @@ class JudgeResult:
         correct: P(the one answer is correct, or fulfils the criterion), in [0, 1]; of a label.
         reason: the judge's own words, where requested.
         notes: caveats in words, such as an inexact probability or a truncated answer.
+        batch: the result of each sample in the task's fact `batch`.
     """
 
     winner: Winner | None = None
@@ -125,6 +127,7 @@ class JudgeResult:
     correct: float | None = None
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    batch: tuple["JudgeResult", ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,9 @@ class Reply:
     logprobs: tuple[TokenLogprobs, ...] = ()
 
 
+Render = Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One client's prompts and replies.
@@ -166,5 +172,115 @@ class Dialect:
 
     name: str
     recognise: Callable[[ChatRequest], JudgeTask | None]
-    render: Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
+    render: Render
     templates: tuple[Pattern, ...] = ()
+
+
+AMBIGUOUS = "the texts hold the prompt's own fixed lines, so that other borders between them are possible"
+
+
+def user_text(request: ChatRequest) -> str | None:
+    """The user's message of a chat of one turn, with or without a system message before it."""
+    roles = tuple(message.role for message in request.messages)
+    return request.messages[-1].text if roles in (("user",), ("system", "user")) else None
+
+
+def lone_text(request: ChatRequest) -> str | None:
+    """The only text of a request: a plain prompt, or a chat's only message by the user."""
+    texts = request.only("prompt") or request.only("user")
+    return None if texts is None else texts[0]
+
+
+def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatRequest], str | None]:
+    """A function that returns the stripped last message of a chat with exactly these roles, else None."""
+
+    def text(request: ChatRequest) -> str | None:
+        texts = request.only(*roles)
+        return None if texts is None else strip(texts[-1])
+
+    return text
+
+
+def digest(text: str) -> str:
+    """A text's hash, to decide what the judge leaves open."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def ambiguity_note(*splits: TemplateSplit) -> str:
+    """The doubt about splits of which another would have been possible; else nothing."""
+    return AMBIGUOUS if any(split.ambiguous for split in splits) else ""
+
+
+def sample_of(question: str, answers: Sequence[str], reference: str | None = None, **metadata: object) -> Sample:
+    """A sample whose id is a hash of its texts; metadata that is None is left out."""
+    name = digest("\0".join([question, *answers]))[:16]
+    present = {key: value for key, value in metadata.items() if value is not None}
+    return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=present)
+
+
+def task_from_split(
+    dialect: str,
+    kind: TaskKind,
+    split: TemplateSplit,
+    *,
+    scale: tuple[float, float] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    **metadata: object,
+) -> JudgeTask:
+    """The task in a split whose slots are called `question`, `first`, `second`, `reference`, `criterion` and `input`.
+
+    Args:
+        dialect: name of the dialect.
+        kind: of the task.
+        split: of the prompt, with some of these slots.
+        scale: of a grade.
+        facts: of the prompt, for rendering.
+        metadata: of the sample, beside `criterion` and `input`; None is left out.
+    """
+    values = split.values
+    answers = [values[slot] for slot in ("first", "second") if slot in values]
+    metadata = {name: values[name] for name in ("criterion", "input") if name in values} | metadata
+    return JudgeTask(
+        dialect=dialect,
+        kind=kind,
+        sample=sample_of(values.get("question", ""), answers, values.get("reference"), **metadata),
+        scale=scale,
+        facts=facts or {},
+        doubt=ambiguity_note(split),
+    )
+
+
+def template_dialect(
+    name: str,
+    kind: TaskKind,
+    *templates: Pattern,
+    text: Callable[[ChatRequest], str | None],
+    render: Render,
+    split: Callable[[Pattern, str], TemplateSplit | None] = Pattern.split,
+    accepts: Callable[[ChatRequest, TemplateSplit], bool] = lambda request, split: True,
+    scale: tuple[float, float] | None = None,
+    facts: Callable[[Pattern, str], Mapping[str, Any]] = lambda template, text: {},
+) -> Dialect:
+    """A dialect whose prompts are of some templates, of which the first that fits is taken.
+
+    Args:
+        name: of the dialect.
+        kind: of its tasks.
+        templates: with the slots of `task_from_split`.
+        text: finds the text that is of a template in a request; None where there is none.
+        render: as in `Dialect`.
+        split: of that text.
+        accepts: looks at instructions; a split that it refuses is not of this dialect.
+        scale: of grades.
+        facts: of a template and its text, for rendering.
+    """
+
+    def recognise(request: ChatRequest) -> JudgeTask | None:
+        prompt = text(request)
+        for template in templates if prompt is not None else ():
+            values = split(template, prompt or "")
+            if values is not None and accepts(request, values):
+                return task_from_split(name, kind, values, scale=scale, facts=facts(template, prompt or ""))
+        return None
+
+    return Dialect(name=name, recognise=recognise, render=render, templates=templates)

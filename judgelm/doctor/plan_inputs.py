@@ -7,12 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
-from packaging.version import Version
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from judgelm.doctor.training_plan import (
@@ -32,21 +30,11 @@ from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError, JudgelmError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import is_gguf
-from judgelm.training.config import accumulation_steps
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.arguments import accumulation_steps, optimizer_states
+from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
+from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
 from judgelm.yaml_files import read_yaml
 
-_FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits
-_STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optimizer's name contains
-    ("adafactor", 0, None),
-    ("lion_8bit", 1, 1),
-    ("lion", 1, None),
-    ("sgd", 0, None),
-    ("8bit", 2, 1),
-    ("adam", 2, None),
-)
 _DPO_ONLY = ("judgments", "min_distance", "beta", "precompute_ref_log_probs", "loss_weights", "sync_ref_model")
 _PREFERENCE_ONLY = ("both_orders", "consistency_weight", "score_line_weight")
 _GRPO_ONLY = ("num_generations", "max_completion_length", "form_weight", "length_weight")
@@ -94,18 +82,6 @@ class Configured:
         except ConfigError:
             return recipe
         return replace(recipe, accumulation=passes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """The facts of an accelerate file: sharding of states, number of processes."""
-
-    sharding: Sharding
-    offload: Offload
-    processes: int | None
-    nodes: int
-    reduce_bucket: int
-    reshards: bool
 
 
 def read_training(path: Path, changes: Mapping[str, Any] | None = None) -> Configured:
@@ -160,10 +136,7 @@ def _recipe(values: Mapping[str, Any], path: Path) -> TrainingSetup:
     if not values.get("max_length"):
         raise ConfigError(f"{path}: max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
     half = bool(values.get("fp16")) or values.get("bf16", True) is not False
-    numbers, width = next(
-        ((numbers, width) for name, numbers, width in _STATES if name in str(values.get("optim", "adamw_torch"))),
-        (2, None),
-    )
+    numbers, width = optimizer_states(str(values.get("optim", "adamw_torch")))
     quantisation: Quantisation = "4bit" if values.get("load_in_4bit") else "none"
     if values.get("load_in_8bit"):
         quantisation = "8bit"
@@ -184,7 +157,7 @@ def _recipe(values: Mapping[str, Any], path: Path) -> TrainingSetup:
         checkpointing=values.get("gradient_checkpointing", True) is not False,
         lora=bool(values.get("use_peft")),
         quantisation=quantisation,
-        fused_head=_has_fused_head(),
+        fused_head=True,  # TRL 1.16
         quadratic_attention=values.get("attn_implementation") == "eager",
         generation=_generation(values, path) if is_grpo(values) else None,
     )
@@ -210,15 +183,11 @@ def is_grpo(values: Mapping[str, Any]) -> bool:
     return any(name in values for name in _GRPO_ONLY)
 
 
-def _has_fused_head() -> bool:
-    try:
-        return Version(version("trl")) >= _FUSED_HEAD_SINCE
-    except PackageNotFoundError:
-        return False
-
-
-def read_launch(path: Path | None) -> Launch:
+def read_launch(path: Path | None) -> GpuCluster:
     """Read accelerate's file, and the DeepSpeed JSON it may name; without one, DDP.
+
+    Returns:
+        A cluster whose GPUs have no size yet; without `num_processes` in the file it has none.
 
     Raises:
         InputError: a file that cannot be read.
@@ -226,37 +195,33 @@ def read_launch(path: Path | None) -> Launch:
     """
     values = _read(path) if path else {}
     kind = str(values.get("distributed_type", "MULTI_GPU")).upper()
-    sharding: Sharding = "ddp"
-    offload: Offload = "none"
-    bucket, reshards = 500_000_000, True
+    nodes = int(values.get("num_machines") or 1)
+    gpus = int(values.get("num_processes") or 0) // nodes
+    cluster = GpuCluster(name="", gpus_per_node=gpus, nodes=nodes, gpu_memory_bytes=0)
     if kind == "DEEPSPEED":
         assert path is not None
         zero = _zero_options(values.get("deepspeed_config") or {}, path)
-        stage = zero.get("stage", 2)
-        if stage not in (0, 1, 2, 3):
-            raise ConfigError(f"{path}: zero_stage {stage!r} not found; available: 0, 1, 2, 3")
-        stages: tuple[Sharding, ...] = ("ddp", "zero1", "zero2", "zero3")
-        sharding = stages[stage]
-        offload = "all" if zero["param"] and stage == 3 else "optimizer" if zero["optimizer"] else "none"
-        bucket = zero["bucket"]
-    elif kind == "FSDP":
+        stages: dict[object, Sharding] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
+        if zero["stage"] not in stages:
+            raise ConfigError(f"{path}: zero_stage {zero['stage']!r} not found; available: 0, 1, 2, 3")
+        offload: Offload = (
+            "all" if zero["param"] and zero["stage"] == 3 else "optimizer" if zero["optimizer"] else "none"
+        )
+        return replace(cluster, sharding=stages[zero["stage"]], offload=offload, reduce_bucket=zero["bucket"])
+    if kind == "FSDP":
         options = values.get("fsdp_config") or {}
         strategy = str(options.get("fsdp_sharding_strategy") or options.get("fsdp_reshard_after_forward", True)).upper()
-        sharding = "ddp" if strategy in ("NO_SHARD", "3") else "fsdp"
-        reshards = strategy not in ("SHARD_GRAD_OP", "2", "FALSE")
-        offload = "all" if options.get("fsdp_offload_params") in (True, "true") else "none"
-    elif kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
+        return replace(
+            cluster,
+            sharding="ddp" if strategy in ("NO_SHARD", "3") else "fsdp",
+            reshards=strategy not in ("SHARD_GRAD_OP", "2", "FALSE"),
+            offload="all" if options.get("fsdp_offload_params") in (True, "true") else "none",
+        )
+    if kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
         raise ConfigError(
             f"{path}: distributed_type {kind} is not supported; available: NO, MULTI_GPU, DEEPSPEED, FSDP"
         )
-    return Launch(
-        sharding=sharding,
-        offload=offload,
-        processes=int(values["num_processes"]) if values.get("num_processes") else None,
-        nodes=int(values.get("num_machines") or 1),
-        reduce_bucket=bucket,
-        reshards=reshards,
-    )
+    return cluster
 
 
 def _zero_options(options: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -277,37 +242,32 @@ def _zero_options(options: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {"stage": int(stage), "bucket": int(bucket_size), **away}
 
 
-def clusters_of(launch: Launch, *, gpus: int | None, gpu_memory_gib: float | None) -> list[GpuCluster]:
+def clusters_of(launch: GpuCluster, *, gpus: int | None, gpu_memory_gib: float | None) -> list[GpuCluster]:
     """The clusters to plan for: the one that is stated, else three usual ones.
 
     Args:
         launch: from accelerate's file.
-        gpus: all GPUs, over all machines; None takes the file's `num_processes`, where the memory is stated.
+        gpus: all GPUs, over all machines; None takes the file's, where the memory is stated.
         gpu_memory_gib: of each.
 
     Raises:
         ConfigError: GPUs without their memory, none at all, or not the same number on every machine.
     """
-    setups: list[tuple[str, int, int, float]] = [(name, 8, nodes, memory) for name, nodes, memory in _SETUPS]
+    setups = [(name, 8, nodes, memory) for name, nodes, memory in _SETUPS]
     if gpus is not None or gpu_memory_gib is not None:
-        gpus = gpus if gpus is not None else launch.processes or 1
+        gpus = gpus if gpus is not None else launch.gpus or 1
         if gpu_memory_gib is None:
             raise ConfigError(f"--gpus {gpus} needs --gpu-memory, in GiB of one GPU")
         if gpus < 1 or gpu_memory_gib <= 0 or gpus % launch.nodes:
             raise ConfigError(f"{gpus} GPUs of {gpu_memory_gib} GiB on {launch.nodes} machines: no such cluster")
         setups = [(f"{gpus} x {gpu_memory_gib:g} GiB", gpus // launch.nodes, launch.nodes, gpu_memory_gib)]
-    return [
-        GpuCluster(
-            name=name,
-            gpus_per_node=each,
-            nodes=nodes,
-            gpu_memory_bytes=round(memory * GIB),
-            sharding="none" if launch.sharding == "ddp" and each * nodes == 1 else launch.sharding,
-            offload=launch.offload,
-            reduce_bucket=launch.reduce_bucket,
-            reshards=launch.reshards,
-        )
+    clusters = [
+        replace(launch, name=name, gpus_per_node=each, nodes=nodes, gpu_memory_bytes=round(memory * GIB))
         for name, each, nodes, memory in setups
+    ]
+    return [
+        replace(cluster, sharding="none") if cluster.sharding == "ddp" and cluster.gpus == 1 else cluster
+        for cluster in clusters
     ]
 
 
@@ -329,36 +289,16 @@ def _texts(value: object) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaShape:
-    """The sizes of a Llama; without `key_value_heads` it has as many as of queries.
-
-    `tied` is True where the output head is the embedding.
-    """
-
-    hidden: int
-    layers: int
-    heads: int
-    intermediate: int
-    vocab: int = 32_000
-    key_value_heads: int | None = None
-    tied: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Embedding and head; four projections, three of the MLP and two norms a block; the last norm."""
-        keys = self.hidden * (self.key_value_heads or self.heads) // self.heads
-        block = 2 * self.hidden * (self.hidden + keys) + 3 * self.hidden * self.intermediate + 2 * self.hidden
-        return (2 - self.tied) * self.vocab * self.hidden + self.layers * block + self.hidden
+def _llama(hidden: int, layers: int, heads: int, intermediate: int, **others: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+    return {"vocab_size": 32_000, "intermediate_size": intermediate, **sizes, **others}
 
 
 SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width, and all of SmolLM2, from the released configs
-    "llama-7b": LlamaShape(hidden=4096, layers=32, heads=32, intermediate=11_008),
-    "llama-13b": LlamaShape(hidden=5120, layers=40, heads=40, intermediate=13_824),
-    "llama-33b": LlamaShape(hidden=6656, layers=60, heads=52, intermediate=17_920),
-    "smollm2-135m": LlamaShape(
-        hidden=576, layers=30, heads=9, intermediate=1536, vocab=49_152, key_value_heads=3, tied=True
-    ),
+    "llama-7b": _llama(4096, 32, 32, 11_008),
+    "llama-13b": _llama(5120, 40, 40, 13_824),
+    "llama-33b": _llama(6656, 60, 52, 17_920),
+    "smollm2-135m": _llama(576, 30, 9, 1536, vocab_size=49_152, num_key_value_heads=3, tie_word_embeddings=True),
 }
 _KNOWN = re.compile(r"^(?:vicuna|judgelm|(?:open_)?llama(?:-2)?)[-_]?(7|13|30|33)b(?![0-9a-z])", re.IGNORECASE)
 _SMOLLM2 = re.compile(r"^smollm2-135m(?![0-9a-z])", re.IGNORECASE)
@@ -472,17 +412,7 @@ def _config(model: str, shape: str) -> tuple[Any, str]:
     name = shape or known_shape(model)
     if name is None:
         raise ModelError(f"{model}: cannot read its config here ({reason}); give --shape {' or '.join(SHAPES)}")
-    known = SHAPES[name]
-    config = LlamaConfig(
-        vocab_size=known.vocab,
-        hidden_size=known.hidden,
-        intermediate_size=known.intermediate,
-        num_hidden_layers=known.layers,
-        num_attention_heads=known.heads,
-        num_key_value_heads=known.key_value_heads,
-        tie_word_embeddings=known.tied,
-    )
-    return config, f"known shape {name}"
+    return LlamaConfig(**SHAPES[name]), f"known shape {name}"
 
 
 def _parameters(module: Any) -> int:

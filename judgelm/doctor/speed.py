@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from statsmodels.stats.proportion import proportion_confint
 from transformers import AutoConfig
 from transformers.utils import logging as hf_logging
 
@@ -225,6 +224,8 @@ def change_between(first: VariantSpeed, second: VariantSpeed) -> FormatChange | 
     ]
     if not both:
         return None
+    from statsmodels.stats.proportion import proportion_confint  # the probe must run where it is broken
+
     changed = sum(before != after for before, after in both)
     low, high = proportion_confint(changed, len(both), method="wilson")
     return FormatChange(n=len(both), changed=changed, low=float(low), high=float(high))

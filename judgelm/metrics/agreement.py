@@ -1,4 +1,4 @@
-"""Agreement of a judge with labels, and its errors.
+"""Agreement of a judge with labels, with people, with another judge, and with itself in the other order.
 
 Labels are integers throughout: +1 the first answer is better, 0 tie, -1 the second is better. What to do with a
 judgment that failed is not decided here (see `judgelm.studies.evaluation`): every row given is counted.
@@ -7,59 +7,37 @@ judgment that failed is not decided here (see `judgelm.studies.evaluation`): eve
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from statsmodels.stats.contingency_tables import mcnemar as mcnemar_test
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, estimate, mean, share, widened
+from judgelm.metrics.correlation import kappas
+from judgelm.metrics.resampling import (
+    LEVEL,
+    MOST_UNDEFINED,
+    Clusters,
+    Estimate,
+    Flags,
+    Floats,
+    Ints,
+    Resampling,
+    bootstrap_sums,
+    estimate,
+    estimate_of,
+    mean,
+    share,
+    widened,
+)
 
 LABELS = (1, 0, -1)
 """Row and column order of every confusion matrix: first better, tie, second better."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """Shares in [0, 1]; `accuracy` is what the JudgeLM paper calls agreement."""
-
-    accuracy: float
-    precision: float
-    recall: float
-    f1: float
-    n: int
-
-
-def agreement(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> Agreement:
-    """Accuracy and macro precision, recall and F1, as scikit-learn computes them.
-
-    The macro means run over the labels present in `truth` or `predicted`; a label that is never predicted has
-    precision 0, one that never occurs in the truth has recall 0.
-
-    Args:
-        truth: shape (n,), +1 first better, 0 tie, -1 second better.
-        predicted: shape (n,), alike.
-
-    Raises:
-        ValueError: shapes differ, a value is no label, or n is 0 (a share of nothing is not 0).
-
-    Example:
-        >>> found = agreement(np.array([1, 1, 0, -1]), np.array([1, -1, 0, -1]))
-        >>> found.accuracy, round(found.f1, 3), found.n
-        (0.75, 0.778, 4)
-
-    Source: JudgeLM, section 5 (metrics); the original code's `eval_model_judgement.py`.
-    """
-    _check_labels(truth, predicted)
-    precision, recall, f1, _ = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)
-    accuracy = float(accuracy_score(truth, predicted))
-    return Agreement(accuracy=accuracy, precision=float(precision), recall=float(recall), f1=float(f1), n=truth.size)
-
-
-def confusion(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDArray[np.int_]:
+def confusion(truth: Ints, predicted: Ints) -> Ints:
     """Counts of every pair of labels.
 
     Returns:
@@ -72,7 +50,7 @@ def confusion(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDArray[n
     return np.asarray(confusion_matrix(truth, predicted, labels=LABELS), dtype=np.int_)
 
 
-def confusion_cells(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDArray[np.float64]:
+def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
     """One row per pair with a 1 in its cell of the flattened confusion matrix: what resampling sums up.
 
     Returns:
@@ -82,11 +60,12 @@ def confusion_cells(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> NDA
     return np.asarray(np.eye(9)[3 * (1 - truth) + (1 - predicted)], dtype=np.float64)
 
 
-def scores_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+def scores_of_confusion(matrices: Floats) -> Floats:
     """Accuracy and macro precision, recall, F1 of many confusion matrices at once.
 
-    The same numbers as `agreement` (a test compares them), without a scikit-learn call for each of 2,000 resamples.
-    Within each matrix the macro means run over the labels that occur in it.
+    The same numbers as scikit-learn's (a test compares them), without a call for each of 2,000 resamples. Within each
+    matrix the macro means run over the labels that occur in it; a label that is never predicted has precision 0, one
+    that never occurs in the truth has recall 0. Accuracy is what the JudgeLM paper calls agreement.
 
     Args:
         matrices: shape (m, 3, 3), rows are the truth; each holds at least one count.
@@ -105,17 +84,21 @@ def scores_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([hits.sum(axis=1) / matrices.sum(axis=(1, 2)), *macro], axis=1)
 
 
-def _ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     out = np.zeros(np.shape(numerator), dtype=np.float64)
     np.divide(numerator, denominator, out=out, where=denominator > 0)
     return out
 
 
-def _check_labels(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> None:
-    if truth.shape != predicted.shape or truth.ndim != 1:
-        raise ValueError(f"labels: expected two arrays of one shape (n,), got {truth.shape} and {predicted.shape}")
-    if truth.size == 0:
-        raise ValueError("labels: none given; agreement over no pairs is undefined")
+def _check_shapes(what: str, first: Ints | Flags, second: Ints | Flags) -> None:
+    if first.shape != second.shape or first.ndim != 1:
+        raise ValueError(f"{what}: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
+    if first.size == 0:
+        raise ValueError(f"{what}: no pair in both; a share of nothing is undefined")
+
+
+def _check_labels(truth: Ints, predicted: Ints) -> None:
+    _check_shapes("labels", truth, predicted)
     unknown = np.setdiff1d(np.union1d(truth, predicted), LABELS)
     if unknown.size:
         raise ValueError(f"labels: expected +1, 0 or -1, got {unknown.tolist()}")
@@ -141,7 +124,7 @@ class HumanAgreement:
 
 
 def human_agreement(
-    judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Sequence[Hashable] | None, resampling: Resampling
+    judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Clusters, resampling: Resampling
 ) -> HumanAgreement:
     """Mean pairwise agreement between annotators, and of the judge with single annotators.
 
@@ -174,7 +157,7 @@ def _pairwise(ballot: Sequence[int]) -> float:
     return float(np.mean([a == b for a, b in combinations(ballot, 2)]))
 
 
-def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _means(sums: Floats) -> Floats:
     judge, human = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
     return np.stack([judge, human, judge - human], axis=1)
 
@@ -185,10 +168,6 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
         return None
     counts, _ = aggregate_raters(np.array(votes))
     return float(fleiss_kappa(counts))
-
-
-_MOST_UNDEFINED = 0.05
-"""Of a kappa's resamples; with more without a value the rest would describe other data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +186,7 @@ class McNemar:
     p_value: float
 
 
-def paired_difference(
-    first: NDArray[np.bool_], second: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> Estimate:
+def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """Share of hits of the first judge minus that of the second, over the same pairs.
 
     Where no resample can differ from the value (the judges are right about the very same pairs, or one is right about
@@ -227,7 +204,7 @@ def paired_difference(
     Raises:
         ValueError: shapes differ, or n is 0.
     """
-    _check_hits(first, second)
+    _check_shapes("judges", first, second)
     values = first.astype(np.float64) - second
     difference = mean(values, clusters, resampling)
     if np.ptp(values) > 0:
@@ -238,7 +215,7 @@ def paired_difference(
     return Estimate(value=difference.value, low=float(low), high=float(high), n=difference.n)
 
 
-def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
+def mcnemar(first: Flags, second: Flags) -> McNemar:
     """The exact test that two judges are right equally often.
 
     Args:
@@ -250,16 +227,14 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
 
     Source: McNemar (1947), Note on the sampling error of the difference between correlated proportions or percentages.
     """
-    _check_hits(first, second)
+    _check_shapes("judges", first, second)
     both, neither = int((first & second).sum()), int((~first & ~second).sum())
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     p_value = float(mcnemar_test([[both, only_first], [only_second, neither]], exact=True).pvalue)
     return McNemar(both=both, only_first=only_first, only_second=only_second, neither=neither, p_value=p_value)
 
 
-def cohens_kappa(
-    first: NDArray[np.int_], second: NDArray[np.int_], clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> Estimate | None:
+def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
     """Agreement of two judges beyond what their label frequencies alone would give.
 
     Args:
@@ -283,52 +258,12 @@ def cohens_kappa(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a judge that gives one label throughout is no mistake of the caller's
         value = float(cohen_kappa_score(first, second, labels=LABELS))
-    samples = kappas_of_confusion(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3))
-    low = high = float("nan")
-    if np.isnan(samples).mean() <= _MOST_UNDEFINED:
-        low, high = np.nanquantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Estimate(value=value, low=low, high=high, n=first.size)
+    samples = kappas(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3), quadratic=False)
+    return estimate_of(value, samples, first.size, MOST_UNDEFINED)
 
 
-def kappas_of_confusion(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cohen's kappa of many confusion matrices at once; NaN where a matrix has one cell alone.
-
-    The same numbers as scikit-learn's `cohen_kappa_score` (a test compares them), without a call for each resample.
-
-    Args:
-        matrices: shape (m, k, k), counts.
-
-    Returns:
-        shape (m,).
-    """
-    totals = matrices.sum(axis=(1, 2))
-    observed = np.trace(matrices, axis1=1, axis2=2) / totals
-    expected = (matrices.sum(axis=1) * matrices.sum(axis=2)).sum(axis=1) / totals**2
-    out = np.full(len(matrices), np.nan)
-    np.divide(observed - expected, 1 - expected, out=out, where=expected < 1)
-    return out
-
-
-def _check_hits(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> None:
-    if first.shape != second.shape or first.ndim != 1:
-        raise ValueError(f"judges: expected two arrays of one shape (n,), got {first.shape} and {second.shape}")
-    if first.size == 0:
-        raise ValueError("judges: no pair was judged by both; a difference over nothing is undefined")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionBias:
-    """Shares in [0, 1]; consistency, toward first and toward second sum to 1, `delta` is the lean's size."""
-
-    consistency: float
-    toward_first: float
-    toward_second: float
-    delta: float
-    n: int
-
-
-def position_bias(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> PositionBias:
-    """Share of pairs judged alike in both orders, and where the rest lean.
+def position_cells(given: Ints, swapped: Ints) -> Floats:
+    """One row per pair with a 1 under consistent, toward first or toward second: what resampling sums up.
 
     A pair leans toward the first place when showing an answer first raises its standing: from tie to win counts as
     from loss to win. `given=+1, swapped=-1` (whoever stands first wins) leans first.
@@ -338,39 +273,20 @@ def position_bias(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> Positio
         swapped: shape (n,), the same pairs shown in reverse, already put back in sample order,
             so that an order-blind judge has `given == swapped`.
 
-    Raises:
-        ValueError: shapes differ, or n is 0 (a share of nothing is not 0).
-
-    Example:
-        >>> position_bias(given=np.array([1, 1, -1, 0]), swapped=np.array([1, -1, -1, 1]))
-        PositionBias(consistency=0.5, toward_first=0.25, toward_second=0.25, delta=0.0, n=4)
-
-    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's position frame,
-    r = -swapped with e = -given: `perfer_before_rate` = mean(r > e) = mean(swapped < given) is `toward_first`.
-    """
-    steady, first, second = position_cells(given, swapped).mean(axis=0).tolist()
-    return PositionBias(
-        consistency=steady, toward_first=first, toward_second=second, delta=abs(first - second), n=given.size
-    )
-
-
-def position_cells(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> NDArray[np.float64]:
-    """One row per pair with a 1 under consistent, toward first or toward second: what resampling sums up.
-
     Returns:
         shape (n, 3).
 
     Raises:
-        ValueError: as `position_bias`.
+        ValueError: shapes differ, or n is 0 (a share of nothing is not 0).
+
+    Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's position frame,
+    r = -swapped with e = -given: `perfer_before_rate` = mean(r > e) = mean(swapped < given) is the mean of column 1.
     """
-    if given.shape != swapped.shape or given.ndim != 1:
-        raise ValueError(f"orders: expected two arrays of one shape (n,), got {given.shape} and {swapped.shape}")
-    if given.size == 0:
-        raise ValueError("orders: no pair was judged in both; a share of nothing is undefined")
+    _check_shapes("orders", given, swapped)
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
 
 
-def first_place_leads(leads: NDArray[np.float64]) -> NDArray[np.float64]:
+def first_place_leads(leads: Floats) -> Floats:
     """By how many score points standing first puts an answer ahead, for each pair.
 
     Args:
@@ -439,12 +355,14 @@ def two_orders(
         raise ValueError(f"two orders: expected as many labels of each, got {len(first)}, {len(second)}, {len(right)}")
     neither = np.isnan(first) & np.isnan(second)
     readable = ~np.isnan(first) & ~np.isnan(second)
+    read_keys = list(compress(clusters, readable))
 
-    def kappa(labels: NDArray[np.float64], others: NDArray[np.float64]) -> Estimate | None:
+    def kappa(labels: Floats, others: Floats) -> Estimate | None:
         rows = ~np.isnan(labels) & ~np.isnan(others)
         if not rows.any():
             return None
-        return cohens_kappa(labels[rows].astype(int), others[rows].astype(int), _of(clusters, rows), resampling)
+        keys = list(compress(clusters, rows))
+        return cohens_kappa(labels[rows].astype(int), others[rows].astype(int), keys, resampling)
 
     return TwoOrders(
         n=len(right),
@@ -453,16 +371,12 @@ def two_orders(
         swapped_right=share(second == right, clusters, resampling),
         both_right=share((first == right) & (second == right), clusters, resampling),
         equal=share((first == second) | neither, clusters, resampling),
-        agree=share((first == second)[readable], _of(clusters, readable), resampling) if readable.any() else None,
+        agree=share((first == second)[readable], read_keys, resampling) if read_keys else None,
         kappa=kappa(first, second),
         given_kappa=kappa(first, right),
         swapped_kappa=kappa(second, right),
     )
 
 
-def _with_nan(labels: Sequence[int | None]) -> NDArray[np.float64]:
+def _with_nan(labels: Sequence[int | None]) -> Floats:
     return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
-
-
-def _of(clusters: Sequence[Hashable], rows: NDArray[np.bool_]) -> list[Hashable]:
-    return [clusters[index] for index in np.flatnonzero(rows)]

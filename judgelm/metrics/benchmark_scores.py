@@ -1,5 +1,8 @@
 """Metrics of published benchmarks of judges: votes over two orders, shared first places, weighted sections, ties.
 
+Mean scores by capability, where one question can need several: the score of a capability is the mean over all questions
+that need it, that of a combination the mean over those that need exactly these (MM-Vet, Yu et al. 2023, section 3).
+
 Source: JudgeBench (Tan et al. 2024), utils/metrics.py; RewardBench (Lambert et al. 2024), rewardbench/constants.py and
 utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
 """
@@ -10,15 +13,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import (
     Basis,
     Estimate,
+    Floats,
     Resampling,
-    bootstrap_sums,
     defined_estimates,
-    interval,
+    estimate,
     mean,
     ratio,
 )
@@ -104,7 +106,7 @@ def section_scores(
         [[known[name] if name in members else 0.0 for name in names] for members in subsets_by_section.values()]
     )
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         credits, counts = sums[:, : len(names)], sums[:, len(names) :]
         means = ratio(credits, counts)
         by_section = ratio(np.nan_to_num(means) @ shares.T, (counts > 0).astype(np.float64) @ shares.T)
@@ -163,14 +165,13 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
         by_key.setdefault(prompt.key, {})[prompt.tied] = prompt
     values = np.array([_ties_row(pair.get(True), pair.get(False)) for pair in by_key.values()])
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         parts, counts = sums[:, :5], sums[:, [5, 6, 7, 7, 7]]
         means = np.divide(parts, counts, out=np.zeros_like(parts), where=counts > 0)
         return np.asarray(means @ np.array([_TIE_WEIGHTS]).T, dtype=np.float64)
 
-    low, high = interval(statistic(bootstrap_sums(values, None, resampling))[:, 0])
-    value = float(statistic(values.sum(axis=0, keepdims=True))[0, 0])
-    return Estimate(value=value, low=low, high=high, n=len(values))
+    [score] = estimate(values, statistic, None, resampling)
+    return score
 
 
 def _ties_row(tied: TiesPrompt | None, reference: TiesPrompt | None) -> list[float]:

@@ -14,21 +14,20 @@ Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chi
 """
 
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq, linprog
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, shortest_path
 from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
-from judgelm.metrics.fractional_logit import FARTHEST
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, interval
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Resampling, interval
 
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
@@ -124,8 +123,9 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
     wins = _wins_over([(match.first, match.second, match.preference) for match in rated], models)
     if regularised:
         bounds = _open_bounds(elo, bounds, wins, data, point)
+    counts = Counter(chain.from_iterable((match.first, match.second) for match in rated))
     return Ratings(
-        rated=_ranked(models, elo, drawn_elo, bounds, wins, _counts(rated, models)),
+        rated=_ranked(models, elo, drawn_elo, bounds, wins, counts),
         unrated=unrated,
         position=no_position or _advantage(data, point, samples, len(rated)),
         regularised=regularised,
@@ -156,13 +156,13 @@ def _connected_models(matches: Sequence[Match]) -> tuple[list[str], dict[str, st
     return _largest(names, labels, "it never met the rated models, directly or through others")
 
 
-def _largest(names: list[str], labels: NDArray[np.int_], reason: str) -> tuple[list[str], dict[str, str]]:
+def _largest(names: list[str], labels: Ints, reason: str) -> tuple[list[str], dict[str, str]]:
     largest = int(np.argmax(np.bincount(labels)))
     models = [name for name, label in zip(names, labels, strict=True) if label == largest]
     return models, {name: reason for name, label in zip(names, labels, strict=True) if label != largest}
 
 
-def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str]) -> NDArray[np.bool_]:
+def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str]) -> Flags:
     """True where the row's model ever beat the column's, even in part."""
     index = {name: column for column, name in enumerate(names)}
     wins = np.zeros((len(names), len(names)), dtype=np.bool_)
@@ -182,8 +182,8 @@ class _Data:
     """
 
     models: Sequence[str]
-    design: NDArray[np.float64]
-    sums: NDArray[np.float64]
+    design: Floats
+    sums: Floats
 
 
 _Kind = tuple[str, str, bool]
@@ -206,7 +206,7 @@ def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str |
     return _Data(models=models, design=design, sums=sums), no_position
 
 
-def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[NDArray[np.float64], str | None]:
+def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str | None]:
     """One row per kind, one column per model, and the position's where it can be told from the strengths.
 
     It can where the position adds to the rank of a design with a free effect of each two models, so where some two met
@@ -228,7 +228,7 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[NDArray[np.f
     return design, None
 
 
-def _fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def _fit(design: Floats, sums: Floats) -> Floats | None:
     """Coefficients with the first model's at 0, or None where there is no finite solution."""
     drawn = sums[:, 1] > 0
     rows = design[drawn, 1:]
@@ -244,7 +244,7 @@ def _fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.f
     return np.concatenate([[0.0], coefficients]) if finite else None
 
 
-def _regularised_fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _regularised_fit(design: Floats, sums: Floats) -> Floats:
     """Coefficients with one more tie of each model against a player of strength 0, and of the position by itself."""
     ties = np.broadcast_to([0.5, 1.0], (design.shape[1], 2))
     rows, drawn = np.concatenate([design, np.eye(design.shape[1])]), np.concatenate([sums, ties])
@@ -253,7 +253,7 @@ def _regularised_fit(design: NDArray[np.float64], sums: NDArray[np.float64]) -> 
         return _maximum(rows[drawn[:, 1] > 0], drawn[drawn[:, 1] > 0])
 
 
-def _maximum(rows: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _maximum(rows: Floats, sums: Floats) -> Floats:
     """Coefficients of the largest likelihood."""
     wins, counts = sums.T
     model = LogisticRegression(C=np.inf, fit_intercept=False, solver="newton-cholesky", tol=1e-8, max_iter=100)
@@ -262,13 +262,13 @@ def _maximum(rows: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np
     return np.asarray(fitted.coef_[0], dtype=np.float64)
 
 
-def _elo(coefficients: NDArray[np.float64], models: int) -> NDArray[np.float64]:
+def _elo(coefficients: Floats, models: int) -> Floats:
     """Elo points of shape (m, models) from coefficients of shape (m, k)."""
     strengths = coefficients[:, :models]
     return np.asarray(ELO_MEAN + ELO_PER_LOGIT * (strengths - strengths.mean(axis=1, keepdims=True)))
 
 
-def _advantage(data: _Data, point: NDArray[np.float64], samples: NDArray[np.float64], n: int) -> Estimate:
+def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
     """The position's advantage in Elo points; a bound is open where the likelihood grows without limit beyond it."""
     low, high = interval(ELO_PER_LOGIT * samples[:, -1])
     wins, counts = data.sums.sum(axis=0).T
@@ -287,13 +287,7 @@ def _advantage(data: _Data, point: NDArray[np.float64], samples: NDArray[np.floa
     )
 
 
-def _open_bounds(
-    elo: NDArray[np.float64],
-    bounds: NDArray[np.float64],
-    wins: NDArray[np.bool_],
-    data: _Data,
-    point: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
     """Intervals, open where a model is without limit above or below the largest group whose models beat each other.
 
     The other bound is then at least so far away that the model would win (or lose) all of these matches with a
@@ -320,9 +314,7 @@ def _open_bounds(
     return result
 
 
-def _improbable_shift(
-    data: _Data, margins: NDArray[np.float64], index: int, outside: NDArray[np.bool_], *, won: bool
-) -> float:
+def _improbable_shift(data: _Data, margins: Floats, index: int, outside: Flags, *, won: bool) -> float:
     """Elo points by which a model's matches of one outcome, against models outside its group, are improbable."""
     wins, counts = data.sums.sum(axis=0).T
     side = np.where(data.design[:, index] > 0, 1, -1)
@@ -342,21 +334,8 @@ def _improbable_shift(
     return float(ELO_PER_LOGIT * brentq(excess, -_REACH - towards.max(), _REACH))
 
 
-def _counts(matches: Sequence[Match], models: Sequence[str]) -> NDArray[np.int_]:
-    counts = dict.fromkeys(models, 0)
-    for match in matches:
-        counts[match.first] += 1
-        counts[match.second] += 1
-    return np.array(list(counts.values()))
-
-
 def _ranked(
-    models: Sequence[str],
-    elo: NDArray[np.float64],
-    drawn: NDArray[np.float64],
-    bounds: NDArray[np.float64],
-    wins: NDArray[np.bool_],
-    counts: NDArray[np.int_],
+    models: Sequence[str], elo: Floats, drawn: Floats, bounds: Floats, wins: Flags, counts: Ints
 ) -> tuple[Rating, ...]:
     """The models by Elo, but those that never lost before all others and those that never won behind them."""
     beaten, winning = np.asarray(wins.any(axis=0)), np.asarray(wins.any(axis=1))
@@ -368,7 +347,7 @@ def _ranked(
         ratings.append(
             Rating(
                 model=models[index],
-                elo=Estimate(value=float(elo[index]), low=float(low), high=float(high), n=int(counts[index])),
+                elo=Estimate(value=float(elo[index]), low=float(low), high=float(high), n=counts[models[index]]),
                 rank=rank,
                 best_rank=min(int(np.floor(best)), rank),
                 worst_rank=max(int(np.ceil(worst)), rank),
@@ -376,3 +355,7 @@ def _ranked(
             )
         )
     return tuple(ratings)
+
+
+FARTHEST = 15.0
+"""Logits beyond which a fit is taken to diverge; odds of three million to 1."""

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, estimate, share
+from judgelm.metrics.resampling import LEVEL, MOST_UNDEFINED, Estimate, Flags, Floats, Ints, Resampling, estimate, share
 
 Binning = Literal["uniform", "quantile"]
 
@@ -29,7 +28,6 @@ TEMPERATURES = (0.02, 50.0)
 """Where a temperature is looked for; a best one at either end is none."""
 
 _CHANCE_DRAWS = 200
-_MOST_UNDEFINED = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +73,13 @@ class Scaling:
     intercept: Estimate | None
     temperature: Estimate | None
 
-    def __call__(self, probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, probability: Floats) -> Floats:
         """Probabilities after scaling, shape (n,)."""
         shift = 0.0 if self.intercept is None else self.intercept.value
         return np.asarray(expit(self.slope.value * log_odds(probability) + shift), dtype=np.float64)
 
 
-def bin_edges(probability: NDArray[np.float64], bins: int, binning: Binning) -> NDArray[np.float64]:
+def bin_edges(probability: Floats, bins: int, binning: Binning) -> Floats:
     """Edges from 0 to 1: of equal width, or with as many pairs in each (fewer bins where probabilities repeat).
 
     Raises:
@@ -96,11 +94,7 @@ def bin_edges(probability: NDArray[np.float64], bins: int, binning: Binning) -> 
 
 
 def reliability(
-    outcome: NDArray[np.bool_],
-    probability: NDArray[np.float64],
-    edges: NDArray[np.float64],
-    clusters: Sequence[Hashable],
-    resampling: Resampling,
+    outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Bin, ...]:
     """The reliability curve, as scikit-learn's `calibration_curve` has it, with n and an interval for each bin.
 
@@ -135,11 +129,7 @@ def reliability(
 
 
 def calibration_error(
-    outcome: NDArray[np.bool_],
-    probability: NDArray[np.float64],
-    edges: NDArray[np.float64],
-    clusters: Sequence[Hashable],
-    resampling: Resampling,
+    outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> CalibrationError:
     """The expected calibration error over fixed bins; arguments and errors as `reliability`.
 
@@ -156,9 +146,7 @@ def calibration_error(
     return CalibrationError(error=error, by_chance=float(np.mean(drawn)) / outcome.size)
 
 
-def error_cells(
-    outcome: NDArray[np.bool_], probability: NDArray[np.float64], edges: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
     """Cells for resampling: shape (n, bins + 1), outcome minus probability in its bin's column, and a 1."""
     cells = np.zeros((outcome.size, len(edges)))
     cells[np.arange(outcome.size), _bin_indices(probability, edges)] = outcome - probability
@@ -166,18 +154,18 @@ def error_cells(
     return cells
 
 
-def errors_of_sums(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def errors_of_sums(sums: Floats) -> Floats:
     """Expected calibration errors, shape (m,), of column sums of `error_cells`, shape (m, bins + 1)."""
     return np.asarray(np.abs(sums[:, :-1]).sum(axis=1) / sums[:, -1], dtype=np.float64)
 
 
-def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_odds(probability: Floats) -> Floats:
     """ln(p / (1 - p)), with p held `CERTAIN` away from 0 and 1."""
     return np.asarray(logit(np.clip(probability, CERTAIN, 1 - CERTAIN)), dtype=np.float64)
 
 
 def fit_temperature(
-    outcome: NDArray[np.bool_], probability: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling
+    outcome: Flags, probability: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> Scaling | None:
     """The temperature of the least log loss.
 
@@ -199,7 +187,7 @@ def fit_temperature(
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)
     low, high = np.log(TEMPERATURES)
 
-    def best(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def best(weights: Floats) -> Floats:
         loss = minimize_scalar(
             lambda cold: float(weights @ np.logaddexp(0, -lead * np.exp(-cold))), bounds=(low, high), method="bounded"
         )
@@ -217,7 +205,7 @@ def fit_temperature(
 
 
 def fit_platt(
-    outcome: NDArray[np.bool_], probability: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling
+    outcome: Flags, probability: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> Scaling | None:
     """Slope and intercept of the least log loss: a logistic regression on the log-odds, without penalty.
 
@@ -231,7 +219,7 @@ def fit_platt(
     _check(outcome, probability)
     odds = log_odds(probability)
 
-    def best(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def best(weights: Floats) -> Floats:
         drawn = weights > 0
         if _separated(odds[drawn], outcome[drawn]):
             return np.array([np.nan, np.nan])
@@ -254,7 +242,7 @@ def fit_platt(
 
 
 def _bounds(
-    fit: Callable[[NDArray[np.float64]], NDArray[np.float64]], clusters: Sequence[Hashable], resampling: Resampling
+    fit: Callable[[Floats], Floats], clusters: Sequence[Hashable], resampling: Resampling
 ) -> list[tuple[float, float]]:
     """Percentile intervals of a fit's parameters over resampled clusters; NaN where over 5 % have no fit."""
     index_of = {key: index for index, key in enumerate(dict.fromkeys(clusters))}
@@ -263,22 +251,22 @@ def _bounds(
     units = np.full(len(index_of), 1 / len(index_of))
     draws = (rng.multinomial(len(index_of), units) for _ in range(resampling.resamples))
     fits = np.array([fit(counts[member].astype(np.float64)) for counts in draws])
-    if np.isnan(fits).any(axis=1).mean() > _MOST_UNDEFINED:
+    if np.isnan(fits).any(axis=1).mean() > MOST_UNDEFINED:
         return [(float("nan"), float("nan"))] * fits.shape[1]
     ends = np.nanquantile(fits, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return [(float(low), float(high)) for low, high in ends.T]
 
 
-def _separated(odds: NDArray[np.float64], outcome: NDArray[np.bool_]) -> bool:
+def _separated(odds: Floats, outcome: Flags) -> bool:
     yes, no = odds[outcome], odds[~outcome]
     return yes.size == 0 or no.size == 0 or bool(yes.min() >= no.max() or no.min() >= yes.max())
 
 
-def _bin_indices(probability: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int_]:
+def _bin_indices(probability: Floats, edges: Floats) -> Ints:
     return np.searchsorted(edges[1:-1], probability)
 
 
-def _check(outcome: NDArray[np.bool_], probability: NDArray[np.float64]) -> None:
+def _check(outcome: Flags, probability: Floats) -> None:
     if outcome.shape != probability.shape or outcome.ndim != 1:
         raise ValueError(f"calibration: expected two arrays (n,), got {outcome.shape} and {probability.shape}")
     if outcome.size == 0:

@@ -1,4 +1,7 @@
-"""Accuracy of judging correctness, on questions that the judge solves itself and on others.
+"""Accuracy of judging correctness, on questions that the judge solves itself and on others, and self-reference's gate.
+
+A judge answers a question k times (see `judgelm.parsing.short_answers`); where their agreement is `tau` or above the
+gate is on, and the commonest answer is shown as the reference.
 
 Everything here is a function of the counts of eight cells: the judge's own answer right or wrong, the agent's answer
 right or wrong, judged right or wrong. Judgments that failed are not given to these functions; the study counts them.
@@ -9,12 +12,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from judgelm.metrics.resampling import Basis, Estimate, Resampling, defined_estimates, ratio
-
-Flags = NDArray[np.bool_]
-Clusters = Sequence[Hashable] | None
+from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats, Resampling, defined_estimates, ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +50,7 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
 
 
 def accuracies(
-    credits: NDArray[np.float64],
-    differences: Sequence[tuple[int, int]],
-    clusters: Clusters,
-    resampling: Resampling,
+    credits: Floats, differences: Sequence[tuple[int, int]], clusters: Clusters, resampling: Resampling
 ) -> tuple[list[Estimate | None], list[Estimate | None]]:
     """PreferenceAcc of several conditions over the same items, and differences between them, resampled together.
 
@@ -71,7 +67,7 @@ def accuracies(
     width = credits.shape[1]
     values = np.column_stack([np.where(counted, credits, 0.0), counted.astype(np.float64)])
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         shares = ratio(sums[:, :width], sums[:, width:])
         return np.column_stack([shares, *(shares[:, first] - shares[:, second] for first, second in differences)])
 
@@ -91,7 +87,7 @@ class LevelScores:
 
 
 def calibration_curve(
-    agreement: NDArray[np.float64], right: Flags, clusters: Clusters, resampling: Resampling
+    agreement: Floats, right: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[LevelScores, ...]:
     """Share of right majority answers at each level of agreement that occurs, lowest first.
 
@@ -121,7 +117,7 @@ def thresholds(ks: Sequence[int]) -> tuple[float, ...]:
     return tuple(sorted({round(votes / k, 9) for k in set(ks) for votes in range(1, k + 1)}))
 
 
-def _pairs_of_sums(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _pairs_of_sums(sums: Floats) -> Floats:
     """Ratios of columns 0 and 1, 2 and 3, and so on."""
     return ratio(sums[:, 0::2], sums[:, 1::2])
 
@@ -251,7 +247,7 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, r
     """
     _check(own, truth, judged)
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         right, wrong = _f1(sums[:, :4]), _f1(sums[:, 4:])
         return np.stack([right, wrong, right - wrong], axis=1)
 
@@ -308,11 +304,11 @@ def split_change(
     """
     _check(own, truth, *judged)
 
-    def scores(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(sums: Floats) -> Floats:
         both = sums[:, :4] + sums[:, 4:]
         return np.column_stack([_f1(both), _f1(sums[:, :4]), _f1(sums[:, 4:]), _four_accuracies(sums)])
 
-    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def statistic(sums: Floats) -> Floats:
         return scores(sums[:, 8:]) - scores(sums[:, :8])
 
     rows = [np.ones_like(own), own, ~own]
@@ -339,14 +335,6 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
     return difference
 
 
-def sample_weighted(values: Sequence[float], ns: Sequence[int]) -> float | None:
-    """The mean of several data sets' numbers, each weighted by its n; None where there is no sample.
-
-    Source: Self-Reference, Tables 2 and 8 (rightmost column).
-    """
-    return float(np.average(values, weights=ns)) if sum(ns) else None
-
-
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
     """Share of questions that the judge answers right, each question once; None over no questions.
 
@@ -370,18 +358,18 @@ def _f1_basis(rows: Flags, truth: Flags, judged: Flags) -> Basis:
     return Basis(rows=rows, kind="f1", decided=rows & (truth | judged))
 
 
-def _cells(truth: Flags, judged: Flags) -> NDArray[np.float64]:
+def _cells(truth: Flags, judged: Flags) -> Floats:
     """One row per answer with a 1 under true positive, false negative, false positive or true negative."""
     return np.asarray(np.eye(4)[2 * ~truth + ~judged], dtype=np.float64)
 
 
-def _split_cells(own: Flags, truth: Flags, judged: Flags) -> NDArray[np.float64]:
+def _split_cells(own: Flags, truth: Flags, judged: Flags) -> Floats:
     """The four columns of `_cells` for D_J+ and then for D_J-."""
     cells = _cells(truth, judged)
     return np.column_stack([cells * own[:, None], cells * ~own[:, None]])
 
 
-def _quality_of_counts(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _quality_of_counts(sums: Floats) -> Floats:
     hit, missed, false, passed = sums.T
     scores = (
         ratio(hit, hit + false),
@@ -393,13 +381,13 @@ def _quality_of_counts(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack(scores, axis=1)
 
 
-def _f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _f1(sums: Floats) -> Floats:
     """2 TP / (2 TP + FN + FP), which equation 9 comes to; NaN where nothing is of the class (recall is 0/0)."""
     hit, missed, false, _ = sums.T
     return np.where(hit + missed > 0, ratio(2 * hit, 2 * hit + missed + false), np.nan)
 
 
-def _four_accuracies(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _four_accuracies(sums: Floats) -> Floats:
     pairs = sums.reshape(len(sums), 4, 2)  # in the order of FOUR_WAYS: judged correct, judged incorrect
     as_they_are = pairs[:, [0, 1, 2, 3], [0, 1, 0, 1]]
     return ratio(as_they_are, pairs.sum(axis=2))

@@ -1,7 +1,14 @@
-"""Correlation of generation with judgment, plain and with the agent's correctness held fixed.
+"""Correlations: of generation with judgment, of a judge's labels with people's, and of grades with reference grades.
 
-A correlation with a constant is 0/0. It is None here and says so; the paper prints 0.0000 for one such case (Mistral
-Medium 3 on GSM-Symbolic-P2, section C.3).
+A correlation with a constant is 0/0. It is None here and the result says why (Self-Reference prints 0.0000 for one such
+case, Mistral Medium 3 on GSM-Symbolic-P2, section C.3; QA-Judge prints NaN). Pearson's correlation of two binary
+variables is the phi coefficient.
+
+Pearson's, Kendall's, Spearman's and Cohen's numbers of grades depend only on the table of how often each two grades
+occur together, and grades have few values: a resample is a resampled table, and 2,000 of them take milliseconds where
+scipy would be called 2,000 times. The values themselves are scipy's and scikit-learn's.
+
+Sources: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
 """
 
 import math
@@ -10,14 +17,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
-from scipy.stats import pearsonr
 from sklearn.metrics import cohen_kappa_score
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, interval
+from judgelm.metrics.resampling import (
+    LEVEL,
+    MOST_UNDEFINED,
+    Basis,
+    Clusters,
+    Estimate,
+    Flags,
+    Floats,
+    Resampling,
+    bootstrap_sums,
+    defined_estimates,
+    estimate_of,
+    interval,
+    ratio,
+)
 
-Numbers = NDArray[np.float64]
 Band = Literal["weak", "moderate", "strong"]
 
 WEAK_BELOW, STRONG_FROM = 0.3, 0.5
@@ -85,7 +104,7 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 
 
 def generation_judgment(
-    g: Numbers, j: Numbers, a: Numbers, clusters: Sequence[Hashable] | None, resampling: Resampling
+    g: Floats, j: Floats, a: Floats, clusters: Clusters, resampling: Resampling
 ) -> GenerationJudgment:
     """The three pairwise correlations and that of G and J with A held fixed.
 
@@ -113,7 +132,7 @@ def generation_judgment(
         assert samples is not None  # no rows are undefined
         return _with_intervals(value, samples[:, index], len(g), controlled=int(index == 3))
 
-    values = _observed(g, j, a, constant)
+    values = _observed(g, j, a)
     pairs = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
     g_j, g_a, j_a, partial_correlation = (
         correlation(index, values[index], variables) for index, variables in enumerate(pairs)
@@ -122,9 +141,9 @@ def generation_judgment(
 
 
 def partial_change(
-    first: tuple[Numbers, Numbers, Numbers],
-    second: tuple[Numbers, Numbers, Numbers],
-    clusters: Sequence[Hashable] | None,
+    first: tuple[Floats, Floats, Floats],
+    second: tuple[Floats, Floats, Floats],
+    clusters: Clusters,
     resampling: Resampling,
 ) -> Estimate | None:
     """Increase of r_GJ|A by a second method on the same answers; None where one is undefined.
@@ -137,38 +156,21 @@ def partial_change(
 
     Source: Self-Reference, Table 4.
     """
-    if len(first[0]) == 0:
-        return None
     values = np.column_stack([_moments(*first), _moments(*second)])
     width = values.shape[1] // 2
 
-    def change(sums: Numbers) -> Numbers:
-        return np.asarray(_correlations(sums[:, width:])[:, 3] - _correlations(sums[:, :width])[:, 3])
+    def change(sums: Floats) -> Floats:
+        return _correlations(sums[:, width:])[:, 3:] - _correlations(sums[:, :width])[:, 3:]
 
-    observed = float(change(values.sum(axis=0, keepdims=True))[0])
-    samples = change(bootstrap_sums(values, clusters, resampling))
-    defined = samples[np.isfinite(samples)]
-    if not math.isfinite(observed) or defined.size == 0:
-        return None
-    low, high = interval(defined)
-    return Estimate(value=observed, low=low, high=high, n=len(values))
+    basis = Basis(rows=np.ones(len(values), dtype=np.bool_))
+    [increase] = defined_estimates(values, change, [basis], clusters, resampling)
+    return increase
 
 
-def partial_correlation(r_gj: float, r_ga: float, r_ja: float) -> float | None:
-    """Equation 14; None where A determines one of the others, which leaves 0/0."""
-    value = float(_partial(np.array(r_gj), np.array(r_ga), np.array(r_ja)))
-    return value if math.isfinite(value) else None
-
-
-def _observed(g: Numbers, j: Numbers, a: Numbers, constant: list[str]) -> list[float]:
+def _observed(g: Floats, j: Floats, a: Floats) -> list[float]:
     """The four correlations of the sample, the plain ones as scipy gives them, NaN where a variable is constant."""
-    pairs = (((g, 0), (j, 1)), ((g, 0), (a, 2)), ((j, 1), (a, 2)))
-    plain = [
-        math.nan if constant[i] or constant[k] or len(x) < 2 else float(stats.pearsonr(x, y).statistic)
-        for (x, i), (y, k) in pairs
-    ]
-    together = partial_correlation(*plain)
-    return [*plain, math.nan if together is None else together]
+    plain = [math.nan if (value := pearson(x, y)) is None else value for x, y in ((g, j), (g, a), (j, a))]
+    return [*plain, float(_partial(*(np.array(value) for value in plain)))]
 
 
 def _undefined(value: float, constant: list[str], n: int) -> str:
@@ -180,7 +182,7 @@ def _undefined(value: float, constant: list[str], n: int) -> str:
     return "" if math.isfinite(value) else "A determines G or J (a correlation of 1 or -1)"
 
 
-def _with_intervals(value: float, samples: Numbers, n: int, controlled: int) -> Correlation:
+def _with_intervals(value: float, samples: Floats, n: int, controlled: int) -> Correlation:
     defined = samples[np.isfinite(samples)]
     low, high = interval(defined) if defined.size else (-1.0, 1.0)
     return Correlation(
@@ -190,29 +192,29 @@ def _with_intervals(value: float, samples: Numbers, n: int, controlled: int) -> 
     )
 
 
-def _moments(g: Numbers, j: Numbers, a: Numbers) -> Numbers:
+def _moments(g: Floats, j: Floats, a: Floats) -> Floats:
     """Per row what sums up to n, the three sums, the three sums of squares, and the three of products."""
     return np.column_stack([np.ones(len(g)), g, j, a, g * g, j * j, a * a, g * j, g * a, j * a]).astype(np.float64)
 
 
-def _correlations(sums: Numbers) -> Numbers:
+def _correlations(sums: Floats) -> Floats:
     """r_GJ, r_GA, r_JA and r_GJ|A of many sums of moments, shape (m, 4); NaN where undefined."""
-    n, means, squares, products = sums[:, 0], sums[:, 1:4], sums[:, 4:7], sums[:, 7:10]
-    spread = n[:, None] * squares - means**2
-    first, second = [0, 0, 1], [1, 2, 2]
-    joint = n[:, None] * products - means[:, first] * means[:, second]
-    scale = spread[:, first] * spread[:, second]
-    plain = np.full(joint.shape, np.nan)
-    varies = (spread[:, first] > _EXACT) & (spread[:, second] > _EXACT)
-    np.divide(joint, np.sqrt(np.where(varies, scale, 1.0)), out=plain, where=varies)
-    return np.column_stack([plain, _partial(plain[:, 0], plain[:, 1], plain[:, 2])])
+    n, g, j, a, gg, jj, aa, gj, ga, ja = sums.T
+    plain = (_pearson(n, g, j, gj, gg, jj), _pearson(n, g, a, ga, gg, aa), _pearson(n, j, a, ja, jj, aa))
+    return np.column_stack([*plain, _partial(*plain)])
 
 
-def _partial(r_gj: Numbers, r_ga: Numbers, r_ja: Numbers) -> Numbers:
+def _pearson(n: Floats, x: Floats, y: Floats, xy: Floats, xx: Floats, yy: Floats) -> Floats:
+    """Pearson's correlations of many samples from their sums; NaN where one is undefined."""
+    spread, other = n * xx - x**2, n * yy - y**2
+    varies = (spread > _EXACT) & (other > _EXACT)
+    return ratio(n * xy - x * y, np.sqrt(np.where(varies, spread * other, 0)))
+
+
+def _partial(r_gj: Floats, r_ga: Floats, r_ja: Floats) -> Floats:
+    """Equation 14; NaN where A determines one of the others, which leaves 0/0."""
     left = (1 - r_ga**2) * (1 - r_ja**2)
-    defined = left > _EXACT  # False for NaN
-    partial_correlation = (r_gj - r_ga * r_ja) / np.sqrt(np.where(defined, left, 1.0))
-    return np.asarray(np.where(defined, np.clip(partial_correlation, -1.0, 1.0), np.nan), dtype=np.float64)
+    return np.clip(ratio(r_gj - r_ga * r_ja, np.sqrt(np.where(left > _EXACT, left, 0))), -1.0, 1.0)
 
 
 F1_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -229,8 +231,8 @@ class Rated:
         questions: n keys; answers to one question are resampled together.
     """
 
-    human: NDArray[np.bool_]
-    judged: NDArray[np.bool_]
+    human: Flags
+    judged: Flags
     questions: Sequence[Hashable]
 
     def __post_init__(self) -> None:
@@ -269,7 +271,7 @@ def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
         raise ValueError(f"correlation: expected two arrays of one shape (n,), got {x.shape} and {y.shape}")
     if x.size < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    return float(pearsonr(x, y).statistic)
+    return float(stats.pearsonr(x, y).statistic)
 
 
 def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
@@ -280,8 +282,8 @@ def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
     observed = pearson(rated.human, rated.judged)
     if observed is None:
         return None
-    low, high = interval(_defined(_phi(bootstrap_sums(_sums(rated), rated.questions, resampling))))
-    return Estimate(value=observed, low=low, high=high, n=len(rated.human))
+    samples = _pearson(*bootstrap_sums(_sums(rated), rated.questions, resampling).T)
+    return estimate_of(observed, samples, len(rated.human))
 
 
 def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
@@ -306,36 +308,15 @@ def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> Mea
         blocks.append(block)
         questions += groups[name].questions
     sums = bootstrap_sums(np.concatenate(blocks), questions, resampling)
-    means = np.mean([_phi(part) for part in np.split(sums, len(defined), axis=1)], axis=0)
-    low, high = interval(_defined(means))
-    value = float(np.mean(list(defined.values())))
-    mean = Estimate(value=value, low=low, high=high, n=len(questions))
+    means = np.mean([_pearson(*part.T) for part in np.split(sums, len(defined), axis=1)], axis=0)
+    mean = estimate_of(float(np.mean(list(defined.values()))), means, len(questions))
     return MeanCorrelation(mean=mean, defined=len(defined), undefined=undefined)
 
 
-def _sums(rated: Rated) -> NDArray[np.float64]:
+def _sums(rated: Rated) -> Floats:
     """One row per answer whose column sums say all: n, x, y, xy, xx, yy. Shape (n, 6)."""
     x, y = rated.human.astype(np.float64), rated.judged.astype(np.float64)
     return np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], axis=1)
-
-
-def _phi(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Correlations of many samples from their sums, shape (m, 6); NaN where one is undefined. Shape (m,)."""
-    n, x, y, xy, xx, yy = sums.T
-    spread = (n * xx - x**2) * (n * yy - y**2)
-    out = np.full(len(sums), np.nan)
-    np.divide(n * xy - x * y, np.sqrt(spread), out=out, where=spread > 0.5)
-    return out
-
-
-def _defined(samples: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(samples[~np.isnan(samples)], dtype=np.float64)
-
-
-_MOST_UNDEFINED = 0.05
-"""Of a number's resamples; with more without a value the rest would describe other data."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,7 +346,7 @@ def grade_correlation(
     grades: Sequence[float],
     reference: Sequence[float],
     categories: Sequence[float] | None,
-    clusters: Sequence[Hashable] | None,
+    clusters: Clusters,
     resampling: Resampling,
 ) -> GradeCorrelation:
     """Correlations of grades with reference grades, and kappa with reference categories.
@@ -392,20 +373,21 @@ def grade_correlation(
     constant = [name for name, values in (("grades", x), ("reference", y)) if np.ptp(values) == 0]
     if constant:
         return GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
+    n = len(x)
     rows, columns, tables = _resampled(x, y, clusters, resampling)
     kappa, weighted_kappa = _kappas(x, z, clusters, resampling)
     return GradeCorrelation(
-        n=len(x),
-        pearson=_estimate(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), len(x)),
-        kendall=_estimate(stats.kendalltau(x, y).statistic, kendalls(tables), len(x)),
-        spearman=_estimate(stats.spearmanr(x, y).statistic, spearmans(tables), len(x)),
+        n=n,
+        pearson=estimate_of(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), n, MOST_UNDEFINED),
+        kendall=estimate_of(stats.kendalltau(x, y).statistic, kendalls(tables), n, MOST_UNDEFINED),
+        spearman=estimate_of(stats.spearmanr(x, y).statistic, spearmans(tables), n, MOST_UNDEFINED),
         kappa=kappa,
         weighted_kappa=weighted_kappa,
     )
 
 
 def _kappas(
-    x: Floats, z: Floats, clusters: Sequence[Hashable] | None, resampling: Resampling
+    x: Floats, z: Floats, clusters: Clusters, resampling: Resampling
 ) -> tuple[Estimate | None, Estimate | None]:
     """Unweighted and quadratic; None where a grade is not whole, or the categories are constant."""
     if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
@@ -416,17 +398,13 @@ def _kappas(
 
     def kappa(weights: Literal["quadratic"] | None) -> Estimate:
         value = cohen_kappa_score(x.astype(int), z.astype(int), labels=levels.astype(int), weights=weights)
-        return _estimate(value, kappas(tables, quadratic=weights is not None), len(x))
+        return estimate_of(value, kappas(tables, quadratic=weights is not None), len(x), MOST_UNDEFINED)
 
     return kappa(None), kappa("quadratic")
 
 
 def _resampled(
-    x: Floats,
-    y: Floats,
-    clusters: Sequence[Hashable] | None,
-    resampling: Resampling,
-    levels: Floats | None = None,
+    x: Floats, y: Floats, clusters: Clusters, resampling: Resampling, levels: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Levels of both sides, and tables of resamples, shape (resamples, levels of x, levels of y)."""
     rows, columns = (np.unique(x), np.unique(y)) if levels is None else (levels, levels)
@@ -434,14 +412,6 @@ def _resampled(
     cells[np.arange(len(x)), np.searchsorted(rows, x) * len(columns) + np.searchsorted(columns, y)] = 1
     tables = bootstrap_sums(cells, clusters, resampling).reshape(-1, len(rows), len(columns))
     return rows, columns, tables
-
-
-def _estimate(value: float, samples: Floats, n: int) -> Estimate:
-    """The value with its interval, which is NaN where more than 5 % of the resamples have no value."""
-    low = high = float("nan")
-    if np.isnan(samples).mean() <= _MOST_UNDEFINED:
-        low, high = interval(samples[~np.isnan(samples)])
-    return Estimate(value=float(value), low=low, high=high, n=n)
 
 
 def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
@@ -462,9 +432,7 @@ def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
     y = y - ((by_column * y).sum(axis=1) / total)[:, None]
     spread = (by_row * x**2).sum(axis=1) * (by_column * y**2).sum(axis=1)
     varies = ((by_row > 0).sum(axis=1) > 1) & ((by_column > 0).sum(axis=1) > 1)
-    out = np.full(len(tables), np.nan)
-    np.divide(np.einsum("mij,mi,mj->m", tables, x, y), np.sqrt(np.where(varies, spread, 1)), out=out, where=varies)
-    return out
+    return ratio(np.einsum("mij,mi,mj->m", tables, x, y), np.sqrt(np.where(varies, spread, 0)))
 
 
 def spearmans(tables: Floats) -> Floats:
@@ -484,9 +452,7 @@ def kendalls(tables: Floats) -> Floats:
     pairs = total * (total - 1) / 2
     tied = [(counts * (counts - 1) / 2).sum(axis=1) for counts in (tables.sum(axis=2), tables.sum(axis=1))]
     scale = (pairs - tied[0]) * (pairs - tied[1])
-    out = np.full(len(tables), np.nan)
-    np.divide(balance, np.sqrt(np.where(scale > 0, scale, 1)), out=out, where=scale > 0)
-    return out
+    return ratio(balance, np.sqrt(np.maximum(scale, 0)))
 
 
 def kappas(tables: Floats, *, quadratic: bool) -> Floats:
@@ -496,6 +462,4 @@ def kappas(tables: Floats, *, quadratic: bool) -> Floats:
     cost = apart if quadratic else (apart > 0).astype(np.float64)
     expected = np.einsum("mi,mj->mij", tables.sum(axis=2), tables.sum(axis=1)) / tables.sum(axis=(1, 2))[:, None, None]
     by_chance = (expected * cost).sum(axis=(1, 2))
-    out = np.full(len(tables), np.nan)
-    np.divide((tables * cost).sum(axis=(1, 2)), by_chance, out=out, where=by_chance > 0)
-    return 1 - out
+    return 1 - ratio((tables * cost).sum(axis=(1, 2)), by_chance)

@@ -10,12 +10,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binomtest, permutation_test
 from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.metrics.agreement import McNemar, mcnemar
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, mean
+from judgelm.metrics.resampling import LEVEL, Estimate, Floats, Resampling, mean
 
 ALPHA = 0.01
 """Below this p value, the changed verdicts turn one way."""
@@ -76,7 +75,7 @@ class VerdictDrift:
 
 
 def probability_drift(
-    before: NDArray[np.float64], after: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling
+    before: Floats, after: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> ProbabilityDrift | None:
     """The drift of P(the answer shown first is better).
 
@@ -109,7 +108,7 @@ def probability_drift(
     )
 
 
-def _sign_flip_p(shifts: NDArray[np.float64], seed: int) -> float:
+def _sign_flip_p(shifts: Floats, seed: int) -> float:
     """Two-sided p value of the mean under exchanges of each pair's before and after; exact where there are few."""
     if not shifts.any() or shifts.size == 1:
         return 1.0  # of one pair, both signs are as far from 0

@@ -12,10 +12,19 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
 RESAMPLES = 2000
+MOST_UNDEFINED = 0.05
+"""Share of resamples without a value above which a correlation or a fit has no interval."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int_]
+Flags = NDArray[np.bool_]
+Clusters = Sequence[Hashable] | None
+"""One key a row; rows of one key (pairs that share a question) are drawn together. None draws single rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +51,7 @@ class Resampling:
     resamples: int = RESAMPLES
 
 
-def bootstrap_sums(
-    values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> NDArray[np.float64]:
+def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -> Floats:
     """Column sums of `values` over bootstrap samples of its rows, or of whole clusters of rows.
 
     Args:
@@ -71,17 +78,29 @@ def bootstrap_sums(
     return np.asarray(draws @ kinds, dtype=np.float64)
 
 
-def interval(samples: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
     """The percentile interval of a statistic's bootstrap values, shape (resamples,)."""
     low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
+def estimate_of(value: float, samples: Floats, n: int, most_undefined: float = 1.0) -> Estimate:
+    """A number with the interval of its resamples, shape (resamples,), without those in which it is undefined (NaN).
+
+    Args:
+        value: the number.
+        samples: its bootstrap values.
+        n: rows that it rests on.
+        most_undefined: share of undefined resamples above which the bounds are NaN: the rest would describe other data.
+    """
+    defined = samples[~np.isnan(samples)]
+    enough = defined.size and 1 - defined.size / samples.size <= most_undefined
+    low, high = interval(defined) if enough else (float("nan"), float("nan"))
+    return Estimate(value=float(value), low=low, high=high, n=n)
+
+
 def estimate(
-    values: NDArray[np.float64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    clusters: Sequence[Hashable] | None,
-    resampling: Resampling,
+    values: Floats, statistic: Callable[[Floats], Floats], clusters: Clusters, resampling: Resampling
 ) -> list[Estimate]:
     """Several numbers with their intervals from one set of resamples.
 
@@ -96,15 +115,16 @@ def estimate(
     """
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
     samples = statistic(bootstrap_sums(values, clusters, resampling))
-    bounds = [interval(column) for column in samples.T]
-    n = len(values)
-    return [
-        Estimate(value=float(value), low=low, high=high, n=n)
-        for value, (low, high) in zip(observed, bounds, strict=True)
-    ]
+    return [estimate_of(value, column, len(values)) for value, column in zip(observed, samples.T, strict=True)]
 
 
-def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
+def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) -> Estimate:
+    """A number with the interval of the normal distribution, from its standard error."""
+    reach = float(norm.ppf((1 + level) / 2)) * error
+    return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
+
+
+def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """The share of hits with its interval.
 
     Where every pair is a hit, or none is, resampling can only repeat that and its interval would have no width:
@@ -125,7 +145,7 @@ def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampli
     return widened(mean(hits.astype(np.float64), clusters, resampling), clusters)
 
 
-def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
+def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate:
     """The mean of values, shape (n,), with its interval.
 
     Raises:
@@ -136,7 +156,7 @@ def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resam
     return result
 
 
-def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:
+def widened(result: Estimate, clusters: Clusters) -> Estimate:
     """A share of exactly 0 or 1 with Wilson's interval in place of one without width; others unchanged."""
     if result.value not in (0.0, 1.0):
         return result
@@ -145,7 +165,7 @@ def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:
     return Estimate(value=result.value, low=float(low), high=float(high), n=result.n)
 
 
-def _cluster_sums(values: NDArray[np.float64], clusters: Sequence[Hashable] | None) -> NDArray[np.float64]:
+def _cluster_sums(values: Floats, clusters: Clusters) -> Floats:
     if clusters is None:
         return values
     if len(clusters) != len(values):
@@ -171,12 +191,12 @@ class Basis:
             otherwise.
     """
 
-    rows: NDArray[np.bool_]
+    rows: Flags
     kind: BasisKind = "other"
-    decided: NDArray[np.bool_] | None = None
+    decided: Flags | None = None
 
 
-def ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> NDArray[np.float64]:
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Numerator by denominator, NaN where the denominator is 0."""
     out = np.full(np.shape(numerator), np.nan)
     np.divide(numerator, denominator, out=out, where=denominator != 0)
@@ -184,10 +204,10 @@ def ratio(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> N
 
 
 def defined_estimates(
-    values: NDArray[np.float64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    values: Floats,
+    statistic: Callable[[Floats], Floats],
     bases: Sequence[Basis],
-    clusters: Sequence[Hashable] | None,
+    clusters: Clusters,
     resampling: Resampling,
 ) -> list[Estimate | None]:
     """Several numbers with their intervals from one set of resamples; None where undefined.
@@ -213,9 +233,7 @@ def defined_estimates(
     ]
 
 
-def _defined_estimate(
-    value: float, samples: NDArray[np.float64], basis: Basis, keys: Sequence[Hashable]
-) -> Estimate | None:
+def _defined_estimate(value: float, samples: Floats, basis: Basis, keys: Sequence[Hashable]) -> Estimate | None:
     defined = samples[np.isfinite(samples)]
     if not np.isfinite(value) or defined.size == 0:
         return None

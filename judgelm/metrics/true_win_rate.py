@@ -12,14 +12,107 @@ Source: Rogan and Gladen (1978), Estimating prevalence from the results of a scr
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import t, ttest_ind
 from statsmodels.regression.linear_model import OLS
 
-from judgelm.metrics.resampling import LEVEL, Estimate, widened
-from judgelm.metrics.self_bias.ppi import power_tuned_weight
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, normal_estimate, widened
+
+FEWEST_STRATUM_LABELS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stratum:
+    """Completions that are treated alike.
+
+    Attributes:
+        name: what they share.
+        labels: shape (n,), human scores of the labelled completions.
+        rated: shape (n,), the judge's scores of the same completions.
+        rated_only: shape (m,), its scores of completions without a human score; may be empty.
+    """
+
+    name: str
+    labels: Floats
+    rated: Floats
+    rated_only: Floats
+
+    @property
+    def size(self) -> int:
+        """Completions, labelled or not."""
+        return len(self.labels) + len(self.rated_only)
+
+
+class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, not a fault
+    """A stratum has not the labels that a variance needs."""
+
+
+def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
+    """The mean human score of all completions of the strata.
+
+    Each stratum's estimate is weighted with its share of the completions and the variances add up; labels are taken
+    to be a random draw within each stratum. One stratum gives the unstratified estimate.
+
+    Args:
+        strata: at least one.
+        level: of the interval, which is normal.
+        powered: with the judge's ratings; False is the classical estimate from the labels alone.
+
+    Returns:
+        The estimate; its n is the number of labels.
+
+    Raises:
+        TooFewLabels: a stratum has fewer than two labels.
+
+    Source: Fisch et al., Stratified Prediction-Powered Inference (2024), equation 6, with Angelopoulos et al., PPI++
+        (2023) within strata; Play Favorites, section 7.
+    """
+    total = sum(stratum.size for stratum in strata)
+    estimates = [_within(stratum, powered) for stratum in strata]
+    shares = np.array([stratum.size / total for stratum in strata])
+    value = float(shares @ np.array([mean for mean, _ in estimates]))
+    error = float(np.sqrt(shares**2 @ np.array([error**2 for _, error in estimates])))
+    return normal_estimate(value, error, sum(len(stratum.labels) for stratum in strata), level)
+
+
+def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
+    """Mean and standard error within one stratum.
+
+    A stratum whose completions are all labelled, or whose judge gives one score only, has nothing to gain from
+    ratings: there the weight of the ratings is 0, which is the classical estimate.
+    """
+    if len(stratum.labels) < FEWEST_STRATUM_LABELS:
+        raise TooFewLabels(
+            f"stratum {stratum.name}: {len(stratum.labels)} labels; a variance needs {FEWEST_STRATUM_LABELS}"
+        )
+    useful = powered and len(stratum.rated_only) > 0 and np.ptp(np.r_[stratum.rated, stratum.rated_only]) > 0
+    if not useful:
+        n = len(stratum.labels)
+        return float(stratum.labels.mean()), float(stratum.labels.std() / np.sqrt(n))
+    weight = power_tuned_weight(stratum.labels, stratum.rated, stratum.rated_only)
+    rectified, imputed = stratum.labels - weight * stratum.rated, weight * stratum.rated_only
+    error = np.sqrt(rectified.var() / len(rectified) + imputed.var() / len(imputed))
+    return float(rectified.mean() + imputed.mean()), float(error)
+
+
+def power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
+    """The weight of a judge's ratings with which the estimate of a mean varies least, held in [0, 1].
+
+    Args:
+        labels: shape (n,), human scores.
+        rated: shape (n,), the judge's scores of the same items.
+        rated_only: shape (m,), its scores of other items, not empty; not all ratings are equal.
+
+    Source: PPI++ (2023), section 6, in the form of the package `ppi-python` 0.2.3: the covariance divides by n, and the
+        variance is that of all ratings and divides by n + m - 1.
+    """
+    n, m = len(labels), len(rated_only)
+    spread = np.var(np.concatenate([rated, rated_only]), ddof=1)
+    covariance = np.cov(labels, rated, ddof=0)[0, 1]
+    return float(np.clip(covariance / ((1 + n / m) * spread), 0, 1))
+
 
 FEWEST_LABELS = 10
 _STEP = 1e-6
@@ -36,9 +129,9 @@ class JudgedPairs:
         clusters: n keys; pairs of one question are not independent.
     """
 
-    verdicts: NDArray[np.float64]
-    proxy: NDArray[np.float64]
-    labels: NDArray[np.float64]
+    verdicts: Floats
+    proxy: Floats
+    labels: Floats
     clusters: Sequence[Hashable]
 
     def __post_init__(self) -> None:
@@ -47,7 +140,7 @@ class JudgedPairs:
             raise ValueError(f"judged pairs: expected columns of one length, at least 1, got {sorted(sizes)}")
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Flags:
         """Shape (n,), True where a pair has a label."""
         return ~np.isnan(self.labels)
 
@@ -100,7 +193,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
         return TrueWinRate(
             judge=judge, labels=reason, rogan_gladen=reason, ppi=reason, errors=(), weight=None, drift=None
         )
-    own = [cluster for cluster, labelled in zip(pairs.clusters, known, strict=True) if labelled]
+    own = list(compress(pairs.clusters, known))
     ppi, weight = _ppi(pairs)
     return TrueWinRate(
         judge=judge,
@@ -142,7 +235,7 @@ def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
     return int(counts[enough[0]]) if len(enough) else None
 
 
-def _estimate(values: NDArray[np.float64], clusters: Sequence[Hashable]) -> Estimate | str:
+def _estimate(values: Floats, clusters: Sequence[Hashable]) -> Estimate | str:
     """The mean of values with its cluster-robust interval; Wilson's where all are wins, or none is."""
     value = float(values.mean())
     if value in (0.0, 1.0):
@@ -184,7 +277,7 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
     return _interval(value, (table - means) @ _gradient(_corrected, means), pairs.clusters, known, lost=2)
 
 
-def _corrected(means: NDArray[np.float64]) -> float:
+def _corrected(means: Floats) -> float:
     """The win rate from the means of `_rogan_gladen`'s columns."""
 
     def prevalence(judged: float, true: float, hit: float, alarm: float) -> float:
@@ -194,7 +287,7 @@ def _corrected(means: NDArray[np.float64]) -> float:
     return (prevalence(*means[2:6]) + 1 - prevalence(*means[6:10])) / 2
 
 
-def _gradient(function: Callable[[NDArray[np.float64]], float], at: NDArray[np.float64]) -> NDArray[np.float64]:
+def _gradient(function: Callable[[Floats], float], at: Floats) -> Floats:
     steps = _STEP * np.eye(len(at))
     return np.array([(function(at + step) - function(at - step)) / (2 * _STEP) for step in steps])
 
@@ -204,14 +297,14 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
     truth, judged = pairs.labels[known] == outcome, pairs.verdicts[known] == outcome
     shares = []
     for mask, hits in ((truth, judged), (~truth, ~judged)):
-        keys = [cluster for cluster, chosen in zip(clusters, mask, strict=True) if chosen]
+        keys = list(compress(clusters, mask))
         share = _estimate(hits[mask].astype(np.float64), keys) if mask.sum() > 1 else None
         shares.append(share if isinstance(share, Estimate) else None)
     return JudgeError(outcome=name, sensitivity=shares[0], specificity=shares[1])
 
 
 def _interval(
-    value: float, linear: NDArray[np.float64], clusters: Sequence[Hashable], counted: NDArray[np.bool_], *, lost: int
+    value: float, linear: Floats, clusters: Sequence[Hashable], counted: Flags, *, lost: int
 ) -> Estimate | str:
     """Interval of an estimate whose error is the mean of linearised values; all within [0, 1].
 
@@ -244,7 +337,7 @@ def _design_effect(pairs: JudgedPairs) -> float:
     return max(((clustered.high - clustered.low) / (single.high - single.low)) ** 2, 1.0)
 
 
-def _drift(labelled: NDArray[np.float64], others: NDArray[np.float64]) -> float | None:
+def _drift(labelled: Floats, others: Floats) -> float | None:
     """Welch's test; None where a side has fewer than two pairs."""
     if min(len(labelled), len(others)) < 2:
         return None

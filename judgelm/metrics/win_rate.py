@@ -1,21 +1,76 @@
-"""Win rates of a model against a baseline, as they are and with the length of answers held equal.
+"""Win rates of a model against a baseline, and preferences with the effect of length and of Markdown taken out.
+
+Style control fits a logistic regression of the preferences on the differences in style, with a strength for each model
+where the models are known, so that a model that writes much and well is not taken for one that merely writes much.
+Each preference is then moved by what the fitted style adds to it:
+
+    adjusted = preference - (P(at its difference in style) - P(at no difference))
+
+Against one baseline, the mean of a model's adjusted preferences is its P(at no difference), AlpacaEval's controlled win
+rate. Unlike AlpacaEval, which fits each model alone, a judge has one coefficient for all models.
 
 Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al. 2024), section 3 and
-tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`.
+tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists and bold text as terms: LMSYS,
+"Does style matter?" (August 2024). Fractional logit: Papke and Wooldridge (1996).
 """
 
-from collections.abc import Hashable, Sequence
+import re
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_linear_model import GLM
+from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
 
-from judgelm.metrics.fractional_logit import fit_logit
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, mean, widened
+from judgelm.metrics.bradley_terry import FARTHEST, comparable_models
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Resampling, mean, normal_estimate, widened
 
-_FEWEST = 10
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FractionalLogit:
+    """A fit; `coefficients` has shape (k,), their cluster-robust `covariance` (k, k)."""
+
+    coefficients: Floats
+    covariance: Floats
+
+
+def fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> FractionalLogit | str:
+    """Fit P = expit(design @ coefficients), without penalty.
+
+    Args:
+        preferences: shape (n,), in [0, 1].
+        design: shape (n, k), with a constant where it is wanted.
+        clusters: n keys; rows of one key are not independent.
+    """
+    if np.linalg.matrix_rank(design) < design.shape[1]:
+        return "the terms of the regression depend on each other"
+    groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # statsmodels warns of each exact prediction, also of probabilities; divergence shows in the predictor
+        warnings.simplefilter("ignore", PerfectSeparationWarning)
+        try:
+            fit = GLM(preferences, design, family=Binomial()).fit(
+                tol=1e-10, maxiter=100, cov_type="cluster", cov_kwds={"groups": groups}
+            )
+        except (Warning, np.linalg.LinAlgError, FloatingPointError) as problem:
+            return f"the regression has no finite solution ({problem})"
+    if not fit.converged:
+        return "the regression did not converge"
+    coefficients, covariance = np.asarray(fit.params), np.asarray(fit.cov_params())
+    if not np.isfinite(covariance).all() or np.abs(design @ coefficients).max() > FARTHEST:
+        return "the regression has no finite solution (its terms separate the preferences)"
+    return FractionalLogit(coefficients=coefficients, covariance=covariance)
+
+
+FEWEST = 10
+"""Pairs below which nothing is fitted."""
 _TIE = 0.5
 
 
@@ -48,7 +103,7 @@ class LengthControlled:
     length: float
 
 
-def weighted(preferences: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
+def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
     """The mean of the preferences, probabilities as they are.
 
     Args:
@@ -65,7 +120,7 @@ def weighted(preferences: NDArray[np.float64], clusters: Sequence[Hashable], res
     return WinRate(rate=widened(rate, clusters), standard_error=error)
 
 
-def discrete(preferences: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
+def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
     """The share of wins with half of the ties; a preference other than 0.5 is a win or a loss.
 
     Arguments and errors are those of `weighted`.
@@ -74,10 +129,7 @@ def discrete(preferences: NDArray[np.float64], clusters: Sequence[Hashable], res
 
 
 def length_controlled(
-    preferences: NDArray[np.float64],
-    lengths: NDArray[np.float64],
-    clusters: Sequence[Hashable],
-    difficulty: NDArray[np.float64] | None = None,
+    preferences: Floats, lengths: Floats, clusters: Sequence[Hashable], difficulty: Floats | None = None
 ) -> LengthControlled | str:
     """The win rate that a logistic regression predicts where both answers are equally long.
 
@@ -96,8 +148,8 @@ def length_controlled(
         The estimate with a 95 % interval (on the logit scale), or why there is none.
     """
     n = len(preferences)
-    if n < _FEWEST:
-        return f"{n} comparisons are fewer than {_FEWEST}"
+    if n < FEWEST:
+        return f"{n} comparisons are fewer than {FEWEST}"
     deltas = lengths[:, 0] - lengths[:, 1]
     spread = float(np.std(deltas, ddof=1))
     if spread == 0:
@@ -108,9 +160,7 @@ def length_controlled(
     return fit if isinstance(fit, str) else _at_equal_length(fit.coefficients, fit.covariance, design)
 
 
-def _at_equal_length(
-    coefficients: NDArray[np.float64], covariance: NDArray[np.float64], design: NDArray[np.float64]
-) -> LengthControlled:
+def _at_equal_length(coefficients: Floats, covariance: Floats, design: Floats) -> LengthControlled:
     equal = design.copy()
     equal[:, 0] = 0
     predicted = expit(equal @ coefficients)
@@ -124,3 +174,141 @@ def _at_equal_length(
         standard_error=error,
         length=float(coefficients[0]),
     )
+
+
+Control = Literal["length", "length,style"]
+
+_HEADER = re.compile(r"^ {0,3}#{1,6}\s", re.MULTILINE)
+_LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s", re.MULTILINE)
+_BOLD = re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__")
+
+_FEATURES: Mapping[str, Callable[[str], int]] = {
+    "length": len,
+    "headers": lambda text: len(_HEADER.findall(text)),
+    "list items": lambda text: len(_LIST_ITEM.findall(text)),
+    "bold": lambda text: len(_BOLD.findall(text)),
+}
+_TERMS: Mapping[Control, tuple[str, ...]] = {"length": ("length",), "length,style": tuple(_FEATURES)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StyleDifferences:
+    """Differences in style of n pairs, first minus second.
+
+    Attributes:
+        terms: names of the k features that differ in some pair.
+        values: shape (n, k), tanh of the difference divided by its standard deviation.
+        constant: features that no pair differs in.
+    """
+
+    terms: tuple[str, ...]
+    values: Floats
+    constant: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StyleControl:
+    """Preferences with the effect of style taken out.
+
+    Attributes:
+        terms: coefficient of each term, positive where more of it is preferred, with a 95 % interval.
+        adjusted: shape (n,), each preference without what style adds; may leave [0, 1].
+        neutral: shape (n,), P(first better) of the fit at no difference in style; NaN where it has none.
+        unadjusted: pairs that are as they were: of models that always or never win, whose strength is not finite.
+    """
+
+    terms: Mapping[str, Estimate]
+    adjusted: Floats
+    neutral: Floats
+    unadjusted: int
+
+
+def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> StyleDifferences:
+    """The terms of a control for pairs of answers.
+
+    Raises:
+        ValueError: fewer than two pairs.
+    """
+    if len(answers) < 2:
+        raise ValueError(f"style differences: expected at least 2 pairs, got {len(answers)}")
+    deltas = {
+        name: np.array([_FEATURES[name](first) - _FEATURES[name](second) for first, second in answers], dtype=float)
+        for name in _TERMS[control]
+    }
+    spreads = {name: float(np.std(values, ddof=1)) for name, values in deltas.items()}
+    terms = tuple(name for name in deltas if spreads[name] > 0)
+    values = [np.tanh(deltas[name] / spreads[name]) for name in terms]
+    return StyleDifferences(
+        terms=terms,
+        values=np.column_stack(values) if terms else np.empty((len(answers), 0)),
+        constant=tuple(name for name in deltas if spreads[name] == 0),
+    )
+
+
+def control_style(
+    preferences: Floats,
+    differences: StyleDifferences,
+    clusters: Sequence[Hashable],
+    models: Sequence[tuple[str, str]] | None = None,
+) -> StyleControl | str:
+    """Take the effect of style out of preferences.
+
+    Args:
+        preferences: shape (n,), in [0, 1], that the first answer is better.
+        differences: of the same pairs.
+        clusters: n keys; pairs of one question are not independent.
+        models: the models of both answers; None fits one constant in their place.
+
+    Returns:
+        The adjusted preferences, or why there are none.
+    """
+    if not differences.terms:
+        return f"no pair differs in {', '.join(differences.constant)}, or all by the same"
+    fitted, strengths = _strengths(preferences, models)
+    n = int(fitted.sum())
+    if n < FEWEST:
+        return f"{n} pairs are fewer than {FEWEST}"
+    design = np.column_stack([strengths, differences.values[fitted]])
+    keys = list(compress(clusters, fitted))
+    fit = fit_logit(preferences[fitted], design, keys)
+    if isinstance(fit, str):
+        return fit
+    first_term = strengths.shape[1]
+    neutral = np.full(len(preferences), np.nan)
+    neutral[fitted] = expit(strengths @ fit.coefficients[:first_term])
+    adjusted = preferences.copy()
+    adjusted[fitted] -= expit(design @ fit.coefficients) - neutral[fitted]
+    return StyleControl(
+        terms={name: _coefficient(fit, first_term + index, n) for index, name in enumerate(differences.terms)},
+        adjusted=adjusted,
+        neutral=neutral,
+        unadjusted=len(preferences) - n,
+    )
+
+
+def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) -> tuple[Flags, Floats]:
+    """The pairs that can be fitted, and the columns for the strengths of their models and for the first answer.
+
+    The first answer's constant is left out where it says the same as the models, as where one of two always stands
+    first.
+    """
+    n = len(preferences)
+    if models is None:
+        return np.ones(n, dtype=np.bool_), np.ones((n, 1))
+    verdicts = [(first, second, float(value)) for (first, second), value in zip(models, preferences, strict=True)]
+    comparable, _ = comparable_models(verdicts)
+    index = {name: column for column, name in enumerate(comparable)}
+    fitted = np.array([first in index and second in index for first, second in models])
+    columns = np.zeros((int(fitted.sum()), len(index) + 1))
+    for row, (first, second) in zip(columns, compress(models, fitted), strict=True):
+        row[index[first]] += 1
+        row[index[second]] -= 1
+    columns[:, -1] = 1
+    full = columns[:, 1:]
+    if len(full) and np.linalg.matrix_rank(full) < full.shape[1]:
+        full = full[:, :-1]
+    return fitted, full
+
+
+def _coefficient(fit: FractionalLogit, index: int, n: int) -> Estimate:
+    return normal_estimate(float(fit.coefficients[index]), float(np.sqrt(fit.covariance[index, index])), n)

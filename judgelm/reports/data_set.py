@@ -15,12 +15,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from judgelm.data.augmentation import DiffPiece, diff_words
 from judgelm.data.builder.counts import BuildCounts
-from judgelm.data.builder.dataset_card import dataset_card, manifest
-from judgelm.data.builder.dataset_files import write_text
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.pipeline import BuildResult, build
-from judgelm.data.word_diff import DiffPiece, diff_words
+from judgelm.data.builder.pipeline import BuildResult, build, dataset_card, manifest
+from judgelm.data.dataset_files import write_text
 from judgelm.engines.base import EngineOptions
 from judgelm.jsonl import check_no_input
 from judgelm.metrics.resampling import Estimate

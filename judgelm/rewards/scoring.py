@@ -1,15 +1,25 @@
 """Answers to rewards in [0, 1] by a judge; None where the judge has no verdict, never 0."""
 
-from collections.abc import Generator, Sequence
+import hashlib
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
-from judgelm.errors import ConfigError, not_found
+from judgelm.engines.base import Engine
+from judgelm.errors import ConfigError, EngineError, not_found
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
 from judgelm.records import Judgment, Sample
-from judgelm.rewards.judge_queue import DEFAULT_CACHE, JudgeQueue
+from judgelm.runs.runner import judge
+
+DEFAULT_CACHE = 50_000
+"""Judgments that are remembered."""
+
 
 Method = Literal["reference", "group", "tournament", "score"]
 """What an answer is measured by, see `AnswerRewards`."""
@@ -21,7 +31,7 @@ _Contest = Generator[list[_Match], list[float | None], list[float | None]]
 """Yields pairs of players by number, is sent P(first better) of each, and returns the reward of each player."""
 
 
-class Answer(NamedTuple):
+class RewardedAnswer(NamedTuple):
     """An answer to be rewarded; answers to one question and reference are a group."""
 
     question: str
@@ -71,7 +81,7 @@ class AnswerRewards:
         mode = score_mode(judge) if method == "score" else pair_mode(judge, both_orders=self._options.both_orders)
         self.queue = JudgeQueue(mode, judge.engine, cache_size=self._options.cache_size)
 
-    def __call__(self, answers: Sequence[Answer]) -> list[float | None]:
+    def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
         """Reward answers, in their order; groups must be whole.
 
         Raises:
@@ -84,7 +94,7 @@ class AnswerRewards:
             return [self.reward(judgments[index]) if index in judgments else None for index in known]
         return self._contests(answers)
 
-    def sample(self, answer: Answer) -> Sample | None:
+    def sample(self, answer: RewardedAnswer) -> Sample | None:
         """The sample that the judge is asked about one answer by `reference` or `score`; None without a reference."""
         if self.method == "score":
             return Sample(id="", question=answer.question, answers=(answer.text,), reference=answer.reference)
@@ -104,11 +114,9 @@ class AnswerRewards:
         """Stop asking; the judge stays open."""
         self.queue.close()
 
-    def _contests(self, answers: Sequence[Answer]) -> list[float | None]:
+    def _contests(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
         """Rewards within groups; the comparisons of all groups are judged together."""
-        groups: dict[tuple[str, str | None], list[int]] = {}
-        for index, answer in enumerate(answers):
-            groups.setdefault((answer.question, answer.reference), []).append(index)
+        groups = groups_of(answers)
         contests = {name: self._contest(len(members)) for name, members in groups.items()}
         rewards: list[float | None] = [None] * len(answers)
         sent: dict[Any, list[float | None] | None] = dict.fromkeys(contests)
@@ -135,21 +143,138 @@ class AnswerRewards:
             return round_robin(players)
         return knockout(players, Random(self._options.seed))
 
-    def _compare(self, pairs: Sequence[tuple[Answer, Answer]]) -> list[float | None]:
+    def _compare(self, pairs: Sequence[tuple[RewardedAnswer, RewardedAnswer]]) -> list[float | None]:
         """P(first better) of each pair; equal texts are not judged."""
-        differing = [index for index, (first, second) in enumerate(pairs) if first.text != second.text]
+        differing = {index: pair for index, pair in enumerate(pairs) if pair[0].text != pair[1].text}
         samples = [
-            Sample(id="", question=pairs[index][0].question, answers=(pairs[index][0].text, pairs[index][1].text))
-            for index in differing
-        ]
-        reference = {index: pairs[index][0].reference for index in differing}
-        samples = [
-            replace(sample, reference=reference[index]) for index, sample in zip(differing, samples, strict=True)
+            Sample(id="", question=first.question, answers=(first.text, second.text), reference=first.reference)
+            for first, second in differing.values()
         ]
         chances: list[float | None] = [0.5] * len(pairs)
         for index, judgment in zip(differing, self.queue.judge(samples), strict=True):
             chances[index] = first_better(judgment)
         return chances
+
+
+class JudgeQueue:
+    """Runs one mode on one engine in a thread of its own.
+
+    Callers in several threads share the engine's batches. A judgment is remembered by question, answers and reference;
+    one with a failure is not, so that it is asked for again.
+
+    Args:
+        mode: way of judging.
+        engine: answers the requests; stays open when the queue is closed.
+        cache_size: most judgments that are remembered; the least recently used ones go.
+    """
+
+    def __init__(self, mode: BatchMode, engine: Engine, *, cache_size: int = DEFAULT_CACHE) -> None:
+        self.mode = mode
+        self._engine = engine
+        self._size = cache_size
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[str, Judgment] = OrderedDict()
+        self._pending: dict[str, Future[Judgment]] = {}
+        self._samples: queue.Queue[Sample | None] = queue.Queue()
+        self._broken: Exception | None = None
+        self.judged = 0
+        """Samples that were judged, rather than remembered."""
+        self._thread = threading.Thread(target=self._run, name="judge queue", daemon=True)
+        self._thread.start()
+
+    def submit(self, sample: Sample) -> "Future[Judgment]":
+        """Ask for a judgment; the sample's own id does not matter.
+
+        Raises:
+            EngineError: the engine broke, or the queue is closed.
+        """
+        key = _key(sample)
+        with self._lock:
+            if self._broken is not None:
+                raise EngineError(f"the judge cannot be asked: {self._broken}") from self._broken
+            if (known := self._cache.get(key)) is not None:
+                self._cache.move_to_end(key)
+                done: Future[Judgment] = Future()
+                done.set_result(replace(known, sample_id=sample.id))
+                return done
+            if key not in self._pending:
+                self._pending[key] = Future()
+                self._samples.put(replace(sample, id=key))
+            return self._pending[key]
+
+    def judge(self, samples: Sequence[Sample]) -> list[Judgment]:
+        """Judge samples, and return their judgments in the same order.
+
+        Raises:
+            EngineError: the engine as a whole broke.
+        """
+        futures = [self.submit(sample) for sample in samples]
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """Finish what was asked for, and stop."""
+        with self._lock:
+            self._broken = self._broken or EngineError("the queue is closed")
+        self._samples.put(None)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            for judgment in judge(self._source(), self.mode, self._engine):
+                self._finish(judgment)
+        except Exception as error:  # whoever waits must hear of it, whatever it is
+            with self._lock:
+                self._broken, waiting = error, list(self._pending.values())
+                self._pending.clear()
+            for future in waiting:
+                future.set_exception(error)
+
+    def _source(self) -> Iterator[Sample | None]:
+        """Samples as they are asked for; None while others are being judged and no more have come."""
+        while True:
+            try:
+                sample = self._samples.get(block=not self._pending)
+            except queue.Empty:
+                yield None
+                continue
+            if sample is None:
+                return
+            yield sample
+
+    def _finish(self, judgment: Judgment) -> None:
+        key = judgment.sample_id
+        with self._lock:
+            self.judged += 1
+            if judgment.failure is None:
+                self._cache[key] = judgment
+                if len(self._cache) > self._size:
+                    self._cache.popitem(last=False)
+            future = self._pending.pop(key)
+        future.set_result(judgment)
+
+
+def _key(sample: Sample) -> str:
+    """A name for what is judged."""
+    parts = (sample.question, *sample.answers, "" if sample.reference is None else f"reference {sample.reference}")
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        encoded = part.encode(errors="surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.hexdigest()
+
+
+def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None], list[int]]:
+    """Indices of the answers to each question with its reference."""
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for index, answer in enumerate(answers):
+        groups.setdefault((answer.question, answer.reference), []).append(index)
+    return groups
 
 
 def first_better(judgment: Judgment) -> float | None:

@@ -14,7 +14,7 @@ from accelerate.utils import gather_object
 
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.rewards.scoring import Answer, AnswerRewards, Method, MethodOptions
+from judgelm.rewards.scoring import AnswerRewards, Method, MethodOptions, RewardedAnswer, groups_of
 
 Text = str | Sequence[Mapping[str, Any]]
 """A prompt or completion of TRL: text, or messages."""
@@ -70,7 +70,7 @@ class JudgeReward:
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
         references = columns.get(reference) or [None] * len(prompts)
         answers = [
-            Answer(query, completion_text(text), known)
+            RewardedAnswer(query, completion_text(text), known)
             for query, text, known in zip(questions, completions, references, strict=True)
         ]
         by_itself = self._rewards.method in ("reference", "score")
@@ -83,15 +83,13 @@ class JudgeReward:
         """Stop asking; the judge stays open."""
         self._rewards.close()
 
-    def _in_groups(self, own: list[Answer]) -> list[float | None]:
+    def _in_groups(self, own: list[RewardedAnswer]) -> list[float | None]:
         """Rewards of this process's answers, which compete with those of other processes."""
         state = PartialState()
         counts = gather_object([len(own)])
-        answers = [Answer(*answer) for answer in gather_object(own)]
-        groups: dict[tuple[str, str | None], list[int]] = {}
-        for index, answer in enumerate(answers):
-            groups.setdefault((answer.question, answer.reference), []).append(index)
-        mine = [index for group in list(groups.values())[state.process_index :: state.num_processes] for index in group]
+        answers = [RewardedAnswer(*answer) for answer in gather_object(own)]
+        groups = list(groups_of(answers).values())
+        mine = [index for group in groups[state.process_index :: state.num_processes] for index in group]
         judged = dict(gather_object(list(zip(mine, self._rewards([answers[index] for index in mine]), strict=True))))
         begin = sum(counts[: state.process_index])
         return [judged[index] for index in range(begin, begin + len(own))]

@@ -16,7 +16,7 @@ from typing import Any
 
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.judge import Judge
-from judgelm.rewards.scoring import Answer, AnswerRewards, Method
+from judgelm.rewards.scoring import AnswerRewards, Method, RewardedAnswer
 
 _METHODS: tuple[Method, ...] = ("reference", "score")
 
@@ -64,7 +64,7 @@ async def compute_score(
     for name in ("reward_router_address", "reward_model_tokenizer"):
         options.pop(name, None)
     rewards = _rewards(model, engine, method, json.dumps(_plain(options), sort_keys=True))
-    sample = rewards.sample(Answer(text, solution_str, reference))
+    sample = rewards.sample(RewardedAnswer(text, solution_str, reference))
     if sample is None:
         raise InputError('the row\'s ground_truth is no text, and method "reference" needs a reference answer')
     judgment = await asyncio.wrap_future(rewards.queue.submit(sample))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from judgelm.data.builder.dataset_files import write_text
+from judgelm.data.dataset_files import write_text
 from judgelm.data.readers.rows import FileUse, raise_reject
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.engines.base import Engine

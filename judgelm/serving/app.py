@@ -7,7 +7,6 @@ uvicorn.run(app)
 import json
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -15,22 +14,14 @@ from starlette.responses import Response
 
 from judgelm.errors import JudgelmError
 from judgelm.package import VERSION
-from judgelm.serving import openapi
-from judgelm.serving.adapter_routes import adapter_routes
-from judgelm.serving.handler import JudgeHandler
-from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error
-from judgelm.serving.judges import ServedJudges
-from judgelm.serving.limits import ClientGoneError
-from judgelm.serving.metrics import Metrics
+from judgelm.serving.handler import JudgeHandler, UnjudgedError
+from judgelm.serving.http_errors import ClientGoneError, HttpError, from_judgelm_error, from_routing_error
+from judgelm.serving.judges import ServedJudges, adapter_routes
+from judgelm.serving.middleware import ApiKeys, Metrics, RequestLog, RequestMiddleware, RequestTracer, Traffic
 from judgelm.serving.native_routes import native_routes
 from judgelm.serving.openai_routes import openai_routes
-from judgelm.serving.request_log import RequestLog
-from judgelm.serving.request_middleware import ApiKeys, RequestMiddleware, Traffic
-from judgelm.serving.responses import UnjudgedError
+from judgelm.serving.schemas import ErrorBody, Status
 from judgelm.serving.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from judgelm.serving.traces import RequestTracer
 
 log = logging.getLogger("judgelm.serving")
 
@@ -44,7 +35,7 @@ def create_app(
     adapters: Mapping[str, JudgeHandler] | None = None,
     *,
     request_log: RequestLog | None = None,
-    tracer: "RequestTracer | None" = None,
+    tracer: RequestTracer | None = None,
 ) -> FastAPI:
     """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
 
@@ -63,15 +54,21 @@ def create_app(
     judges = ServedJudges(handler, settings, adapters)
     traffic = Traffic()
     app = FastAPI(
-        title="judgelm", version=VERSION, description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False
+        title="judgelm",
+        version=VERSION,
+        description=_ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={"default": {"model": ErrorBody, "description": "An error."}},
     )
     app.state.traffic = traffic
     app.state.judges = judges
-    app.include_router(openai_routes(judges, settings, metrics))
-    app.include_router(native_routes(judges, settings, metrics))
+    app.include_router(openai_routes(judges, settings))
+    app.include_router(native_routes(judges, settings))
     app.include_router(adapter_routes(judges, settings))
     _add_upkeep(app, handler, metrics)
-    _add_errors(app, handler, metrics)
+    _add_errors(app, handler)
     app.add_middleware(
         RequestMiddleware,
         keys=ApiKeys(settings.api_keys),
@@ -102,18 +99,21 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     async def prometheus() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.add_api_route("/livez", live, methods=["GET"], openapi_extra=openapi.LIVE)
+    app.get("/livez", summary="Whether the server works, also while it shuts down", response_model=Status)(live)
     for path in ("/readyz", "/healthz", "/health"):
-        app.add_api_route(path, ready, methods=["GET"], openapi_extra=openapi.READY)
-    app.add_api_route("/metrics", prometheus, methods=["GET"], openapi_extra=openapi.METRICS)
+        app.get(path, summary="Whether the server takes requests", response_model=Status)(ready)
+    app.get(
+        "/metrics",
+        summary="Counters in Prometheus' text format",
+        responses={200: {"description": "The counters.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )(prometheus)
 
 
-def _add_errors(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
+def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
     """Every error in OpenAI's form."""
 
     def respond(request: Request, error: HttpError) -> Response:
-        request.scope["state"]["error"] = error.code
-        metrics.error(error.code)
+        request.state.error = error.code
         return error.response()
 
     async def http(request: Request, error: HttpError) -> Response:
@@ -121,7 +121,7 @@ def _add_errors(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
 
     async def judgelm(request: Request, error: JudgelmError) -> Response:
         if isinstance(error, UnjudgedError):
-            metrics.failure(request.scope["state"].get("judge", ""), error.failure.code)
+            request.state.failures = (error.failure.code,)
         return respond(request, from_judgelm_error(error, handler.worker.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:

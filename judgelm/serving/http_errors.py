@@ -1,17 +1,19 @@
-"""Errors in the format of OpenAI's clients: `{"error": {"message", "type", "param", "code"}}` and a status.
+"""Errors in the format of OpenAI's clients, and the limits on bodies and answers that raise them."""
 
-A message concerns its request alone. Messages of an engine may contain file names or other texts and go to the log.
-"""
-
+import asyncio
 import json
 import logging
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from typing import Any, NoReturn, TypeVar
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError, JudgelmError
-from judgelm.serving.responses import UnjudgedError, UnrecognisedError
+from judgelm.serving.handler import UnjudgedError, UnrecognisedError
+from judgelm.serving.settings import ServerSettings
 
 log = logging.getLogger("judgelm.serving")
 
@@ -99,3 +101,122 @@ def _field(message: str) -> str | None:
     """The field of the body that a message begins with."""
     match = _FIELD.match(message)
     return match[1] if match else None
+
+
+Result = TypeVar("Result")
+
+_CLOSE = {"Connection": "close"}  # the rest of such a body must not be read as the next request
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class _NumberError(ValueError):
+    """A number that is not finite."""
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection before its reply."""
+
+
+async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
+    """A request's body as a JSON object.
+
+    Raises:
+        HttpError: it is too large (413), too slow (408), compressed (415), or no JSON object (400).
+        ClientGoneError: the client closed the connection.
+    """
+    return parse_json(await _read_body(request, settings))
+
+
+def parse_json(raw: bytes) -> dict[str, Any]:
+    """A JSON object whose texts are valid UTF-8.
+
+    Raises:
+        HttpError: the bytes are no such object (400).
+    """
+    try:
+        body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant, parse_float=_finite)
+        if _ESCAPED_SURROGATE.search(raw):  # no tokenizer takes half a pair
+            json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise HttpError(
+            400, "invalid_json", "the body contains half a surrogate pair, which is not valid UTF-8"
+        ) from error
+    except RecursionError as error:
+        raise HttpError(400, "invalid_json", "the body is nested too deeply") from error
+    except ValueError as error:  # JSONDecodeError, bytes that are not UTF-8, numbers of thousands of digits
+        finding = str(error) if isinstance(error, json.JSONDecodeError | _NumberError) else "expected JSON in UTF-8"
+        raise HttpError(400, "invalid_json", f"the body cannot be read: {finding}") from error
+    if not isinstance(body, dict):
+        raise HttpError(400, "invalid_json", "expected a JSON object as the body")
+    return body
+
+
+async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
+    """Wait for an answer as long as the client does, up to the time limit; then the work is cancelled.
+
+    The body must have been read: the next message is then the client's disconnect.
+
+    Raises:
+        HttpError: the time is up (504, after which OpenAI's clients retry).
+        ClientGoneError: the client closed the connection.
+    """
+    working = asyncio.ensure_future(work)
+    disconnect = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait(
+            (working, disconnect), timeout=settings.request_timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if working.done():
+            return working.result()
+        if disconnect.done():
+            raise ClientGoneError
+        raise timeout_error(settings)
+    finally:
+        disconnect.cancel()
+        if working.cancel():
+            await asyncio.wait((working,))
+
+
+def timeout_error(settings: ServerSettings) -> HttpError:
+    """The error of a late answer."""
+    return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; try again later")
+
+
+async def _read_body(request: Request, settings: ServerSettings) -> bytes:
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=_CLOSE)
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > settings.max_body_bytes:
+        raise _too_large(settings)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(settings.body_timeout_s):
+            while True:
+                message = await request.receive()
+                if message["type"] != "http.request":
+                    raise ClientGoneError
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > settings.max_body_bytes:  # sent in chunks, without a length
+                    raise _too_large(settings)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        late = f"the body did not arrive within {settings.body_timeout_s:g} s"
+        raise HttpError(408, "request_timeout", late, headers=_CLOSE) from None
+
+
+def _too_large(settings: ServerSettings) -> HttpError:
+    return HttpError(413, "body_too_large", f"the body is larger than {settings.max_body_bytes} bytes", headers=_CLOSE)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise _NumberError(f"{number[:40]} is too large a number")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _NumberError(f"{name} is not JSON")

@@ -1,9 +1,13 @@
 """The judges of one server by name: the one that it was started with, and LoRA adapters on that one's model."""
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from judgelm.engines.base import HoldsAdapters
 from judgelm.errors import ConfigError, EngineError, ModelError
@@ -11,7 +15,8 @@ from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import JudgeHandler
-from judgelm.serving.http_errors import HttpError
+from judgelm.serving.http_errors import HttpError, read_json
+from judgelm.serving.schemas import LoadBody, Loaded, UnloadBody, request_body
 from judgelm.serving.settings import ServerSettings
 
 _IDLE_CHECK_S = 0.05
@@ -190,3 +195,51 @@ def read_adapters(options: list[str]) -> dict[str, str]:
             raise ConfigError(f"--judge {option}: the name {name} comes twice; choose another one")
         adapters[name] = adapter
     return adapters
+
+
+_LONGEST_NAME = 256
+
+
+def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
+    """The routes; each answers when its work is done."""
+    router = APIRouter()
+
+    async def load(request: Request) -> Response:
+        name, path = await _texts(request, settings, "lora_name", "lora_path")
+        if len(name) > _LONGEST_NAME or not name.isprintable():
+            message = f'"lora_name": expected a printable text of at most {_LONGEST_NAME} characters'
+            raise HttpError(400, "invalid_value", message, param="lora_name")
+        await judges.load(name, path)
+        return _json({"id": name, "object": "model", "loaded": True})
+
+    async def unload(request: Request) -> Response:
+        [name] = await _texts(request, settings, "lora_name")
+        await judges.unload(name)
+        return _json({"id": name, "object": "model", "loaded": False})
+
+    router.post(
+        "/v1/load_lora_adapter",
+        summary="Load a LoRA adapter as a judge, from the server's folder of adapters",
+        response_model=Loaded,
+        openapi_extra=request_body(LoadBody),
+    )(load)
+    router.post(
+        "/v1/unload_lora_adapter",
+        summary="Unload a judge that is an adapter, when its requests in flight are answered",
+        response_model=Loaded,
+        openapi_extra=request_body(UnloadBody),
+    )(unload)
+    return router
+
+
+async def _texts(request: Request, settings: ServerSettings, *names: str) -> list[str]:
+    body = await read_json(request, settings)
+    texts = [body.get(name) for name in names]
+    for name, text in zip(names, texts, strict=True):
+        if not isinstance(text, str) or not text:
+            raise HttpError(400, "invalid_value", f'"{name}": expected a text', param=name)
+    return [str(text) for text in texts]
+
+
+def _json(row: dict[str, object]) -> Response:
+    return Response(json.dumps(row).encode(), media_type="application/json")

@@ -10,18 +10,15 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from judgelm.dialects.contract import JudgeResult, JudgeTask
-from judgelm.dialects.request_body import read_chat, read_completion
+from judgelm.dialects.request_body import ChatBody, CompletionBody, read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Judgment, Prompt, Sample
 from judgelm.runs.serialization import judgment_row
-from judgelm.serving import openapi
-from judgelm.serving.handler import JudgeHandler
-from judgelm.serving.http_errors import HttpError
+from judgelm.serving.handler import Explanation, JudgeHandler
+from judgelm.serving.http_errors import HttpError, read_json, wait_for_answer
 from judgelm.serving.judges import ServedJudges
-from judgelm.serving.limits import read_json, wait_for_answer
-from judgelm.serving.metrics import Metrics
 from judgelm.serving.openai_routes import model_name
-from judgelm.serving.responses import Explanation
+from judgelm.serving.schemas import ExplanationBody, JudgeBody, JudgmentBody, Judgments, request_body
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.tasks import ModeTask, read_task
 
@@ -31,39 +28,54 @@ _FLAGS = (
 )
 """Options of modes that may stand beside `mode`, as they stand in a configuration of judgelm-batch."""
 _AT_ONCE = 256
+_ASK = {
+    "name": "ask",
+    "in": "query",
+    "description": "false does not judge and leaves the finding out.",
+    "schema": {"type": "boolean", "default": True},
+}
 
 
-def native_routes(judges: ServedJudges, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     """The routes, each request answered by the judge that it names."""
     router = APIRouter()
 
     async def judge(request: Request) -> Response:
         body = dict(await read_json(request, settings))
         name, handler = judges.find(_judge_name(body))
-        request.scope["state"]["judge"] = name
+        request.state.judge = name
         tasks, several = read_tasks(body)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
-        prompt_tokens = sum(judgment.prompt_tokens for judgment in judgments)
-        completion_tokens = sum(judgment.completion_tokens for judgment in judgments)
-        request.scope["state"]["tokens"] = (prompt_tokens, completion_tokens)
-        metrics.tokens(name, prompt_tokens, completion_tokens)
-        for judgment in judgments:
-            if judgment.failure is not None:
-                metrics.failure(name, judgment.failure.code)
+        request.state.tokens = (
+            sum(judgment.prompt_tokens for judgment in judgments),
+            sum(judgment.completion_tokens for judgment in judgments),
+        )
+        request.state.failures = tuple(each.failure.code for each in judgments if each.failure is not None)
         rows = [judgment_row(judgment) for judgment in judgments]
         return _json({"judgments": rows} if several else rows[0])
 
     async def explain(request: Request) -> Response:
         body = await read_json(request, settings)
         chat_request = (read_completion if "prompt" in body else read_chat)(body)
-        request.scope["state"]["judge"], handler = judges.find(model_name(body, None))
+        request.state.judge, handler = judges.find(model_name(body, None))
         explanation, result = await handler.run_aside(chat_request, handler.explain), None
         if explanation.dialect is not None and request.query_params.get("ask") != "false":
             explanation, result = await wait_for_answer(handler.explain_with_result(chat_request), request, settings)
         return _json(explanation_row(explanation, result))
 
-    router.add_api_route("/v1/judge", judge, methods=["POST"], openapi_extra=openapi.JUDGE)
-    router.add_api_route("/v1/judge/explain", explain, methods=["POST"], openapi_extra=openapi.EXPLAIN)
+    router.post(
+        "/v1/judge",
+        summary="Judge a sample, or several",
+        response_model=JudgmentBody | Judgments,
+        response_description="As in a run file.",
+        openapi_extra=request_body(JudgeBody),
+    )(judge)
+    router.post(
+        "/v1/judge/explain",
+        summary="Explain how a request of /v1/chat/completions or /v1/completions is read, and judge it",
+        response_model=ExplanationBody,
+        openapi_extra=request_body(ChatBody, CompletionBody) | {"parameters": [_ASK]},
+    )(explain)
     return router
 
 
@@ -104,7 +116,7 @@ def explanation_row(explanation: Explanation, result: JudgeResult | None) -> dic
     """An explanation and the judge's result as JSON."""
     finding = None if result is None else asdict(result)
     if finding is not None:
-        del finding["notes"]  # stand in headers of the reply, not in this body
+        del finding["notes"], finding["batch"]  # notes stand in headers of the reply, not in this body
     return {
         "dialect": explanation.dialect,
         "case": None if explanation.task is None else _task_row(explanation.task),

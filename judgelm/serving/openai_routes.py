@@ -3,27 +3,27 @@
 import asyncio
 import hashlib
 import json
+import re
+import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.datastructures import State
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from judgelm.dialects.contract import ChatRequest
-from judgelm.dialects.request_body import read_chat, read_completion
+from judgelm.dialects.contract import ChatRequest, TokenLogprobs
+from judgelm.dialects.request_body import ChatBody, CompletionBody, read_chat, read_completion
 from judgelm.errors import JudgelmError
-from judgelm.serving import openapi
-from judgelm.serving.chat import chat_notes
-from judgelm.serving.handler import JudgeHandler
-from judgelm.serving.http_errors import HttpError, from_judgelm_error
+from judgelm.serving.handler import ChatResponse, JudgeHandler, UnjudgedError, chat_notes
+from judgelm.serving.http_errors import HttpError, from_judgelm_error, read_json, timeout_error, wait_for_answer
 from judgelm.serving.judges import ServedJudges
-from judgelm.serving.limits import read_json, timeout_error, wait_for_answer
-from judgelm.serving.metrics import Metrics
-from judgelm.serving.openai_encoder import Envelope, StreamEncoder, completion_body, error_event, stream_events
-from judgelm.serving.responses import ChatResponse, UnjudgedError
+from judgelm.serving.schemas import ChatCompletion, Event, Model, Models, TextCompletion, request_body
 from judgelm.serving.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
@@ -40,13 +40,16 @@ Updates = AsyncGenerator[str | ChatResponse, None]
 """As from `JudgeHandler.stream`."""
 
 
-def openai_routes(judges: ServedJudges, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+def openai_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     """The routes, each request answered by the judge that it names."""
     router = APIRouter()
-    completions = CompletionHandler(judges, settings, metrics)
+    completions = CompletionHandler(judges, settings)
 
     async def chat(request: Request) -> Response:
         return await completions.complete(request, read_chat, plain=False)
+
+    async def named_chat(request: Request, model: str) -> Response:
+        return await completions.complete(request, read_chat, plain=False, model=model)
 
     async def plain(request: Request) -> Response:
         return await completions.complete(request, read_completion, plain=True)
@@ -54,36 +57,114 @@ def openai_routes(judges: ServedJudges, settings: ServerSettings, metrics: Metri
     async def models() -> Response:
         return _json({"object": "list", "data": [completions.model(name) for name in judges.listed]})
 
-    async def model(request: Request) -> Response:
-        return _json(completions.model(request.path_params["model"]))
+    async def one_model(model: str) -> Response:
+        return _json(completions.model(model))
 
-    post: list[tuple[str, Callable[[Request], Any], dict[str, Any]]] = [
-        (CHAT, chat, openapi.CHAT),
-        (ENGINE_CHAT, chat, openapi.NAMED_CHAT),
-        (AZURE_CHAT, chat, openapi.CHAT),
-        (DEPLOYMENT_CHAT, chat, openapi.NAMED_CHAT),
-        (f"/v1{DEPLOYMENT_CHAT}", chat, openapi.NAMED_CHAT),
-        (PLAIN, plain, openapi.PLAIN),
-    ]
-    for path, endpoint, words in post:
-        router.add_api_route(path, endpoint, methods=["POST"], openapi_extra=words)
-    router.add_api_route("/v1/models", models, methods=["GET"], openapi_extra=openapi.MODELS)
-    router.add_api_route("/v1/models/{model:path}", model, methods=["GET"], openapi_extra=openapi.MODEL)
+    judging = "Judge what a chat asks to be judged"
+    named = "As /v1/chat/completions, the model in the path"
+    post: tuple[tuple[str, Callable[..., Any], str, type[BaseModel], type[BaseModel]], ...] = (
+        (CHAT, chat, judging, ChatBody, ChatCompletion),
+        (ENGINE_CHAT, named_chat, named, ChatBody, ChatCompletion),
+        (AZURE_CHAT, chat, judging, ChatBody, ChatCompletion),
+        (DEPLOYMENT_CHAT, named_chat, named, ChatBody, ChatCompletion),
+        (f"/v1{DEPLOYMENT_CHAT}", named_chat, named, ChatBody, ChatCompletion),
+        (PLAIN, plain, "Judge what a plain prompt asks to be judged", CompletionBody, TextCompletion),
+    )
+    streamed: dict[int | str, Any] = {200: {"content": {_EVENTS: {"schema": Event.model_json_schema()}}}}
+    for path, endpoint, summary, body, reply in post:
+        router.post(path, summary=summary, response_model=reply, responses=streamed, openapi_extra=request_body(body))(
+            endpoint
+        )
+    router.get("/v1/models", summary="List the models", response_model=Models)(models)
+    router.get("/v1/models/{model:path}", summary="One model", response_model=Model)(one_model)
     return router
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """Fields of OpenAI's JSON around a reply.
+
+    Attributes:
+        model: name of the judge, as used by the client.
+        fingerprint: of the judge.
+        plain: whether a plain completion was asked for.
+        function: whether a call has the former format (`function_call`, before tools).
+        usage: whether a stream ends with a chunk of token counts.
+    """
+
+    model: str
+    fingerprint: str
+    plain: bool = False
+    function: bool = False
+    usage: bool = False
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def around(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        """A reply or a chunk with these choices."""
+        return {
+            "id": f"{'cmpl' if self.plain else 'chatcmpl'}-{self.id}",
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+            "choices": choices,
+        }
+
+
+class StreamEncoder:
+    """Encodes a reply as events while its first text is still being written; further texts follow whole, at the end.
+
+    Args:
+        envelope: fields around the reply.
+    """
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._envelope = envelope
+        self._sent = ""
+
+    def opening(self) -> Iterator[bytes]:
+        """Events before the first text."""
+        for choice in _opening(0, self._envelope):
+            yield _chunk(choice, self._envelope)
+
+    def more(self, text: str) -> bytes:
+        """The event with the growth of the first text, which is now `text`."""
+        assert text.startswith(self._sent), "a sent text never changes"
+        piece, offset = text[len(self._sent) :], len(self._sent)
+        self._sent = text
+        return _chunk(_more(0, piece, (), self._envelope, offset), self._envelope)
+
+    def ending(self, response: ChatResponse) -> Iterator[bytes]:
+        """The remaining events."""
+        first, *others = response.reply.texts
+        for choice in _thinking_in_pieces(0, response, self._envelope):
+            yield _chunk(choice, self._envelope)
+        if first != self._sent:
+            yield self.more(first)
+        yield _chunk(_end(0, response, self._envelope), self._envelope)
+        for index, text in enumerate(others, start=1):
+            for choice in _text_in_pieces(index, text, response, self._envelope):
+                yield _chunk(choice, self._envelope)
+        yield from _closing(response, self._envelope)
 
 
 class CompletionHandler:
     """Completes requests of OpenAI's clients."""
 
-    def __init__(self, judges: ServedJudges, settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(self, judges: ServedJudges, settings: ServerSettings) -> None:
         self._judges = judges
         self._settings = settings
-        self._metrics = metrics
         self._fingerprint = cache(fingerprint)
         self._began = int(time.time())
 
     async def complete(
-        self, request: Request, read: Callable[[Mapping[str, Any]], ChatRequest], *, plain: bool
+        self,
+        request: Request,
+        read: Callable[[Mapping[str, Any]], ChatRequest],
+        *,
+        plain: bool,
+        model: str | None = None,
     ) -> Response:
         """The reply to a request, whole or streamed.
 
@@ -92,8 +173,8 @@ class CompletionHandler:
         """
         body = await read_json(request, self._settings)
         streaming = bool_field(body, "stream")
-        name = model_name(body, request.path_params.get("model"))
-        request.scope["state"]["judge"], handler = self._judges.find(name)
+        name = model_name(body, model)
+        request.state.judge, handler = self._judges.find(name)
         envelope = Envelope(
             model=self._judges.listed[0] if name is None else name,
             fingerprint=self._fingerprint(handler),
@@ -118,14 +199,14 @@ class CompletionHandler:
         first = await wait_for_answer(anext(updates), request, self._settings)
         if isinstance(first, ChatResponse):
             return Response(b"".join(stream_events(first, envelope)), 200, self._count(request, first), _EVENTS)
-        request.scope["state"]["dialect"] = "none"
-        events = self._events(first, updates, StreamEncoder(envelope), until, request.scope["state"])
+        request.state.dialect = "none"
+        events = self._events(first, updates, StreamEncoder(envelope), until, request.state)
         return _EventStream(events, updates, note_headers(None, chat_notes(chat_request)))
 
     async def _events(
-        self, first: str, updates: Updates, encoder: StreamEncoder, until: float, state: dict[str, Any]
+        self, first: str, updates: Updates, encoder: StreamEncoder, until: float, state: State
     ) -> AsyncIterator[bytes]:
-        """Events of a encoder reply; an error ends it, without `[DONE]`."""
+        """Events of a reply that grows; an error ends it, without `[DONE]`."""
         try:
             for event in encoder.opening():
                 yield event
@@ -136,31 +217,26 @@ class CompletionHandler:
         except (JudgelmError, TimeoutError) as error:
             yield error_event(self._stream_error(error, state).body())
             return
-        self._count_tokens(update, state)
+        state.tokens = (update.prompt_tokens, update.completion_tokens)
         for event in encoder.ending(update):
             yield event
 
-    def _stream_error(self, error: JudgelmError | TimeoutError, state: dict[str, Any]) -> HttpError:
-        """Count the error that ended a reply that had begun; return it for the client."""
+    def _stream_error(self, error: JudgelmError | TimeoutError, state: State) -> HttpError:
+        """Note the error that ended a reply that had begun; return it for the client."""
         if isinstance(error, UnjudgedError):
-            self._metrics.failure(state["judge"], error.failure.code)
+            state.failures = (error.failure.code,)
         if isinstance(error, JudgelmError):
             http_error = from_judgelm_error(error, self._judges.worker.retry_after_s())
         else:
             http_error = timeout_error(self._settings)
-        state["error"] = http_error.code
-        self._metrics.error(http_error.code)
+        state.error = http_error.code
         return http_error
 
     def _count(self, request: Request, response: ChatResponse) -> dict[str, str]:
-        """Count a response; return its headers."""
-        self._count_tokens(response, request.scope["state"])
-        request.scope["state"]["dialect"] = response.dialect or "none"
+        """Note a response for the metrics; return its headers."""
+        request.state.tokens = (response.prompt_tokens, response.completion_tokens)
+        request.state.dialect = response.dialect or "none"
         return note_headers(response.dialect, response.notes)
-
-    def _count_tokens(self, response: ChatResponse, state: dict[str, Any]) -> None:
-        state["tokens"] = (response.prompt_tokens, response.completion_tokens)
-        self._metrics.tokens(state["judge"], *state["tokens"])
 
     def model(self, name: str) -> dict[str, Any]:
         """A model in OpenAI's format, its card beside it."""
@@ -236,3 +312,210 @@ def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _json(row: Mapping[str, Any]) -> Response:
     return Response(json.dumps(row).encode(), media_type="application/json")
+
+
+_PIECE = re.compile(r"\S+\s*|\s+")
+_LEAST_LOGPROB = -9999.0  # what OpenAI sends for a probability of zero; JSON has no infinity
+_DONE = b"data: [DONE]\n\n"
+
+
+def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
+    """The whole reply."""
+    if envelope.plain:
+        choices = [
+            _choice(index, response, envelope, {"text": text, "logprobs": _plain_logprobs(_logprobs(response, index))})
+            for index, text in enumerate(response.reply.texts)
+        ]
+        row = envelope.around("text_completion", choices)
+    else:
+        choices = [
+            _choice(
+                index, response, envelope, {"message": message, "logprobs": _chat_logprobs(_logprobs(response, index))}
+            )
+            for index, message in enumerate(_messages(response, envelope))
+        ]
+        row = envelope.around("chat.completion", choices)
+    return json.dumps(row | {"usage": usage(response)}).encode()
+
+
+def stream_events(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
+    """The reply as events, `[DONE]` at the end; pieces are words, or tokens where their logprobs are known."""
+    for choice in _choices_in_pieces(response, envelope):
+        yield _chunk(choice, envelope)
+    yield from _closing(response, envelope)
+
+
+def error_event(error: bytes) -> bytes:
+    """The last event of a stream that failed, from the JSON of `{"error": ...}`; OpenAI's clients raise it."""
+    return b"data: " + error + b"\n\n"
+
+
+def usage(response: ChatResponse) -> dict[str, int]:
+    """Token counts of the prompts and of the texts that the judge wrote."""
+    prompt, completion = response.prompt_tokens, response.completion_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def _choice(index: int, response: ChatResponse, envelope: Envelope, content: dict[str, Any]) -> dict[str, Any]:
+    return {"index": index, **content, "finish_reason": _finish(index, response, envelope)}
+
+
+def _finish(index: int, response: ChatResponse, envelope: Envelope) -> str:
+    if response.reply.tool is None:
+        return response.finish_reasons[index] if response.finish_reasons else "stop"
+    return "function_call" if envelope.function else "tool_calls"
+
+
+def _messages(response: ChatResponse, envelope: Envelope) -> list[dict[str, Any]]:
+    reply = response.reply
+    if reply.tool is None:
+        return [
+            {"role": "assistant", "content": text, "refusal": None} | _thinking(index, response)
+            for index, text in enumerate(reply.texts)
+        ]
+    call = {"name": reply.tool, "arguments": reply.arguments}
+    made = {"function_call": call} if envelope.function else {"tool_calls": [_tool_call(call, envelope)]}
+    return [{"role": "assistant", "content": None, "refusal": None, **made} | _thinking(0, response)]
+
+
+def _thinking(index: int, response: ChatResponse) -> dict[str, str]:
+    """Thinking beside the content, as in vLLM's server; never within, where a client's parser would read it."""
+    thinking = response.thinking[index] if index < len(response.thinking) else ""
+    return {"reasoning_content": thinking} if thinking else {}
+
+
+def _thinking_in_pieces(index: int, response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    """Thinking as one piece; a plain completion has no field for it."""
+    if (thinking := _thinking(index, response)) and not envelope.plain:
+        yield _piece(index, {"delta": thinking, "logprobs": None})
+
+
+def _tool_call(call: Mapping[str, str], envelope: Envelope) -> dict[str, Any]:
+    return {"id": f"call_{envelope.id}", "type": "function", "function": call}
+
+
+def _choices_in_pieces(response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    """The choice of each chunk: opening, pieces and end of each text."""
+    if response.reply.tool is not None:
+        for delta in _call_in_pieces(response, envelope):
+            yield _piece(0, {"delta": delta, "logprobs": None})
+        yield from _thinking_in_pieces(0, response, envelope)
+        yield _end(0, response, envelope)
+    for index, text in enumerate(response.reply.texts):
+        yield from _text_in_pieces(index, text, response, envelope)
+
+
+def _text_in_pieces(index: int, text: str, response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    yield from _opening(index, envelope)
+    yield from _thinking_in_pieces(index, response, envelope)
+    offset = 0
+    for piece, tokens in _pieces(text, _logprobs(response, index)):
+        yield _more(index, piece, tokens, envelope, offset)
+        offset += len(piece)
+    yield _end(index, response, envelope)
+
+
+def _opening(index: int, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    if not envelope.plain:
+        yield _piece(index, {"delta": {"role": "assistant", "content": "", "refusal": None}, "logprobs": None})
+
+
+def _more(index: int, piece: str, tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int) -> dict[str, Any]:
+    if envelope.plain:
+        return _piece(index, {"text": piece, "logprobs": _plain_logprobs(tokens, offset)})
+    return _piece(index, {"delta": {"content": piece}, "logprobs": _chat_logprobs(tokens)})
+
+
+def _end(index: int, response: ChatResponse, envelope: Envelope) -> dict[str, Any]:
+    empty: dict[str, Any] = {"text": ""} if envelope.plain else {"delta": {}}
+    return _piece(index, {**empty, "logprobs": None}, _finish(index, response, envelope))
+
+
+def _piece(index: int, content: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"index": index, **content, "finish_reason": finish}
+
+
+def _call_in_pieces(response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    name, arguments = response.reply.tool or "", response.reply.arguments
+    opening = {"name": name, "arguments": ""}
+    head: dict[str, Any] = {"role": "assistant", "content": None}
+    if envelope.function:
+        yield head | {"function_call": opening}
+    else:
+        yield head | {"tool_calls": [{"index": 0, **_tool_call(opening, envelope)}]}
+    for piece in _PIECE.findall(arguments):
+        if envelope.function:
+            yield {"function_call": {"arguments": piece}}
+        else:
+            yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
+
+
+def _pieces(text: str, tokens: Sequence[TokenLogprobs]) -> Iterator[tuple[str, Sequence[TokenLogprobs]]]:
+    if tokens:
+        for token in tokens:
+            yield token.token, (token,)
+    else:
+        for piece in _PIECE.findall(text):
+            yield piece, ()
+
+
+def _logprobs(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
+    """Log-probabilities of a text; dialects give them for the first alone."""
+    return response.reply.logprobs if index == 0 else ()
+
+
+def _chat_logprobs(tokens: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
+    if not tokens:
+        return None
+    return {
+        "content": [
+            {
+                **_token(token.token, token.logprob),
+                "top_logprobs": [_token(text, logprob) for text, logprob in token.candidates],
+            }
+            for token in tokens
+        ],
+        "refusal": None,
+    }
+
+
+def _token(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": max(logprob, _LEAST_LOGPROB), "bytes": list(text.encode())}
+
+
+def _plain_logprobs(tokens: Sequence[TokenLogprobs], offset: int = 0) -> dict[str, Any] | None:
+    """Log-probabilities of plain completions; `text_offset` counts characters from the reply's beginning."""
+    if not tokens:
+        return None
+    offsets = []
+    for token in tokens:
+        offsets.append(offset)
+        offset += len(token.token)
+    return {
+        "tokens": [token.token for token in tokens],
+        "token_logprobs": [max(token.logprob, _LEAST_LOGPROB) for token in tokens],
+        "top_logprobs": [
+            {text: max(logprob, _LEAST_LOGPROB) for text, logprob in token.candidates} for token in tokens
+        ],
+        "text_offset": offsets,
+    }
+
+
+def _chunk(choice: dict[str, Any], envelope: Envelope) -> bytes:
+    more = {"usage": None} if envelope.usage else {}
+    return _event(envelope.around(_chunk_kind(envelope), [choice]) | more)
+
+
+def _closing(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
+    """Events after all texts."""
+    if envelope.usage:
+        yield _event(envelope.around(_chunk_kind(envelope), []) | {"usage": usage(response)})
+    yield _DONE
+
+
+def _chunk_kind(envelope: Envelope) -> str:
+    return "text_completion" if envelope.plain else "chat.completion.chunk"
+
+
+def _event(row: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(row).encode() + b"\n\n"

@@ -5,14 +5,17 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from types import FrameType
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from judgelm.errors import ConfigError
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.header_limits import header_limit_protocol
-from judgelm.serving.request_middleware import Traffic
+from judgelm.serving.http_errors import HttpError
+from judgelm.serving.middleware import Traffic
 
 log = logging.getLogger("judgelm.serving")
 
@@ -106,3 +109,141 @@ def uvicorn_config(app: object, *, access_log: bool = False, head_timeout_s: flo
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_FLUSH_S,
     )
+
+
+_PIECE = 4 << 10
+"""Bytes that the parser gets at once, so that the limits do not depend on how a client's bytes arrive."""
+
+_MOST_BYTES = 64 << 10
+"""Of a request's headers; and of what is neither headers nor body, such as blank lines and extensions of chunks."""
+
+_MOST_LINES = 128
+_MOST_WAITING = 32
+"""Requests that a client may send before the first of them is answered."""
+
+_MOST_UNREAD = 8 << 20
+"""Bytes of a body that come after the reply."""
+
+_FRAME = 16
+"""A byte of a body pays for so many around it: chunks may hold a single byte."""
+
+
+class HeaderLimitProtocol(HttpToolsProtocol):
+    """A connection that is closed where a client sends too much outside of bodies, or too slowly.
+
+    Attributes:
+        head_timeout_s: for a client to send all headers of a request, counted from the connection or from their first
+            byte; and for the rest of a body whose request is answered.
+    """
+
+    head_timeout_s = 30.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_head = False
+        self._head_bytes = self._head_lines = 0
+        self._body_bytes = self._unread = self._outside = 0
+        self._refusal: HttpError | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timer for the first headers."""
+        super().connection_made(transport)
+        self._start_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse piece by piece. Data outside a request belongs to the headers of the next."""
+        for start in range(0, len(data), _PIECE):
+            if self.transport.is_closing():
+                return
+            if self._timer is None and self._idle:
+                self._start_timer()
+            piece = data[start : start + _PIECE]
+            self._body_bytes = 0
+            super().data_received(piece)
+            self._count(len(piece))
+
+    def on_message_begin(self) -> None:
+        """Called at the first byte of the headers."""
+        super().on_message_begin()
+        self._in_head = True
+        self._head_bytes = self._head_lines = self._unread = self._outside = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called after each header line, also after those behind a body, which nothing here reads.
+
+        Raises:
+            HttpError: too many, or behind a body; the parser passes it on as an error of its own.
+        """
+        self._head_lines += 1
+        if not self._in_head:
+            self._refusal = HttpError(400, "invalid_request", "header lines behind the body are not supported")
+        elif self._head_lines > _MOST_LINES:
+            self._refusal = HttpError(431, "head_too_large", f"there are more than {_MOST_LINES} header lines")
+        if self._refusal is not None:
+            raise self._refusal
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Called after the last header."""
+        super().on_headers_complete()
+        self._in_head = False
+        self._stop_timer()
+
+    def on_body(self, body: bytes) -> None:
+        """Called with each part of a body."""
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def send_400_response(self, msg: str) -> None:
+        """Called where the parser fails: refuse without breaking into a reply that is being written."""
+        self._refuse(self._refusal or HttpError(400, "invalid_request", "not a valid HTTP/1.1 request"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called when the connection ends."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    @property
+    def _idle(self) -> bool:
+        """True where no request is in flight, so that a reply may be written."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _count(self, size: int) -> None:
+        """Count a parsed piece: as headers, or as what is around bodies."""
+        if self._in_head:
+            self._head_bytes += size
+            if self._head_bytes > _MOST_BYTES:
+                self._refuse(HttpError(431, "head_too_large", f"headers are larger than {_MOST_BYTES} bytes"))
+            return
+        self._outside = max(0, self._outside + size - _FRAME * self._body_bytes)
+        self._unread += self._body_bytes if self._idle else 0
+        if self._outside > _MOST_BYTES or self._unread > _MOST_UNREAD or len(self.pipeline) > _MOST_WAITING:
+            self._refuse(HttpError(400, "invalid_request", "more bytes than a request can have"))
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self.head_timeout_s, self._on_timeout)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timeout(self) -> None:
+        self._refuse(HttpError(408, "request_timeout", f"the headers did not arrive within {self.head_timeout_s:g} s"))
+
+    def _refuse(self, error: HttpError) -> None:
+        """Close the connection, with a reply to a request that has begun where no other waits for its own."""
+        self._stop_timer()
+        has_begun = self._in_head if self._idle else not (self.pipeline or self._in_head or self.cycle.response_started)
+        if has_begun and not self.transport.is_closing():
+            body = error.body()
+            head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
+            about = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            self.transport.write((head + about).encode() + body)
+        self.transport.close()
+
+
+def header_limit_protocol(head_timeout_s: float) -> type[HeaderLimitProtocol]:
+    """The protocol class with this timeout, for uvicorn."""
+    return type("GuardedProtocol", (HeaderLimitProtocol,), {"head_timeout_s": head_timeout_s})

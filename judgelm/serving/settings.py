@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import re
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,3 +99,25 @@ def _is_local(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:  # another name
         return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to an address before the model is loaded; it does not listen yet.
+
+    Raises:
+        ConfigError: the address is not available.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise ConfigError(f"--host {host} --port {port}: {error.strerror or error}; choose another port") from error
+    return bound

@@ -11,8 +11,8 @@ import numpy as np
 from judgelm.errors import InputError
 from judgelm.jsonl import json_ready
 from judgelm.metrics.resampling import Estimate
-from judgelm.metrics.style_control import Control, StyleControl, control_style
 from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
+from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.pair_labels import label_of, pair_winner
 from judgelm.studies.result import format_share

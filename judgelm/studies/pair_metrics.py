@@ -20,7 +20,7 @@ from judgelm.studies.pair_labels import JoinedPair, order_labels, winner_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionEstimates:
-    """`metrics.position.PositionBias` with intervals; the first three shares sum to 1."""
+    """Consistency and leans of a judge asked in both orders, with intervals; the first three shares sum to 1."""
 
     consistency: Estimate
     toward_first: Estimate
@@ -99,7 +99,7 @@ def pair_metrics(
 def position_estimates(
     given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], resampling: Resampling
 ) -> PositionEstimates:
-    """`metrics.position.position_bias` with intervals; labels and errors are its, clusters those of `pair_metrics`."""
+    """Position bias with intervals; labels and errors as `position_cells`, clusters as `pair_metrics`."""
     cells = position_cells(given, swapped)
     steady, first, second = (share(column > 0, clusters, resampling) for column in cells.T)
 

@@ -15,9 +15,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from judgelm.errors import InputError
-from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
-from judgelm.metrics.qa.match import Match, match
-from judgelm.metrics.qa.self_preference import PREFERENCE_THRESHOLDS, Preference, preferences
+from judgelm.metrics.qa import (
+    ANSWER_TYPES,
+    PREFERENCE_THRESHOLDS,
+    AnswerMatch,
+    Preference,
+    answer_type,
+    match,
+    preferences,
+)
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.parsing.verdicts import read_label_original
@@ -50,8 +56,8 @@ class QaAnswer:
     model: str
     data_set: str
     answer_type: str
-    own: Match
-    gate: Match
+    own: AnswerMatch
+    gate: AnswerMatch
     human: bool | None = None
 
 

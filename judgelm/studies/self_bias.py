@@ -15,23 +15,22 @@ import pandas as pd
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.data.sources.rating_tables import GOLD, HUMAN, RatingTable
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.self_bias.annotation import (
-    annotator_agreement,
-    attention_accuracy,
-    gold_accuracy,
-    rank_correlation,
-)
-from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
-from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
-from judgelm.metrics.self_bias.regression import BiasFit, debiased, mean_of
-from judgelm.metrics.self_bias.rows import (
+from judgelm.metrics.ratings import (
     COMPLETION,
     PairedRatings,
+    annotator_agreement,
+    assess_panel,
+    attention_accuracy,
     families_given,
     family_by_name,
+    gold_accuracy,
     pair_with_reference,
+    rank_correlation,
+    usual_panels,
 )
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.metrics.self_bias import BiasFit, debiased, mean_of
+from judgelm.metrics.true_win_rate import FEWEST_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.studies.result import Bars, Cell, HeatMap, Row, StudyResult, Table, bars, columns, table
 from judgelm.studies.self_bias_fits import (
     Fits,
@@ -358,7 +357,7 @@ def _stratum(name: str, labelled: pd.DataFrame, rest: pd.DataFrame) -> Stratum:
 
 def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> Stratum:
     """A stratum of which only a random part of the labels is shown, at least two."""
-    count = min(len(rows), max(FEWEST_LABELS, round(part * len(rows))))
+    count = min(len(rows), max(FEWEST_STRATUM_LABELS, round(part * len(rows))))
     shown = np.zeros(len(rows), dtype=bool)
     shown[generator.choice(len(rows), size=count, replace=False)] = True
     return _stratum("drawn", rows[shown], rows[~shown])

@@ -4,21 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.self_bias.annotation import rank_correlation
-from judgelm.metrics.self_bias.design import BiasModel, TermKind
-from judgelm.metrics.self_bias.ordinal import fit_ordinal
-from judgelm.metrics.self_bias.regression import BiasFit, Term, TooFewRatings, fit_self_bias
-from judgelm.metrics.self_bias.rows import (
+from judgelm.metrics.ratings import (
     PAPERS_WEAK_MODELS,
     PAPERS_WEAK_MODELS_FIGURE_10,
     PairedRatings,
     Scaling,
     family_as_reference,
+    rank_correlation,
     slices,
     with_length,
     without_models,
 )
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.self_bias import BiasFit, BiasModel, Term, TermKind, TooFewRatings, fit_ordinal, fit_self_bias
 from judgelm.studies.result import Forest, ForestRow, Row, Table, columns, table
 
 Progress = Callable[[str], None]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, mean, share
-from judgelm.metrics.style_control import Control, StyleControl, StyleDifferences, control_style, style_differences
+from judgelm.metrics.win_rate import Control, StyleControl, StyleDifferences, control_style, style_differences
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions
 from judgelm.studies.pair_labels import by_id, join

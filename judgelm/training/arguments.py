@@ -1,21 +1,146 @@
-"""Reading and checking the arguments of a recipe: TRL's parser, and options that training on ready rows rules out."""
+"""Arguments of a recipe beside TRL's: their fields, parsing, and checks against each other."""
 
 import math
-import os
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
-from trl import ModelConfig, TrlParser  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
-from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import is_gguf
-from judgelm.training.config import JudgeArguments, accumulation_steps, processes
-from judgelm.training.rows.records import RowOptions
-from judgelm.training.save import save_dtype_of
+from judgelm.training.rows.builder import RowOptions
 
-_CONFIG_HELP = "With --config FILE a YAML file sets the same options by name; those given here take precedence."
+
+def argument(description: str, **default: Any) -> Any:
+    """A field of a recipe's arguments; the description is its text in `--help`."""
+    return field(metadata={"help": description}, **default)
+
+
+@dataclass(kw_only=True)
+class JudgeArguments:
+    """Data, template and target of a judge's fine-tuning.
+
+    TRL's `SFTConfig` configures the optimisation, its `ModelConfig` the base model, LoRA and quantisation;
+    `max_length` of the former is the judge's window.
+    """
+
+    train_data: list[str] = argument(
+        "Files of labelled answers: JudgeLM rows, or plain rows with the scores of two answers, of three or more, or "
+        "of one that has a reference; the number of answers decides what a row teaches."
+    )
+    eval_data: list[str] = argument(
+        "The same for the evaluations, which compute the loss and let the model in training judge their pairs. "
+        "Without an eval_strategy there is one evaluation, at the end.",
+        default_factory=list,
+    )
+    eval_pairs: int = argument(
+        "Pairs of eval_data, drawn by the seed, that the model in training judges in both orders at every evaluation "
+        "(eval_agreement, eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed); 0 for the eval "
+        "loss only.",
+        default=200,
+    )
+    early_stopping_patience: int | None = argument(
+        "Stop after this many evaluations without a better metric_for_best_model.", default=None
+    )
+    adapter: str | None = argument(
+        "Folder of a LoRA judge to train further, on the base that it was trained on; needs use_peft: true. Its rank "
+        "and layers count, the lora_ options do not.",
+        default=None,
+    )
+    template: str = argument("Prompt template; written into the judge's card.", default="judgelm-v1")
+    scale: list[float] = argument("Lowest and highest score.", default_factory=lambda: [1, 10])
+    swap_prob: float = argument(
+        "Probability that a pair is shown with its answers, scores and the names in its reason exchanged, drawn in "
+        "every epoch; a pair with an ambiguous reason stays unchanged. (JudgeLM, section 5.1)",
+        default=0.5,
+    )
+    reference_drop_prob: float = argument(
+        "Probability that a row with a judgment made with a reference is shown without it, in prompt and target: 0 "
+        "always shows references, 1 never; single answers keep theirs. (JudgeLM, section 5.3; 0.5 is the original "
+        "script's value.)",
+        default=0.5,
+    )
+    reason_prob: float = argument(
+        "Share of rows whose target has the reason and EOS after the score line.", default=1.0
+    )
+    loss_on: str = argument(
+        "completion: the loss counts the reply only; all: prompt and reply, to pre-train a base.", default="completion"
+    )
+    score_weight: float = argument(
+        "Weight of a score line's token in the loss, where a token of the reason has 1.", default=1.0
+    )
+    overwrite_output_dir: bool = argument(
+        "Overwrite output_dir: a finished judge, or checkpoints, which are removed. Without it a run resumes from "
+        "its last whole checkpoint, and a finished judge is not overwritten; with it a run always starts from the "
+        "beginning.",
+        default=False,
+    )
+    save_dtype: str = argument(
+        "Dtype of the finished judge's weights: auto (bfloat16 where training computed in it, else as trained), "
+        "bfloat16, float16, float32. Checkpoints and adapters are written as they are trained.",
+        default="auto",
+    )
+    global_batch: int | None = argument(
+        "Rows of one optimiser step over all processes: per_device_train_batch_size x gradient_accumulation_steps x "
+        "processes. Leave gradient_accumulation_steps out (or at 1) to have it computed, so that a config works on "
+        "any number of GPUs; any other product is an error.",
+        default=None,
+    )
+
+
+def accumulation_steps(global_batch: int | None, *, per_device: int, accumulation: int, processes: int) -> int:
+    """Passes of an optimiser step, computed from the global batch where they are 1.
+
+    Args:
+        global_batch: rows of one optimiser step; None accepts any.
+        per_device: rows of one process in one pass.
+        accumulation: configured passes.
+        processes: devices with separate rows, over all machines.
+
+    Raises:
+        ConfigError: the configured passes make another batch, or no number of passes makes this one.
+    """
+    one_pass = per_device * processes
+    if global_batch is None or global_batch == one_pass * accumulation:
+        return accumulation
+    if global_batch < 1 or global_batch % one_pass:
+        way_out = (
+            f"no accumulation gives it, since {global_batch} is no multiple of {one_pass} rows a pass; "
+            "change the others"
+        )
+    elif accumulation == 1:
+        return global_batch // one_pass
+    else:
+        way_out = f"gradient_accumulation_steps: {global_batch // one_pass} would give it, or leave it out"
+    raise ConfigError(
+        f"global_batch is {global_batch}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
+        f"{accumulation} x {processes} processes make {one_pass * accumulation}; {way_out}"
+    )
+
+
+def processes(args: Any) -> int:
+    """Devices with separate rows; with torch's DataParallel one process drives several."""
+    return int(args.world_size) * max(1, int(args.n_gpu))
+
+
+def rows_per_step(args: Any) -> int:
+    """Rows of one optimiser step over all processes; GRPO draws several replies to each row."""
+    sequences = int(args.per_device_train_batch_size * args.gradient_accumulation_steps) * processes(args)
+    return sequences // getattr(args, "num_generations", 1)
+
+
+def base_name(base: Any) -> str:
+    """The base model's folder or hub id.
+
+    Raises:
+        ConfigError: it is missing.
+    """
+    if not base.model_name_or_path:
+        raise ConfigError("model_name_or_path is missing; give the base model's folder or hub id")
+    return str(base.model_name_or_path)
+
+
 _OWN_TOKENIZER = "rows are made with the base's own tokenizer, in whose files it can be set"
 UNSUPPORTED_ARGUMENTS = {
     "eos_token": _OWN_TOKENIZER,
@@ -28,30 +153,6 @@ UNSUPPORTED_ARGUMENTS = {
     "auto_find_batch_size": "the rows of a step would change while training",
 }
 """Arguments of TRL and transformers that would undo how rows are made and ordered, with the reason."""
-
-
-def parse_arguments(*types: Any) -> tuple[Any, ...]:
-    """Parse a recipe's arguments from `--config FILE` and flags; one object for each dataclass.
-
-    A base that is a GGUF file becomes its checkpoint in the cache. A hub token is passed to the libraries through the
-    environment: the trainer writes its arguments beside each checkpoint.
-
-    Raises:
-        ConfigError: no such file or field, or a format that this machine lacks (bf16, tf32).
-        ModelError: a GGUF file that cannot be converted.
-        RunError: the cache cannot be written.
-    """
-    try:
-        parsed = tuple(TrlParser(types, description=_CONFIG_HELP).parse_args_and_config())
-    except (OSError, ValueError) as error:
-        raise ConfigError(str(error)) from error
-    for arguments in parsed:
-        if token := getattr(arguments, "hub_token", None):
-            os.environ["HF_TOKEN"], arguments.hub_token = token, None
-    for arguments in parsed:
-        if isinstance(arguments, ModelConfig) and is_gguf(arguments.model_name_or_path or ""):
-            arguments.model_name_or_path = gguf_checkpoint(arguments.model_name_or_path, arguments.model_revision)
-    return parsed
 
 
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
@@ -120,3 +221,39 @@ def row_options(judge: JudgeArguments, args: Any) -> RowOptions:
         loss_on_prompt=judge.loss_on == "all",
         seed=args.seed,
     )
+
+
+SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")
+
+
+def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
+    """The dtype of a finished judge's weights; None leaves them as they were trained.
+
+    Args:
+        requested: `save_dtype`; `auto` is bfloat16 where training computed in it, else as trained.
+        args: the trainer's arguments.
+
+    Raises:
+        ConfigError: no such dtype, or one that DeepSpeed cannot gather.
+    """
+    if requested not in SAVE_DTYPES:
+        raise ConfigError(f"save_dtype {requested!r} does not exist; available: {', '.join(SAVE_DTYPES)}")
+    if requested == "auto":
+        return torch.bfloat16 if args.bf16 else None
+    if requested == "float32" and args.deepspeed_plugin is not None and (args.bf16 or args.fp16):
+        raise ConfigError(
+            "save_dtype is float32, but DeepSpeed gathers the weights in 16 bits; leave it out, and convert a "
+            "checkpoint to float32 with DeepSpeed's zero_to_fp32.py"
+        )
+    dtype: torch.dtype = getattr(torch, requested)
+    return dtype
+
+
+def optimizer_states(optim: str) -> tuple[int, int | None]:
+    """Numbers that an optimiser keeps for each parameter, and bytes of each; None where they have the weight's dtype.
+
+    An unknown name counts as a variant of Adam, as most are.
+    """
+    numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
+    states = next((states for name, states in numbers.items() if name in optim), 2)
+    return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else None

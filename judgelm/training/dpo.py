@@ -6,7 +6,7 @@ one, each measured relative to that judge. The loss is TRL's.
 Source: Rafailov et al. 2023, Direct Preference Optimization (arXiv 2305.18290).
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,16 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
-from judgelm.training.arguments import row_options
-from judgelm.training.attention import Attention
-from judgelm.training.base_model import load_base_model
-from judgelm.training.config import JudgeArguments, base_name
-from judgelm.training.nan_guard import NanGuardMixin
+from judgelm.training.arguments import JudgeArguments, argument, base_name, row_options
+from judgelm.training.base_model import Attention, load_base_model
 from judgelm.training.rows.dataset import file_sha
-from judgelm.training.rows.preference import PreferenceRowOptions
-from judgelm.training.save import SaveDtypeMixin
-from judgelm.training.schedule import SinglePassMixin
-from judgelm.training.trainer import skip_unlabelled_logits
-from judgelm.training.validation.evaluator import ValidationMixin
+from judgelm.training.rows.preferences import PreferenceRowOptions
+from judgelm.training.run import TrainingRun
+from judgelm.training.trainer import (
+    JudgeMixin,
+    PrecisionMixin,
+    skip_unlabelled_logits,
+)
 
 
 @dataclass(kw_only=True)
@@ -38,26 +37,22 @@ class DPOArguments(JudgeArguments):
     """Arguments of `train/dpo.py` beside TRL's: those of `train/sft.py`, and the judge's mistakes.
 
     `train_data` and `eval_data` hold the labelled pairs of `judgments`, or rows with `chosen` and `rejected`
-    judgments of their own, see `judgelm.training.rows.preference`.
+    judgments of their own, see `judgelm.training.rows.preferences`.
     """
 
-    judgments: list[str] = field(
+    judgments: list[str] = argument(
+        "Judgments of those pairs, as judgelm-batch wrote them (with their .run.json): where the judge was wrong, "
+        "the label's judgment is chosen and the judge's own reply rejected.",
         default_factory=list,
-        metadata={
-            "help": "Judgments of those pairs, as judgelm-batch wrote them (with their .run.json): where the judge was "
-            "wrong, the label's judgment is chosen and the judge's own reply rejected."
-        },
     )
-    min_distance: float | None = field(
+    min_distance: float | None = argument(
+        "Reject a reply if one of its scores is at least this far from the label's, whoever wins; without it, if its "
+        "winner differs.",
         default=None,
-        metadata={
-            "help": "Reject a reply if one of its scores is at least this far from the label's, whoever wins; without "
-            "it, if its winner differs."
-        },
     )
 
 
-class PreferenceTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, DPOTrainer):
+class PreferenceTrainer(JudgeMixin, DPOTrainer):
     """A `DPOTrainer` for rows of tokens."""
 
     def __init__(self, **options: Any) -> None:
@@ -107,15 +102,16 @@ def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attentio
     return load_base_model(base, args, attention)
 
 
-def dpo_facts(judge: DPOArguments, dpo: DPOConfig, base: ModelConfig, tuned_from: Card | None) -> dict[str, Any]:
+def dpo_facts(run: TrainingRun) -> dict[str, Any]:
     """Facts of the tuning, for the judge's card."""
+    judge, dpo = run.judge, run.args
     return {
         "method": "dpo",
         "beta": dpo.beta,
         "loss_type": dpo.loss_type,
         "judgments": [{"file": Path(path).name, "sha": file_sha(path)} for path in judge.judgments],
         "min_distance": judge.min_distance,
-        "began_from": {"judge": base_name(base), **(tuned_from.training if tuned_from else {})},
+        "began_from": {"judge": base_name(run.base), **(run.tuned_from.training if run.tuned_from else {})},
     }
 
 
@@ -151,3 +147,7 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
             f"[{low:g}, {high:g}]"
         )
     return card
+
+
+class JudgeDPOConfig(PrecisionMixin, DPOConfig):  # type: ignore[misc]  # untyped in trl
+    """TRL's `DPOConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""

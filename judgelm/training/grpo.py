@@ -1,38 +1,118 @@
 """The trainer of `train/grpo.py`: reinforcement of judges that reason first, by GRPO.
 
-Each pair is shown in both orders, and several replies are drawn to each prompt. `judgelm.training.verdict_reward`
-states the reward; a reply's advantage is its reward less the mean over the replies to its prompt. Loss, generation and
-vLLM are TRL's.
+Each pair is shown in both orders, and several replies are drawn to each prompt. A reply's advantage is its reward less
+the mean over the replies to its prompt. Loss, generation and vLLM are TRL's. The reward is
 
-Source: Shao et al. 2024, DeepSeekMath (arXiv 2402.03300), for GRPO; J1 and RM-R1 for judges.
+    right * (share of right verdicts in the other order) + form_weight * form + length_weight * length
+
+`right` is 1 for a well-formed reply whose verdict is right, else 0; `form` is 0 for a well-formed reply, else -1;
+`length` falls from 0 at `soft` tokens to -1 at the limit. The second factor is the mean, over all replies to the same
+pair with its answers exchanged, of J1's reward for a pair of replies (1 if both are right): without scaling by each
+group's own deviation, the policy gradient is that of P(right in both orders). Form and length only take away, so a
+policy that always names one side, writes no verdict, no reason or an endless one earns nothing.
+
+Source: Shao et al. 2024, DeepSeekMath (arXiv 2402.03300), for GRPO; J1 (Whitehouse et al. 2025), its consistency
+reward, and RM-R1 for judges; the linear price on length is that of DAPO (Yu et al. 2025).
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import packages_distributions, version
+from typing import Any, Literal, NamedTuple
 
+import datasets
 import numpy as np
 from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import Trainer
 from transformers.trainer_utils import EvalLoopOutput
-from trl import GRPOTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl import (
+    GRPOConfig,
+    GRPOTrainer,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+)
 
 from judgelm.errors import ConfigError
-from judgelm.modes.pairwise import reasoned_template
+from judgelm.modes.pairwise import read_pair_verdict, reasoned_template
+from judgelm.package import extra_requirements
+from judgelm.parsing.thinking import separate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.arguments import row_options
-from judgelm.training.config import JudgeArguments
-from judgelm.training.nan_guard import NanGuardMixin
-from judgelm.training.precision import installed_vllm, vllm_fault
+from judgelm.training.arguments import JudgeArguments, argument, row_options
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
-from judgelm.training.rows.judging_prompts import JudgingPromptOptions, in_both_orders
-from judgelm.training.save import SaveDtypeMixin
-from judgelm.training.schedule import SinglePassMixin
-from judgelm.training.validation.evaluator import ValidationMixin
-from judgelm.training.verdict_reward import Attempt, both_orders_right, length_penalty, read_form
+from judgelm.training.rows.preferences import JudgingPromptOptions
+from judgelm.training.run import TrainingRun
+from judgelm.training.trainer import JudgeMixin, PrecisionMixin
+
+
+class Attempt(NamedTuple):
+    """The outcome of one reply.
+
+    Attributes:
+        pair: number of the pair.
+        order: 0 for the given order, 1 for the answers exchanged.
+        right: whether the reply is well-formed and names the better answer.
+    """
+
+    pair: int
+    order: int
+    right: bool
+
+
+def read_form(text: str, *, ended: bool, least_letters: int) -> Literal[1, 2] | Unparsed:
+    """Read a reply: the place, in the order shown, of the better answer; the flaw where it is not well-formed.
+
+    Args:
+        text: the reply, thinking included.
+        ended: whether the judge ended it, rather than the limit of tokens.
+        least_letters: letters that reasons have at least; thinking counts.
+    """
+    if not ended:
+        return Unparsed("truncated", text, "no end within the limit of tokens")
+    reply = separate(text)
+    if not reply.closed:
+        return Unparsed("truncated", text, "the thinking has no end")
+    verdict = read_pair_verdict(reply.reply)
+    if isinstance(verdict, Unparsed):
+        return verdict
+    reasons = (reply.thinking or "") + reply.reply[: verdict.position]
+    if sum(map(str.isalpha, reasons)) < least_letters:
+        return Unparsed("off_grammar", text, f"fewer than {least_letters} letters of reasons before the verdict")
+    return 1 if verdict.label == "1" else 2
+
+
+def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
+    """Reward each attempt by the verdicts in both orders.
+
+    Args:
+        attempts: all replies to the pairs, of all processes, in any sequence.
+
+    Returns:
+        For each attempt 0 where it is wrong, else the share of right ones among those to the same pair in the other
+        order, in [0, 1]; None where there are none, since nothing is known of them.
+    """
+    groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
+    for attempt in attempts:
+        groups[attempt.pair, attempt.order].append(attempt.right)
+    shares = {key: sum(rights) / len(rights) for key, rights in groups.items()}
+    rewards = []
+    for attempt in attempts:
+        share = shares.get((attempt.pair, 1 - attempt.order))
+        rewards.append(None if share is None else share if attempt.right else 0.0)
+    return rewards
+
+
+def length_penalty(tokens: int, *, soft: int, limit: int) -> float:
+    """The price of a reply's length: 0 up to `soft` tokens, then linearly to -1 at `limit`.
+
+    Args:
+        tokens: of the reply.
+        soft: number up to which length costs nothing; less than `limit`.
+        limit: the most tokens of a reply.
+    """
+    return -min(1.0, max(0, tokens - soft) / (limit - soft))
+
 
 _SOFT_SHARE = 0.75
 
@@ -44,26 +124,19 @@ class GRPOArguments(JudgeArguments):
     `train_data` and `eval_data` hold pairs with a `preference`, scores or a winner; ties are left out.
     """
 
-    template: str = field(
-        default="reasoned-chat",
-        metadata={"help": "Prompt template that reasons first: reasoned-chat or reasoned-compact."},
+    template: str = argument(
+        "Prompt template that reasons first: reasoned-chat or reasoned-compact.", default="reasoned-chat"
     )
-    swap_prob: float = field(default=0.0, metadata={"help": "Has no effect: each pair is shown in both orders."})
-    form_weight: float = field(
-        default=0.2,
-        metadata={"help": "Price of a reply without an end, without a verdict, or without reasons."},
+    swap_prob: float = argument("Has no effect: each pair is shown in both orders.", default=0.0)
+    form_weight: float = argument(
+        "Price of a reply without an end, without a verdict, or without reasons.", default=0.2
     )
-    length_weight: float = field(
-        default=0.1, metadata={"help": "Price of a reply that is as long as max_completion_length."}
-    )
-    soft_length: int | None = field(
+    length_weight: float = argument("Price of a reply that is as long as max_completion_length.", default=0.1)
+    soft_length: int | None = argument(
+        "Tokens of a reply up to which length costs nothing; without it three quarters of max_completion_length.",
         default=None,
-        metadata={
-            "help": "Tokens of a reply up to which length costs nothing; without it three quarters of "
-            "max_completion_length."
-        },
     )
-    least_letters: int = field(default=20, metadata={"help": "Letters that reasons have at least before the verdict."})
+    least_letters: int = argument("Letters that reasons have at least before the verdict.", default=20)
 
     def soft(self, limit: int) -> int:
         """The soft limit of a reply, in tokens."""
@@ -93,11 +166,11 @@ class VerdictRewards:
         best: list[int],
         **_: Any,
     ) -> list[float | None]:
-        """See `judgelm.training.verdict_reward`; the replies in the other order may lie on other processes."""
+        """See `judgelm.training.grpo`; the replies in the other order may lie on other processes."""
         own = []
         for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)
-            right = not isinstance(verdict, Unparsed) and verdict.better == better
+            right = not isinstance(verdict, Unparsed) and verdict == better
             own.append(Attempt(int(pair_number), int(shown), right))
         attempts = [Attempt(*each) for each in gather_object(own)]
         begin = PartialState().process_index * len(own)  # each process has equally many
@@ -141,13 +214,11 @@ class _JudgedEvaluations(Trainer):
     """Placed before a trainer's class: an evaluation judges pairs and computes no loss."""
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return no metrics, to which `ValidationMixin` adds those of the judging."""
+        """Return no metrics, to which `JudgeMixin` adds those of the judging."""
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
-class VerdictTrainer(
-    ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, _JudgedEvaluations, _RewardedVerdicts
-):
+class VerdictTrainer(JudgeMixin, _JudgedEvaluations, _RewardedVerdicts):
     """The trainer of judges that reason first.
 
     Args:
@@ -234,8 +305,9 @@ def _check_batch(args: Any) -> None:
         )
 
 
-def grpo_facts(judge: GRPOArguments, args: Any) -> dict[str, Any]:
+def grpo_facts(run: TrainingRun) -> dict[str, Any]:
     """Facts of the training, for the judge's card."""
+    judge, args = run.judge, run.args
     names = ("num_generations", "max_completion_length", "temperature", "beta", "scale_rewards", "loss_type")
     return {
         "method": "grpo",
@@ -247,3 +319,77 @@ def grpo_facts(judge: GRPOArguments, args: Any) -> dict[str, Any]:
         **{name: getattr(args, name) for name in names},
         "generated_by": "vllm" if args.use_vllm else "transformers",
     }
+
+
+def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
+    """The rows as single prompts, both orders of a pair one behind the other.
+
+    Args:
+        rows: of `JudgingPromptBuilder`; their dataset stays on the disk.
+        step: prompts of one optimiser step; a last step that would lack some is left out.
+
+    Returns:
+        Rows whose dataset has the columns `sample_id`, `prompt`, `pair` (its number), `order` (0 as given, 1 swapped)
+        and `best`, the place in which the better answer is shown, 1 or 2.
+    """
+    pairs = rows.dataset
+    count = len(pairs) * 2 // step * step
+    index = np.arange(count)
+    table = {"sample_id": np.repeat(pairs["sample_id"][:], 2)[:count].tolist(), "pair": index // 2, "order": index % 2}
+
+    def show(batch: dict[str, Any]) -> dict[str, Any]:
+        shown = [pairs[int(pair)] for pair in batch["pair"]]
+        orders = batch["order"]
+        return batch | {
+            "prompt": [row["swapped" if order else "prompt"] for row, order in zip(shown, orders, strict=True)],
+            "best": [3 - row["winner"] if order else row["winner"] for row, order in zip(shown, orders, strict=True)],
+        }
+
+    return replace(rows, dataset=datasets.Dataset.from_dict(table).with_transform(show), per_epoch=2 * rows.per_epoch)
+
+
+@dataclass
+class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # untyped in trl
+    """TRL's `GRPOConfig` with a window and defaults for judges; `bf16` as in the others.
+
+    Replies are generated by vLLM within the training's own GPUs if there is one and TRL supports the installed
+    version, else by transformers.
+    """
+
+    max_length: int | None = argument("The judge's window in tokens: prompt and reply together.", default=2048)
+    dataset_num_proc: int | None = argument("Processes that build the rows; left out: one for each core.", default=None)
+    use_vllm: bool | None = argument(
+        "Generate with vLLM; left out: on a GPU where a vLLM that TRL supports is installed.", default=None
+    )
+    scale_rewards: str = argument(
+        "batch or none; group would weigh each order by itself, and so lose the other order's share.", default="batch"
+    )
+    shuffle_dataset: bool | None = argument("Pairs are shuffled already, by the seed.", default=False)
+
+    def __post_init__(self) -> None:
+        """Choose what generates; evaluations draw no replies, so their batch is any that TRL accepts."""
+        self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
+        super().__post_init__()
+        if self.use_vllm is None:
+            self.use_vllm = self.device.type == "cuda" and vllm_fault(installed_vllm()) is None
+
+
+def installed_vllm() -> str | None:
+    """The version of the installed vLLM, its CPU build included; None without one."""
+    distributions = packages_distributions().get("vllm", [])
+    return version(distributions[0]) if distributions else None
+
+
+def vllm_fault(installed: str | None) -> str | None:
+    """Why TRL cannot generate with this version of vLLM, and the way out; None where it can.
+
+    TRL 1.16 itself warns of a version outside of the range of its extra, and goes on.
+    """
+    [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
+    if installed is not None and supported.contains(installed, prereleases=True):
+        return None
+    state = "is not installed" if installed is None else f"{installed} is installed"
+    return (
+        f"vllm {state}, and TRL {version('trl')} generates with {supported}; run: pip install 'vllm{supported}', or "
+        "set use_vllm to false"
+    )

@@ -2,30 +2,23 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
-from torch import Tensor
-from transformers import PreTrainedModel, Trainer
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.data.training_questions import QUESTIONS_NAME, hashes_of_files, read_hashes, write_hashes
 from judgelm.engines.gguf import GgufRecord, gguf_record
-from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
+from judgelm.training.arguments import JudgeArguments, rows_per_step, save_dtype_of
 from judgelm.training.checkpoints import VERSIONS
-from judgelm.training.config import JudgeArguments, rows_per_step
-from judgelm.training.model_card import write_model_card
+from judgelm.training.hub import write_model_card
+from judgelm.training.rows.builder import RowCounts
 from judgelm.training.rows.dataset import ROWS_FOLDER, file_sha
-from judgelm.training.rows.records import RowCounts
-from judgelm.training.validation.evaluator import step_of_weights
-
-SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")
+from judgelm.training.validation import step_of_weights
 
 
 def save_judge(
@@ -41,7 +34,7 @@ def save_judge(
     Call it on every process, since shards are gathered.
 
     Args:
-        trainer: a `JudgeTrainer` or another trainer with `SinglePassMixin`, trained.
+        trainer: a `JudgeTrainer` or another trainer with `JudgeMixin`, trained.
         judge: data and target.
         base: TRL's `ModelConfig`.
         facts: more of the training, for the card.
@@ -164,87 +157,3 @@ def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:
         "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "float32",
         "gradient_checkpointing": args.gradient_checkpointing,
     }
-
-
-def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
-    """The dtype of a finished judge's weights; None leaves them as they were trained.
-
-    Args:
-        requested: `save_dtype`; `auto` is bfloat16 where training computed in it, else as trained.
-        args: the trainer's arguments.
-
-    Raises:
-        ConfigError: no such dtype, or one that DeepSpeed cannot gather.
-    """
-    if requested not in SAVE_DTYPES:
-        raise ConfigError(f"save_dtype {requested!r} does not exist; available: {', '.join(SAVE_DTYPES)}")
-    if requested == "auto":
-        return torch.bfloat16 if args.bf16 else None
-    if requested == "float32" and args.deepspeed_plugin is not None and (args.bf16 or args.fp16):
-        raise ConfigError(
-            "save_dtype is float32, but DeepSpeed gathers the weights in 16 bits; leave it out, and convert a "
-            "checkpoint to float32 with DeepSpeed's zero_to_fp32.py"
-        )
-    dtype: torch.dtype = getattr(torch, requested)
-    return dtype
-
-
-class SaveDtypeMixin(Trainer):
-    """Placed before a trainer's class: writes whole models in another dtype within `saving_in`.
-
-    Checkpoints keep the float32 master weights of the training, and an adapter is small and is written as trained.
-    """
-
-    _save_dtype: torch.dtype | None = None
-
-    @contextmanager
-    def saving_in(self, dtype: torch.dtype | None) -> Iterator[None]:
-        """Write models that are saved within the context in this dtype; None leaves them as they are."""
-        self._save_dtype = dtype
-        try:
-            yield
-        finally:
-            self._save_dtype = None
-
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write model, configuration and tokenizer; `state_dict` holds gathered weights."""
-        dtype, model = self._save_dtype, self.model
-        if dtype is None or not isinstance(model, PreTrainedModel) or getattr(model, "hf_quantizer", None) is not None:
-            super()._save(output_dir, state_dict)
-            return
-        weights = model.state_dict() if state_dict is None else state_dict
-        exempt = {*(model._keep_in_fp32_modules_strict or ()), *(model._keep_in_fp32_modules or ())}
-        super()._save(output_dir, cast_weights(weights, dtype, exempt))
-        _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
-
-
-def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
-    """Cast floating-point weights to a dtype, on the CPU; shared ones stay shared.
-
-    Args:
-        weights: by name.
-        dtype: the new one.
-        exempt: names of modules that keep their dtype: the model's authors keep them in float32.
-    """
-    by_storage: dict[tuple[Any, ...], Tensor] = {}
-    cast = {}
-    for name, tensor in weights.items():
-        if not tensor.is_floating_point() or not exempt.isdisjoint(name.split(".")):
-            cast[name] = tensor
-            continue
-        key = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride())
-        if key not in by_storage:
-            by_storage[key] = tensor.to("cpu", dtype)
-        cast[name] = by_storage[key]
-    return cast
-
-
-def _write_dtype(path: Path, dtype: torch.dtype) -> None:
-    """Write the dtype into the model's configuration: transformers 5.x writes that of the weights in memory."""
-    config = json.loads(path.read_text(encoding="utf-8"))
-    for part in (config, *(value for value in config.values() if isinstance(value, dict))):
-        if "dtype" in part:
-            part["dtype"] = str(dtype).removeprefix("torch.")
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    partial.replace(path)

@@ -8,9 +8,9 @@ from itertools import islice
 
 import pytest
 
-from benchmarks.synthetic.generators import SimulatedAnswer
-from benchmarks.synthetic.pairs import FACTS, GENERATORS, KINDS, VICES, generate, is_held_out
-from benchmarks.synthetic.questions import Question
+from benchmarks.synthetic.generators import GENERATORS, VICES, SimulatedAnswer
+from benchmarks.synthetic.pairs import generate
+from benchmarks.synthetic.questions import FACTS, KINDS, Question, is_held_out
 from benchmarks.synthetic.teacher import find, noiseless_score, review
 from judgelm.errors import ConfigError
 

@@ -18,8 +18,7 @@ from judgelm.jsonl import read_jsonl
 from judgelm.records import Sample
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.teacher import TeacherPrompts
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
 from tests.support.endpoint.server import endpoint
 from tests.support.teachers import Ledger, TeacherBackend
 

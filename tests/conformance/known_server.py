@@ -13,8 +13,7 @@ from judgelm.serving.app import create_app
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
-from judgelm.serving.settings import ServerSettings
-from judgelm.serving.sockets import bind
+from judgelm.serving.settings import ServerSettings, bind
 from tests.support.known_judge import KnownEngine
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.overlap import IndexedTexts
+from judgelm.data.duplicates import IndexedTexts
 from judgelm.data.training_questions import hashes_of_files, read_hashes, seen_questions, write_hashes
 from judgelm.errors import InputError
 

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.alpaca_eval import DIALECTS, render_batch
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message, Tool
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, Tool, sample_of
+from tests.support import captures
 from tests.support.captures import replies, requests
+
+DIALECTS = captures.dialects(
+    "alpaca-eval-ranking", "alpaca-eval-function", "alpaca-eval-identifier", "alpaca-eval-batch"
+)
 
 RANKING, FUNCTION, IDENTIFIER, BATCH = DIALECTS
 SAMPLE = sample_of("q", ("first", "second"))
@@ -117,12 +120,6 @@ def test_a_ranking_says_who_won(finding, winner):
     [text] = RANKING.render(case("alpaca-eval-ranking"), asking(max_tokens=100), finding).texts
     assert parsed_ranking(text) == winner
     assert len(text) < 100
-
-
-def test_several_rankings_are_drawn():
-    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
-    texts = RANKING.render(case("alpaca-eval-ranking"), asking(n=3), finding).texts
-    assert [parsed_ranking(text) for text in texts] == [1, 2, 1]  # the drawn tie goes to the likelier
 
 
 @pytest.mark.parametrize(("finding", "winner"), PAIRS)
@@ -244,13 +241,8 @@ def test_explanations_are_wanted_by_the_prompts_that_say_so(shared_data):
 def test_a_batch_has_a_line_for_each_example(shared_data):
     [(_, asked)] = requests(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
     found = BATCH.recognise(asked)
-    finding = JudgeResult(scores=(8, 6, 5, 7, 9, 1, 1, 9, 2, 3))
-    [text] = BATCH.render(found, asked, finding).texts
-    assert parsed_batch(text, 5) == [1, 2, 1, 2, 2]
     one_by_one = [finding for finding, _ in [*PAIRS, PAIRS[0]]]
-    assert parsed_batch(render_batch(found, asked, one_by_one).texts[0], 5) == [1, 2, 1, 2, 1]
-    with pytest.raises(ValueError, match="wants 10 scores"):
-        BATCH.render(found, asked, PAIRS[0][0])
+    assert parsed_batch(BATCH.render(found, asked, JudgeResult(batch=tuple(one_by_one))).texts[0], 5) == [1, 2, 1, 2, 1]
 
 
 def batch_of(*examples, first=1):
@@ -293,26 +285,11 @@ def test_a_batch_has_up_to_64_examples(size, taken):
     assert (BATCH.recognise(batch_of(*[("q", "a", "b")] * size)) is not None) is taken
 
 
-def test_a_batch_of_one_example_goes_by_its_winner_and_others_by_their_scores():
+def test_each_example_of_a_batch_goes_by_its_own_winner():
     asked = batch_of(("q", "a", "b"))
     assert BATCH.render(BATCH.recognise(asked), asked, JudgeResult(winner=1)).texts == ("Output (a)",)
     # what is open goes to the answer with the lower hash, "b", in each example
     asked = batch_of(("q", "a", "b"), ("q", "b", "a"))
     found = BATCH.recognise(asked)
-    assert BATCH.render(found, asked, JudgeResult(scores=(7, 7, 7, 7))).texts == ("Output (b)\nOutput (a)",)
-    with pytest.raises(ValueError, match="shorter"):
-        render_batch(found, asked, [JudgeResult(winner=1)])
-
-
-@pytest.mark.parametrize("more", [{}, {"logprobs": True, "top_logprobs": 1}], ids=["plain", "logprobs"])
-def test_what_is_left_open_goes_to_the_same_output_in_both_orders(more):
-    even = JudgeResult(winner="tie", first_better=0.5)
-    tool = Tool(name="make_leaderboard", parameters={"properties": {"ordered_models": {}}})
-    found = []
-    for answers in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
-        one = JudgeTask(dialect="any", kind="pair", sample=sample_of("q", answers), facts={"explanation": False})
-        rank = parsed_ranking(RANKING.render(one, asking(**more), even).texts[0])
-        call = FUNCTION.render(one, asking(tools=(tool,), **more), even)
-        [identifier] = IDENTIFIER.render(one, asking(**more), even).texts
-        found.append((rank, json.loads(call.arguments)["ordered_models"][0]["model"], identifier))
-    assert found == [(2, "M", "M"), (1, "m", "m")]
+    ties = JudgeResult(batch=(JudgeResult(winner="tie"),) * 2)
+    assert BATCH.render(found, asked, ties).texts == ("Output (b)\nOutput (a)",)

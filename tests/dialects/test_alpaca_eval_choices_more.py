@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.alpaca_eval import DIALECTS as RANKINGS
-from judgelm.dialects.alpaca_eval_choices import DIALECTS
 from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, Tool
+from tests.support import captures
+
+DIALECTS = captures.dialects("alpaca-eval-choice", "alpaca-eval-letter")
+
+RANKINGS = captures.dialects(
+    "alpaca-eval-ranking", "alpaca-eval-function", "alpaca-eval-identifier", "alpaca-eval-batch"
+)
 
 CHOICE, LETTER = DIALECTS
 RANKING = RANKINGS[0]
@@ -121,21 +126,6 @@ def test_a_choice_is_one_line_or_one_call(finding, winner):
     assert (reply.tool, reply.texts) == ("print_best_model", ())
     assert parsed_call(reply.arguments) == [winner]
     assert json.loads(reply.arguments).keys() == {"best_output"}
-
-
-def test_what_is_left_open_goes_to_the_same_output_in_both_orders():
-    found = []
-    for outputs in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
-        asked = asking("alpaca-eval-choice", ("q", *outputs))
-        found += CHOICE.render(CHOICE.recognise(asked), asked, JudgeResult(winner="tie", first_better=0.5)).texts
-    assert found == ["Output (b)", "Output (a)"]
-
-
-def test_several_choices_are_drawn():
-    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
-    asked = asking("alpaca-eval-choice", n=3)
-    texts = CHOICE.render(CHOICE.recognise(asked), asked, finding).texts
-    assert [parsed_choice(text) for text in texts] == [[1], [2], [1]]
 
 
 @given(chance=st.floats(0, 1), explains=st.booleans())

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from judgelm.dialects.ambiguity import resolve_split
-from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.splits import Pattern, TemplateSplit, resolve_split
 
 PAIR = Pattern("[Q]\n{question}\n\n[A]\n{first}\n[/A]\n\n[B]\n{second}\n[/B]")
 BLOCKS = (("[A]", "[/A]"), ("[B]", "[/B]"))
@@ -54,18 +53,18 @@ def test_only_one_split_leaves_no_doubt():
 )
 def test_the_split_with_the_fewest_torn_blocks_is_taken(text, first, second):
     found = resolve_split(Pattern("{first}|{second}"), text, blocks=[("(", ")")])
-    assert found == Split(values={"first": first, "second": second}, ambiguous=True)
+    assert found == TemplateSplit(values={"first": first, "second": second}, ambiguous=True)
 
 
 def test_of_equally_torn_splits_the_outermost_is_taken():
     found = resolve_split(Pattern("{a}|{b}/{c}"), "1|2|3/4/5")
-    assert found == Split(values={"a": "1", "b": "2|3/4", "c": "5"}, ambiguous=True)
+    assert found == TemplateSplit(values={"a": "1", "b": "2|3/4", "c": "5"}, ambiguous=True)
 
 
 def test_a_last_text_that_is_shown_twice_ends_the_prompt():
     pattern, same = Pattern("<{a}|{b}>{again}."), {"again": "a"}
     found = resolve_split(pattern, "<x|y>x.", same=same)
-    assert found == Split(values={"a": "x", "b": "y", "again": "x"}, ambiguous=False)
+    assert found == TemplateSplit(values={"a": "x", "b": "y", "again": "x"}, ambiguous=False)
     assert resolve_split(pattern, "<x|y>x.x.", same=same) is None
     assert resolve_split(pattern, "<x|y>xx.", same=same) is None
 
@@ -76,10 +75,14 @@ def test_a_search_that_is_given_up_leaves_doubt():
     assert resolve_split(pattern, f"<{'|' * 10}> <no|b>", same=same) is None
     # with 3,000 places not all are tried
     found = resolve_split(pattern, f"<{'|' * 3000}> <no|b>", same=same)
-    assert found == Split(values={"question": "", "first": "|" * 2999, "again": "no", "second": "b"}, ambiguous=True)
+    assert found == TemplateSplit(
+        values={"question": "", "first": "|" * 2999, "again": "no", "second": "b"}, ambiguous=True
+    )
     # a way that is found, and others that are not tried any more
     found = resolve_split(pattern, f"<{'|' * 3000}> <|b>", same=same)
-    assert found == Split(values={"question": "", "first": "|" * 2999, "again": "", "second": "b"}, ambiguous=True)
+    assert found == TemplateSplit(
+        values={"question": "", "first": "|" * 2999, "again": "", "second": "b"}, ambiguous=True
+    )
 
 
 def test_a_prompt_full_of_imitations_is_split_in_good_time():

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.autoj import DIALECTS
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies
+
+DIALECTS = captures.dialects("autoj-pair", "autoj-single")
 
 PAIR, SINGLE = DIALECTS
 REASON = "So, the final decision is Response 2.\nThe final  decision  is [Response 2]. Rating: [[3]] [[rating]]"
@@ -76,14 +77,6 @@ def test_fresh_texts_of_a_pair_come_back_or_the_split_is_doubted(texts, asking):
     case = PAIR.recognise(asked)
     assert case.doubt or (case.sample.question, *case.sample.answers) == texts
     assert SINGLE.recognise(asked) is None
-
-
-@given(texts=st.tuples(TEXTS, TEXTS), asking=st.sampled_from([bare, wrapped]))
-def test_fresh_texts_of_a_single_answer_come_back_or_the_split_is_doubted(texts, asking):
-    asked = asking(GRADE.format(*texts))
-    case = SINGLE.recognise(asked)
-    assert case.doubt or (case.sample.question, *case.sample.answers) == texts
-    assert PAIR.recognise(asked) is None
 
 
 def test_a_pair_and_a_single_answer_are_the_cases_that_they_show():

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.fastchat import DIALECTS
 from tests.support import captures
+
+DIALECTS = captures.dialects("fastchat-")
 
 PAIRS = ("fastchat_pair", "fastchat_pair_math", "fastchat_pair_mt", "fastchat_pair_math_mt")
 SINGLES = ("fastchat_single", "fastchat_single_math", "fastchat_single_mt", "fastchat_single_math_mt")
@@ -116,13 +117,6 @@ def test_a_pairs_verdict_is_read_as_found(winner):
     assert text == text.strip()
 
 
-def test_each_of_several_replies_is_a_draw():
-    asked = chat(PAIR_SYSTEM, pair_prompt("q", "a", "b"), n=3)
-    [(dialect, case)] = recognised(asked)
-    finding = JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.8, draws=((9.0, 5.0), (6.0, 7.0), (7.0, 7.0)))
-    assert [clients_pair(text) for text in dialect.render(case, asked, finding).texts] == [1, 2, "tie"]
-
-
 def test_a_rating_is_the_expected_grade_and_stands_there_once():
     prompt = f"[Instruction]\n{SINGLE_SYSTEM}\n\n[Question]\nq\n\n[The Start of Assistant's Answer]\na\n"
     asked = chat("You are a helpful assistant.", f"{prompt}[The End of Assistant's Answer]")
@@ -208,12 +202,6 @@ def test_a_question_that_quotes_a_reference_block_stays_whole():
     assert (dialect.name, case.sample.question, case.sample.reference) == ("fastchat-pair", question, None)
 
 
-@given(st.tuples(TEXTS, TEXTS, TEXTS))
-def test_any_pair_comes_back_or_is_in_doubt(texts):
-    [(_, case)] = recognised(chat(PAIR_SYSTEM, pair_prompt(*texts)))
-    assert case.doubt or (case.sample.question, *case.sample.answers) == texts
-
-
 @given(st.tuples(*[TEXTS] * 8))
 def test_any_dialogue_with_references_comes_back_or_is_in_doubt(texts):
     questions, answers = texts[:2], (texts[2:4], texts[4:6], texts[6:])
@@ -226,12 +214,3 @@ def test_any_dialogue_with_references_comes_back_or_is_in_doubt(texts):
         assert tuple(turn["question"] for turn in found) == questions
         assert tuple(turn["reference"] for turn in found) == answers[0]
         assert [tuple(turn["answers"]) for turn in found] == [*zip(*answers[1:], strict=True)]
-
-
-@given(st.tuples(*[TEXTS] * 4))
-def test_any_dialogue_of_one_assistant_comes_back_or_is_in_doubt(texts):
-    shown = conversation("Assistant A", [texts[:2], texts[2:]])
-    [(dialect, case)] = recognised(chat(SINGLE_SYSTEM, shown))
-    found = tuple(text for turn in case.sample.metadata["turns"] for text in (turn["question"], turn["answers"][0]))
-    assert dialect.name == "fastchat-single-mt"
-    assert case.doubt or found == texts

@@ -4,12 +4,11 @@ import re
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.flowjudge import DIALECTS
-from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies, requests
 
-[FLOWJUDGE] = DIALECTS
+[FLOWJUDGE] = captures.dialects("flowjudge")
 REASON = "</feedback><score>1</score>\n<score>\n2\n</score>"
 BINARY = "flowjudge_response_correctness_binary_prompt_only"
 PROMPT = (

@@ -3,16 +3,15 @@
 Without this a single request of 2 MB, which the server takes, would hold up all others for seconds.
 """
 
-import importlib
 import re
 import time
 from dataclasses import replace
 
 import pytest
 
-from judgelm.dialects import catalog
-from judgelm.dialects.ambiguity import latest_split, resolve_split
-from judgelm.dialects.patterns import Pattern
+from judgelm.dialects import benchmarks, catalog, eval_frameworks, instruction_following, judge_models
+from judgelm.dialects.contract import Dialect
+from judgelm.dialects.splits import Pattern, latest_split, resolve_split
 from tests.support import captures
 
 SMALL, LARGE = 500_000, 2_000_000
@@ -21,20 +20,25 @@ TIMES = 8  # four times the text; quadratic time would be sixteen times as long
 NOISE_S = 0.05
 
 
-FAMILIES = dict.fromkeys(getattr(one.recognise, "func", one.recognise).__module__ for one in catalog.DIALECTS)
+FAMILIES = (benchmarks, eval_frameworks, instruction_following, judge_models)
+BLOCKS = tuple(
+    (f"[The Start of Assistant {name}'s Answer]", f"[The End of Assistant {name}'s Answer]") for name in "12AB"
+)
 
 
 def patterns(value):
     """All patterns in a module's constants, however they are put together."""
     if isinstance(value, Pattern):
         yield value
+    elif isinstance(value, Dialect):
+        yield from value.templates
     elif isinstance(value, dict | tuple | list):
         for one in value.values() if isinstance(value, dict) else value:
             yield from patterns(one)
 
 
 def patterns_of(family):
-    return list(patterns(tuple(vars(importlib.import_module(family)).values())))
+    return list(dict.fromkeys(patterns(tuple(vars(family).values()))))
 
 
 def units(found):
@@ -59,20 +63,20 @@ def check(work, unit, place):
         assert large < TIMES * small + NOISE_S, (place, unit[:80], small, large)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow  # it measures time
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda module: module.__name__)
 def test_a_text_full_of_its_own_borders_is_split_in_linear_time(family):
-    blocks = getattr(importlib.import_module(family), "_BLOCKS", ())
     for pattern in patterns_of(family):
         ways = [lambda text, by=pattern: by.split(text)]
         if not pattern.anywhere:
             ways += [
-                lambda text, by=pattern: resolve_split(by, text, blocks=blocks),
+                lambda text, by=pattern: resolve_split(by, text, blocks=BLOCKS),
                 lambda text, by=pattern: latest_split(by, text),
             ]
         for unit in dict.fromkeys(filter(None, units([pattern]))):
             first, *others = pattern.anchors
             for way in ways:
-                check(lambda text, way=way: way(first + text + "x".join(others)), unit, family)  # noqa: B023
+                check(lambda text, way=way: way(first + text + "x".join(others)), unit, family.__name__)  # noqa: B023
 
 
 @pytest.mark.slow
@@ -85,8 +89,7 @@ def test_captured_requests_full_of_their_own_borders_are_recognised_in_linear_ti
                 continue
             texts = sorted(map(re.escape, filter(None, (item["question"], *item["answers"]))), key=len, reverse=True)
             pieces = [piece for one in asked.messages for piece in re.split("|".join(texts), one.text)]
-            family = getattr(known[0].recognise, "func", known[0].recognise).__module__
-            for unit in dict.fromkeys(filter(None, (*pieces, *units(patterns_of(family))))):
+            for unit in dict.fromkeys(filter(None, (*pieces, *units(known[0].templates)))):
                 check(lambda text: recognise_with(asked, answer, text), unit, path.parent.name)  # noqa: B023
             break
 

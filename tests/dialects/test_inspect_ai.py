@@ -8,23 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import JudgeResult
-from judgelm.dialects.inspect_ai import DIALECTS
 from tests.support import captures
+
+DIALECTS = captures.dialects("inspect-model-graded-qa", "inspect-model-graded-fact")
 
 FOLDERS = {
     "inspect_model_graded_qa": ("inspect-model-graded-qa", "CI"),
     "inspect_model_graded_qa_partial": ("inspect-model-graded-qa", "CPI"),
     "inspect_model_graded_fact": ("inspect-model-graded-fact", "CI"),
 }
-TEXTS = st.one_of(
-    st.text(max_size=30),
-    st.lists(
-        st.sampled_from(["a", "\n", "\n***\n", "[Submission]: ", "\n***\n[Criterion]: ", "[END-DATA]", "\u2028",
-                         "\n************\n[Expert]: ", "\n***\n[END DATA]\n\nDoes the submission meet the criterion?\n",
-                         "GRADE: C"]),
-        max_size=6,
-    ).map("".join),
-)  # fmt: skip
 
 
 def recognised(asked):
@@ -64,15 +56,6 @@ def test_the_parser_here_concludes_what_the_client_did(shared_data, folder):
     for reply, parsed in captures.replies(shared_data, folder):
         expected = None if parsed["value"] != parsed["value"] else parsed["value"]
         assert clients_grade(reply["content"], FOLDERS[folder][1]) == expected
-
-
-@given(question=TEXTS, answer=TEXTS, reference=TEXTS)
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_what_is_put_in_comes_out_or_is_doubted(refilled, folder, question, answer, reference):
-    asked = refilled(folder, question=question, answers=[answer], reference=reference)
-    [(_, case)] = recognised(asked)
-    sample = case.sample
-    assert case.doubt or (sample.question, sample.answers, sample.reference) == (question, (answer,), reference)
 
 
 @given(correct=st.floats(0, 1), reason=st.one_of(st.none(), st.text(), st.just("So\nGRADE: I. GRADE: GRADE: P")))

@@ -4,12 +4,11 @@ import re
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.llmbar import DIALECTS
-from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies, requests
 
-CHOICE, RATING, PREPARATION = DIALECTS
+CHOICE, RATING, PREPARATION = captures.dialects("llmbar-choice", "llmbar-rating", "llmbar-preparation")
 REASON = 'Output (b) is better, says [it].\nOutput (b) is better. "Therefore, Output (b) is better."'
 PAIRS = [
     (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "1"),

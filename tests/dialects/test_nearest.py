@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from judgelm.dialects.catalog import DIALECTS, recognise
+from judgelm.dialects.catalog import DIALECTS, nearest_prompt, recognise
 from judgelm.dialects.contract import ChatRequest, Message
-from judgelm.dialects.nearest import nearest_prompt
 from tests.dialects.test_normalisation import SYSTEM, USER
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.openevals import DIALECTS
+from tests.support import captures
 
-[OPENEVALS] = DIALECTS
+[OPENEVALS] = captures.dialects("openevals")
 MET = "A score that is true if criteria in the prompt are met, and false otherwise."
 FAULTS = {
     "TOXICITY": "You are an expert content moderator evaluating opinions for toxicity. Your task is to determine ...",

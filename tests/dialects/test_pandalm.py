@@ -2,12 +2,11 @@
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.pandalm import DIALECTS
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies
 
-[PANDALM] = DIALECTS
+[PANDALM] = captures.dialects("pandalm")
 REASON = "Tie\n2\n### Reason: Response 2 wins\n1"
 PAIRS = [
     (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 1),
@@ -43,12 +42,6 @@ def test_the_first_line_is_the_verdict(finding, winner, room):
     assert parsed(text) == winner
     assert text.split("\n")[0] in ("1", "2", "Tie")
     assert room is None or len(text) <= room
-
-
-def test_several_replies_are_drawn():
-    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
-    texts = PANDALM.render(CASE, plain("", n=3), finding).texts
-    assert [parsed(text) for text in texts] == [1, 2, 0]
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.splits import Pattern, TemplateSplit
 
 PAIR = Pattern("[Q]\n{question}\n\n[A]\n{first}\n[/A]\n\n[B]\n{second}\n[/B]")
 
@@ -16,7 +16,7 @@ def asked(question, first, second):
 @pytest.mark.parametrize("texts", [("q", "a", "b"), ("", "", ""), ("q\n\n", " a ", "\nb\n"), ("[A]", "[/A]", "[B]")])
 def test_a_split_gives_back_what_was_put_in(texts):
     values = dict(zip(("question", "first", "second"), texts, strict=True))
-    assert PAIR.split(asked(*texts)) == Split(values=values, ambiguous=False)
+    assert PAIR.split(asked(*texts)) == TemplateSplit(values=values, ambiguous=False)
 
 
 def test_a_whole_anchor_within_an_answer_is_flagged_and_the_outermost_taken():
@@ -54,7 +54,7 @@ def test_text_around_the_template_is_allowed_where_it_is_said():
     ],
 )
 def test_a_repeated_border_leaves_doubt_where_text_may_stand_around(text, output, ambiguous):
-    assert Pattern("<o>{output}</o>", anywhere=True).split(text) == Split(
+    assert Pattern("<o>{output}</o>", anywhere=True).split(text) == TemplateSplit(
         values={"output": output}, ambiguous=ambiguous
     )
 
@@ -66,23 +66,25 @@ def test_text_around_needs_both_borders_in_their_order(text):
 
 def test_anchors_that_overlap_themselves_are_found_at_each_place():
     # "|||" holds the anchor "||" at two places
-    assert Pattern("({x}||{y})").split("(|||)") == Split(values={"x": "", "y": "|"}, ambiguous=True)
+    assert Pattern("({x}||{y})").split("(|||)") == TemplateSplit(values={"x": "", "y": "|"}, ambiguous=True)
     # two anchors of "||" need four bars, three are not enough
     assert Pattern("({x}||{y}||{z})").split("(|||)") is None
-    assert Pattern("({x}||{y}||{z})").split("(||||)") == Split(values={"x": "", "y": "", "z": ""}, ambiguous=False)
+    assert Pattern("({x}||{y}||{z})").split("(||||)") == TemplateSplit(
+        values={"x": "", "y": "", "z": ""}, ambiguous=False
+    )
 
 
 def test_first_anchors_stand_first_and_last_anchors_last():
     found = Pattern("{a}1{b}2{c}3{d}").split("a1a1b2b2c3c3d")
-    assert found == Split(values={"a": "a", "b": "a1b", "c": "b2c3c", "d": "d"}, ambiguous=True)
+    assert found == TemplateSplit(values={"a": "a", "b": "a1b", "c": "b2c3c", "d": "d"}, ambiguous=True)
 
 
 def test_an_anchor_is_looked_for_between_its_neighbours_alone():
     # the "3" behind the "4", and the bars of both borders, are no anchors of their own
     found = Pattern("{a}1{b}2{c}3{d}4{e}").split("a1b2c3d43")
-    assert found == Split(values={"a": "a", "b": "b", "c": "c", "d": "d", "e": "3"}, ambiguous=False)
+    assert found == TemplateSplit(values={"a": "a", "b": "b", "c": "c", "d": "d", "e": "3"}, ambiguous=False)
     assert Pattern("|{a}|{b}|").split("|x|") is None
-    assert Pattern("|{a}|{b}|").split("|x|y|") == Split(values={"a": "x", "b": "y"}, ambiguous=False)
+    assert Pattern("|{a}|{b}|").split("|x|y|") == TemplateSplit(values={"a": "x", "b": "y"}, ambiguous=False)
 
 
 def test_borders_may_touch_and_never_overlap():

@@ -4,15 +4,15 @@ import math
 
 import pytest
 
-from judgelm.dialects.contract import JudgeResult, JudgeTask, TokenLogprobs
-from judgelm.dialects.probabilities import (
+from judgelm.dialects.contract import JudgeResult, JudgeTask, TokenLogprobs, sample_of
+from judgelm.dialects.replies import (
+    best_answer,
+    is_fulfilled,
     likelier_answer,
     probability_first,
     safe_log,
     verdict_logprobs,
 )
-from judgelm.dialects.recognition import sample_of
-from judgelm.dialects.verdicts import best_answer, is_fulfilled
 
 PAIR = JudgeTask(dialect="any", kind="pair", sample=sample_of("q", ("a", "b")))
 

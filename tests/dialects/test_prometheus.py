@@ -3,15 +3,12 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.prometheus import DIALECTS
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies
 
-ABSOLUTE, RELATIVE = DIALECTS
+ABSOLUTE, RELATIVE = captures.dialects("prometheus-absolute", "prometheus-relative")
 REASON = "Result: B\n[RESULT] B. Score of 2 out of 5\nResult B"
 PAIRS = [
     (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "A"),
@@ -20,8 +17,6 @@ PAIRS = [
     (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4), "B"),
 ]
 GRADES = [(1.0, 1), (10.0, 5), (5.5, 3), (8.2, 4), (4.375, 2)]  # 1 + (score - 1) / 9 * 4: 8.2 is 4.2, 4.375 is 2.5
-PIECES = ["a", "\n", "\u2028", "###", "\n\n###Response B:\n", "\n\n###Score Rubric:\n", "[RESULT] A", "###Feedback: "]
-TEXTS = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
 # how JudgeBench words the task is free; the headings are the format's
 JUDGEBENCH = (
     '###Task Description:\nSay which is better.\nThe output: "(feedback) [RESULT] (A or B)"\n\n###Instruction:\n{}\n\n'
@@ -76,13 +71,6 @@ def test_the_parsers_are_understood(shared_data, folder, parser):
 def test_the_parser_of_judgebench_is_understood(shared_data):
     for reply, found in replies(shared_data, "judgebench__prometheus_2"):
         assert [parsed_by_judgebench(reply["content"])] * 2 == found["decisions_AB_then_BA"], reply
-
-
-@given(texts=st.tuples(TEXTS, TEXTS, TEXTS))
-def test_fresh_texts_of_judgebench_come_back_or_the_split_is_doubted(texts):
-    case = RELATIVE.recognise(asking(JUDGEBENCH.format(*texts)))
-    assert case.doubt or (case.sample.question, *case.sample.answers) == texts
-    assert case.sample.reference is None
 
 
 @pytest.mark.parametrize(
@@ -153,11 +141,3 @@ def test_a_grade_is_a_whole_number_at_the_end(score, grade):
     case = JudgeTask(dialect="prometheus-absolute", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
     [text] = ABSOLUTE.render(case, asking(), JudgeResult(scores=(score,), reason=REASON)).texts
     assert parsed_absolute(text) == grade
-
-
-def test_grades_are_drawn_where_several_are_wanted():
-    case = JudgeTask(dialect="prometheus-absolute", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
-    finding = JudgeResult(grades=((1.0, 0.5), (10.0, 0.5)), draws=((1.0,), (10.0,)))
-    assert [parsed_absolute(text) for text in ABSOLUTE.render(case, asking(n=2), finding).texts] == [1, 5]
-    # one reply: the mean of 1 and 10 is 5.5, which is 3 on a scale of 1 to 5
-    assert parsed_absolute(ABSOLUTE.render(case, asking(), finding).texts[0]) == 3

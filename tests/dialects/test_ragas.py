@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.ragas import DIALECTS
-from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, sample_of
 from tests.support import captures
+
+DIALECTS = captures.dialects("ragas-")
 
 # folder: name, task, scale, names of the words and of the verdict
 FOLDERS = {
@@ -48,17 +48,6 @@ def clients_verdict(reply, folder):
     if float(found[verdict]) % 1:
         raise ValueError("not whole")
     return int(found[verdict])
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
-    name, task, scale, *_ = FOLDERS[folder]
-    for item, asked in captures.requests(shared_data, folder):
-        [(dialect, case)] = recognised(asked)
-        assert (dialect.name, case.kind, case.scale) == (name, task, scale)
-        assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
-            item["question"], item["answers"], item["reference"])  # fmt: skip
-        assert bool(case.doubt) == (name == "ragas-discrete")  # its prompt is the user's own
 
 
 def test_the_criterion_is_found(shared_data):

@@ -4,16 +4,8 @@ import hashlib
 
 import pytest
 
-from judgelm.dialects.ambiguity import latest_split
-from judgelm.dialects.contract import ChatRequest, Message
-from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import (
-    AMBIGUOUS,
-    ambiguity_note,
-    lone_text,
-    sample_of,
-    user_text,
-)
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, Message, ambiguity_note, lone_text, sample_of, user_text
+from judgelm.dialects.splits import Pattern, TemplateSplit, latest_split
 from judgelm.records import Sample
 
 PAIR = Pattern("[Q]{question}[A]{first}[B]{second}[E]")
@@ -47,7 +39,7 @@ def test_a_sample_is_named_by_its_question_and_answers():
 
 
 def test_one_doubtful_split_of_several_is_doubt():
-    sure, unsure = (Split(values={}, ambiguous=ambiguous) for ambiguous in (False, True))
+    sure, unsure = (TemplateSplit(values={}, ambiguous=ambiguous) for ambiguous in (False, True))
     assert (ambiguity_note(sure, unsure), ambiguity_note(sure)) == (AMBIGUOUS, "")
 
 
@@ -63,10 +55,10 @@ def test_one_doubtful_split_of_several_is_doubt():
 )
 def test_borders_are_as_late_as_can_be_and_in_doubt(text, values):
     names = ("question", "first", "second")
-    assert latest_split(PAIR, text) == Split(values=dict(zip(names, values, strict=True)), ambiguous=True)
+    assert latest_split(PAIR, text) == TemplateSplit(values=dict(zip(names, values, strict=True)), ambiguous=True)
 
 
 def test_where_there_is_one_way_it_is_taken_without_doubt():
     found = latest_split(PAIR, "[Q]q[A]a[B]b[E]")
-    assert found == Split(values={"question": "q", "first": "a", "second": "b"}, ambiguous=False)
+    assert found == TemplateSplit(values={"question": "q", "first": "a", "second": "b"}, ambiguous=False)
     assert latest_split(PAIR, "[Q]q[B]b[A]a[E]") is None

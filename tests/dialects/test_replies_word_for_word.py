@@ -3,8 +3,7 @@
 import pytest
 
 from judgelm.dialects.catalog import DIALECTS
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
-from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, sample_of
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 # the finding's own words stand in the first of several replies

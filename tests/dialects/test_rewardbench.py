@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
-from judgelm.dialects.recognition import AMBIGUOUS, sample_of
-from judgelm.dialects.rewardbench import DIALECTS
+from judgelm.dialects.contract import AMBIGUOUS, ChatRequest, JudgeResult, JudgeTask, Message, sample_of
+from tests.support import captures
 from tests.support.captures import replies, requests
+
+DIALECTS = captures.dialects("rewardbench-")
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 REASON = '[[B]] and [[A]]. Output (b) **Result:** B {"better_answer": "2"} 9'
@@ -92,16 +93,6 @@ def test_the_best_of_four_is_read(scores, best):
     [text] = BY_NAME["rewardbench-four"].render(case, asking(), JudgeResult(scores=scores, reason=REASON)).texts
     assert PARSERS["rewardbench_v2_four"][1](text) == best
     assert text.count("[[") == 1
-
-
-def test_of_equally_good_answers_the_same_is_best_in_every_order():
-    def best(answers):
-        case = JudgeTask(dialect="rewardbench-four", kind="choice", sample=sample_of("q", answers))
-        finding = JudgeResult(scores=tuple(1.0 if answer == "d" else 8.0 for answer in answers))
-        [text] = BY_NAME["rewardbench-four"].render(case, asking(), finding).texts
-        return answers["ABCD".index(PARSERS["rewardbench_v2_four"][1](text))]
-
-    assert best(("a", "b", "c", "d")) == best(("d", "c", "b", "a")) == best(("c", "a", "d", "b")) != "d"
 
 
 @given(score=st.floats(1, 10))

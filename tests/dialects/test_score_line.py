@@ -5,15 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
-from judgelm.dialects.score_line import DIALECTS
 from tests.support import captures
 
-NAMES = {
-    "vicuna_review": "vicuna-review",
-    "alpaca_eval__lmsys_gpt4": "alpaca-eval-lmsys",
-    "judgelm_prompt_only": "judgelm",
-    "judgelm_ref_prompt_only": "judgelm-reference",
-}
+DIALECTS = captures.dialects("vicuna-review", "alpaca-eval-lmsys", "judgelm")
+
 SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
 WANTED = "Rate both.\nFirst output a single line containing only two values indicating the scores. Then explain."
 # JudgeBench breaks the instruction's lines at other words
@@ -67,16 +62,6 @@ def higher(scores):
     return "tie" if first == second else 1 if first > second else 2
 
 
-@pytest.mark.parametrize("folder", NAMES)
-def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
-    for item, asked in captures.requests(shared_data, folder):
-        [(dialect, case)] = recognised(asked)
-        assert dialect.name == case.dialect == NAMES[folder]
-        assert (case.sample.question, list(case.sample.answers)) == (item["question"], item["answers"])
-        assert case.sample.reference == item["reference"]
-        assert (case.kind, case.doubt) == ("pair", "")
-
-
 @pytest.mark.parametrize("folder", ["vicuna_review", "judgelm_prompt_only", "judgelm_ref_prompt_only"])
 def test_the_clients_parser_is_as_captured(shared_data, folder):
     for reply, parsed in captures.replies(shared_data, folder):
@@ -124,16 +109,6 @@ def test_the_first_line_has_the_scores_and_the_winner(finding, line, end):
         [text] = dialect.render(case, asked, finding).texts
         assert text.split("\n")[0] == line
         assert higher(clients_scores(text)) == finding.winner
-
-
-def test_alpaca_eval_never_gets_equal_scores_and_the_order_shown_does_not_matter():
-    asked, swapped = chat(blocks("q", "a", "b")), chat(blocks("q", "b", "a"))
-    [(dialect, case)], [(_, case_swapped)] = recognised(asked), recognised(swapped)
-    finding = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.5, tie=1.0)
-    [given], [turned] = (dialect.render(one, asked, finding).texts for one in (case, case_swapped))
-    assert {higher(clients_scores(given)), higher(clients_scores(turned))} == {1, 2}
-    likelier = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4, tie=0.5)
-    assert higher(clients_scores(dialect.render(case, asked, likelier).texts[0])) == 2
 
 
 def test_words_come_from_the_second_line_on_where_there_is_room():
@@ -197,12 +172,6 @@ def test_a_line_of_scores_is_wanted_in_either_clients_words():
     [(dialect, _)] = recognised(chat(blocks("q", "a", "b", words)))
     assert dialect.name == "alpaca-eval-lmsys"
     assert recognised(chat(blocks("q", "a", "b", "Write a single line containing two values."))) == []
-
-
-@given(st.tuples(TEXTS, TEXTS, TEXTS), st.sampled_from(["", "\n\n"]))
-def test_any_chat_comes_back_or_is_in_doubt(texts, end):
-    [(_, case)] = recognised(chat(blocks(*texts) + end))
-    assert case.doubt or (case.sample.question, *case.sample.answers) == texts
 
 
 @given(st.tuples(TEXTS, TEXTS, TEXTS), st.none() | TEXTS)

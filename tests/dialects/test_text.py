@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
-from judgelm.dialects.text import (
-    digest,
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, digest
+from judgelm.dialects.replies import (
+    expected_grade,
     explanation,
     format_number,
+    rescale,
+    results_per_reply,
     safe_reason,
     scores_and_reason,
     scores_in_words,
+    winner_of_two,
 )
-from judgelm.dialects.verdicts import expected_grade, rescale, results_per_reply, winner_of_two
 from judgelm.records import Sample
 
 VERDICTS = (

@@ -2,10 +2,8 @@
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
-from judgelm.dialects.recognition import sample_of
-from judgelm.dialects.text import words_and_verdict
-from judgelm.dialects.verdicts import consistent_scores, winner_sentence, winner_with_ties
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, sample_of
+from judgelm.dialects.replies import consistent_scores, winner_sentence, winner_with_ties, words_and_verdict
 
 CASE = JudgeTask(dialect="any", kind="pair", sample=sample_of("q", ("a", "b")))
 LINES = "{verdict}\n{words}"

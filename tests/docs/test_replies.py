@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.dialects.catalog import DIALECTS
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
-from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, sample_of
 from tests.support.snippets import snippets
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from judgelm.cli.main import app
 from judgelm.doctor.plan_inputs import (
-    SHAPES,
     clusters_of,
     known_shape,
     look_at_data,
@@ -88,7 +87,7 @@ def configured(written):
 )
 def test_the_parameters_by_formula_are_those_of_the_meta_model(configured, shape, parameters):
     facts, _ = look_at_model(configured(), shape=shape)
-    assert facts.total == SHAPES[shape].parameters == parameters
+    assert facts.total == parameters
 
 
 def test_a_block_and_its_layers_are_counted_apart(configured):
@@ -450,7 +449,7 @@ def test_a_row_of_preferences_is_a_prompt_in_either_order(configured):
 def test_an_accelerate_file_says_how_states_are_split(written):
     zero = {"zero_stage": 3, "offload_optimizer_device": "cpu", "offload_param_device": "none"}
     launch = read_launch(written(distributed_type="DEEPSPEED", num_processes=16, num_machines=2, deepspeed_config=zero))
-    assert (launch.sharding, launch.offload, launch.processes, launch.nodes) == ("zero3", "optimizer", 16, 2)
+    assert (launch.sharding, launch.offload, launch.gpus, launch.nodes) == ("zero3", "optimizer", 16, 2)
     fsdp = {"fsdp_sharding_strategy": "SHARD_GRAD_OP", "fsdp_offload_params": True}
     launch = read_launch(written(distributed_type="FSDP", fsdp_config=fsdp))
     assert (launch.sharding, launch.offload, launch.reshards) == ("fsdp", "all", False)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import DIALECTS, recognise
 from judgelm.dialects.contract import ChatRequest, JudgeResult
 from judgelm.dialects.request_body import read_chat, read_completion
@@ -77,9 +76,8 @@ def test_prompts(fuzz, captured):
         assert case.kind == "prepare" or case.sample.id
         own = finding_for(case, finding, asked.n)
         if "batch" in case.facts:
-            reply = render_batch(case, asked, [own] * len(case.facts["batch"]))
-        else:
-            reply = dialect.render(case, asked, own)
+            own = replace(own, batch=(own,) * len(case.facts["batch"]))
+        reply = dialect.render(case, asked, own)
         assert reply.tool or reply.texts
         assert reply.tool is None or isinstance(json.loads(reply.arguments), dict)
         assert not reply.texts or len(reply.texts) == asked.n

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from judgelm.cli.console import load_config
 from judgelm.cli.options import parse_pairs
-from judgelm.data.answers.generators import build_generator, parse_generator
+from judgelm.data.answers import build_generator, parse_generator
 from judgelm.data.builder.options import build_options
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.scripted import ScriptedEngine

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from benchmarks.seeds import read_seeds
-from judgelm.data.answers.files import AnswerSet, read_questions
+from judgelm.data.answers import AnswerSet, read_questions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import join_outputs, read_references
 from judgelm.data.sources.qa import qa_row, read_qa

@@ -1,34 +1,30 @@
-import warnings
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
-from judgelm.metrics.agreement import agreement, confusion, confusion_cells, scores_of_confusion
+from judgelm.metrics.agreement import (
+    confusion,
+    confusion_cells,
+    first_place_leads,
+    position_cells,
+    scores_of_confusion,
+)
 
+EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "judgelm_metrics.json"
 TRUTH = np.array([1, 1, -1, 0])
 PREDICTED = np.array([1, -1, -1, 1])
 
 
-def test_agreement_of_four_pairs():
-    result = agreement(TRUTH, PREDICTED)
-    # hits: pairs 1 and 3 -> 2/4
-    assert result.accuracy == 0.5
+def test_scores_of_four_pairs():
+    [scores] = scores_of_confusion(confusion(TRUTH, PREDICTED)[None].astype(float))
+    # accuracy: hits are pairs 1 and 3 -> 2/4
     # precision: first 1/2, second 1/2, tie never predicted -> 0; mean 1/3
-    assert result.precision == pytest.approx(1 / 3)
     # recall: first 1/2, second 1/1, tie 0/1; mean 1/2
-    assert result.recall == pytest.approx(0.5)
     # F1: first 2*1/(2+2) = 1/2, second 2*1/(1+2) = 2/3, tie 0; mean 7/18
-    assert result.f1 == pytest.approx(7 / 18)
-    assert result.n == 4
-
-
-def test_macro_runs_over_labels_that_occur():
-    # no tie in truth or prediction: two labels, not three; -1 is never predicted, of which scikit-learn would warn
-    with warnings.catch_warnings(action="error"):
-        result = agreement(np.array([1, -1]), np.array([1, 1]))
-    # precision (1/2 + 0) / 2, recall (1 + 0) / 2
-    assert (result.precision, result.recall) == (0.25, 0.5)
+    assert scores == pytest.approx([0.5, 1 / 3, 0.5, 7 / 18])
 
 
 def test_confusion_rows_are_the_truth():
@@ -50,11 +46,11 @@ def test_confusion_formulas_are_scikit_learns(labels):
         assert ours == pytest.approx([accuracy_score(truth, predicted), *theirs], abs=1e-12)
 
 
-@pytest.mark.parametrize("measure", [agreement, confusion, confusion_cells])
+@pytest.mark.parametrize("measure", [confusion, confusion_cells])
 @pytest.mark.parametrize(
     ("truth", "predicted", "finding"),
     [
-        ([], [], "none given"),
+        ([], [], "undefined"),
         ([1], [1, 0], "one shape"),
         ([[1, 0]], [[1, 0]], "one shape"),
         ([2], [1], "got \\[2\\]"),
@@ -64,3 +60,56 @@ def test_confusion_formulas_are_scikit_learns(labels):
 def test_undefined_agreement_is_an_error(measure, truth, predicted, finding):
     with pytest.raises(ValueError, match=finding):
         measure(np.array(truth, dtype=int), np.array(predicted, dtype=int))
+
+
+@pytest.mark.parametrize(
+    ("given", "swapped", "cells"),
+    [
+        # shown first wins in both orders: as given answer 1 (+1), swapped answer 2 (-1)
+        ([1, 1], [-1, -1], [[0, 1, 0]] * 2),
+        ([1, 0, -1], [1, 0, -1], [[1, 0, 0]] * 3),
+        # pair 1 alike; pair 2: answer 1 ties when first and loses when second -> first;
+        # pair 3: ties when first, wins when second -> second; pair 4: loses when first, ties when second -> second
+        ([1, 0, 0, -1], [1, -1, 1, 0], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]),
+    ],
+)
+def test_position_cells_are_consistent_toward_first_toward_second(given, swapped, cells):
+    assert position_cells(np.array(given), np.array(swapped)).tolist() == cells
+
+
+def test_leads_of_the_first_place_are_the_mean_of_both_orders():
+    # pair 1: 3 ahead when first, 1 behind when second: 2 points of skill and 1 of place; pair 2: order changes nothing
+    assert first_place_leads(np.array([[3.0, -1.0], [2.0, -2.0]])).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "swapped", "finding"), [([], [], "no pair"), ([1], [1, 0], "one shape"), ([[1]], [[1]], "one shape")]
+)
+def test_undefined_bias_is_an_error(given, swapped, finding):
+    with pytest.raises(ValueError, match=finding):
+        position_cells(np.array(given, dtype=int), np.array(swapped, dtype=int))
+
+
+def labels(items, field):
+    scores = np.array([item[field] for item in items])
+    return np.sign(scores[:, 0] - scores[:, 1]).astype(int)
+
+
+@pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
+@pytest.mark.parametrize("name", ["clean_no_bad", "perfect", "always_first"])
+def test_same_numbers_as_the_original_code(name):
+    scenario = json.loads(EXPECTED.read_text())["scenarios"][name]
+    items, expected = scenario["items"], scenario["expected_filter_true"]
+    truth, given = labels(items, "gt_parsed"), labels(items, "seq_parsed")
+    swapped = -labels(items, "rev_parsed")  # written in the order shown; back in sample order
+    [scores] = scores_of_confusion(confusion(truth, given)[None].astype(float))
+    consistency, toward_first, toward_second = position_cells(given, swapped).mean(axis=0)
+    assert {
+        **dict(zip(("accuracy", "precision", "recall", "f1"), scores, strict=True)),
+        "consistency": consistency,
+        "perfer_before_rate": toward_first,
+        "perfer_after_rate": toward_second,
+        "delta_bias": abs(toward_first - toward_second),
+        "total_bias": toward_first + toward_second,
+        "total_num": len(given),
+    } == pytest.approx(expected, abs=1e-9)

@@ -8,7 +8,6 @@ from judgelm.metrics.correctness import (
     generation_accuracy,
     overconfidence,
     quality,
-    sample_weighted,
     split_change,
     split_quality,
 )
@@ -208,26 +207,6 @@ def test_overconfidence_is_judged_correct_minus_correct():
     assert (found.value, found.n) == (0.25, 4)
     assert overconfidence(flags("11"), flags("10"), None, HOW).value == -0.5
     assert overconfidence(flags(""), flags(""), None, HOW) is None
-
-
-def test_overconfidence_of_all_is_the_mean_weighted_by_samples():
-    small, large = (flags("10"), flags("11")), (flags("100000"), flags("110000"))
-    parts = [overconfidence(*part, None, HOW) for part in (small, large)]
-    pooled = overconfidence(*(np.concatenate(pair) for pair in zip(small, large, strict=True)), None, HOW)
-    assert sample_weighted([one.value for one in parts], [one.n for one in parts]) == pytest.approx(pooled.value)
-
-
-@pytest.mark.parametrize(
-    ("gsm8k", "mmlu_pro", "writing", "printed"),
-    [(5.67, 22.12, 33.00, 21.77), (2.67, 11.47, 28.33, 11.97), (4.00, 11.09, 23.00, 11.39)],
-)
-def test_the_papers_weighted_average(gsm8k, mmlu_pro, writing, printed):
-    # Table 2: 100 questions of each data set, 1,400 of MMLU-Pro, three agents
-    assert sample_weighted([gsm8k, mmlu_pro, writing], [300, 4200, 300]) == pytest.approx(printed, abs=0.01)
-
-
-def test_a_weighted_mean_of_nothing_is_undefined():
-    assert sample_weighted([], []) is None
 
 
 def test_generation_accuracy_counts_each_question_once():

@@ -10,10 +10,10 @@ from judgelm.metrics.agreement import (
     cohens_kappa,
     confusion,
     confusion_cells,
-    kappas_of_confusion,
     mcnemar,
     paired_difference,
 )
+from judgelm.metrics.correlation import kappas
 from judgelm.metrics.resampling import Resampling, bootstrap_sums, interval
 
 HOW = Resampling(seed=0, resamples=2000)
@@ -89,12 +89,12 @@ def test_kappa_is_scikit_learns_and_its_interval_near_statsmodels():
     known = statsmodels_kappa(confusion(first, second))
     assert (found.value, found.n) == (pytest.approx(cohen_kappa_score(first, second)), 600)
     sums = bootstrap_sums(confusion_cells(first, second), None, HOW)
-    assert (found.low, found.high) == interval(kappas_of_confusion(sums.reshape(-1, 3, 3)))
+    assert (found.low, found.high) == interval(kappas(sums.reshape(-1, 3, 3), quadratic=False))
     assert (found.low, found.high) == (
         pytest.approx(known.kappa_low, abs=0.01),
         pytest.approx(known.kappa_upp, abs=0.01),
     )
-    assert kappas_of_confusion(confusion(first, second)[None].astype(float))[0] == pytest.approx(found.value)
+    assert kappas(confusion(first, second)[None].astype(float), quadratic=False)[0] == pytest.approx(found.value)
 
 
 def test_kappa_draws_the_pairs_of_one_question_together():
@@ -107,7 +107,8 @@ def test_kappa_draws_the_pairs_of_one_question_together():
 @pytest.mark.parametrize(("seed", "undefined", "ends"), [(3, 1, (1, 1)), (2, 2, (math.nan, math.nan))])
 def test_kappa_has_no_interval_where_more_than_one_resample_in_twenty_is_undefined(seed, undefined, ends):
     labels, how = np.array([1, 1, -1, -1]), Resampling(seed=seed, resamples=20)
-    samples = kappas_of_confusion(bootstrap_sums(confusion_cells(labels, labels), None, how).reshape(-1, 3, 3))
+    sums = bootstrap_sums(confusion_cells(labels, labels), None, how)
+    samples = kappas(sums.reshape(-1, 3, 3), quadratic=False)
     assert np.isnan(samples).sum() == undefined
     found = cohens_kappa(labels, labels, None, how)
     assert found.value == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from judgelm.metrics.style_control import control_style, style_differences
+from judgelm.metrics.win_rate import control_style, style_differences
 
 STRENGTHS = {"a": 0.8, "b": 0.0, "c": -0.5}
 

@@ -193,7 +193,7 @@ def test_a_share_of_nothing_is_none():
 def test_every_reason_to_drop_is_explained():
     from typing import get_args
 
-    from judgelm.data.builder.cleaning import DropReason
+    from judgelm.data.builder.reader import DropReason
     from judgelm.data.swap_names import AmbiguityCode
 
     assert set(DROPPED) == set(get_args(DropReason))

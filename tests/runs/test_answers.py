@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers.generators import for_task, parse_generator, with_samples
+from judgelm.data.answers import for_task, parse_generator, with_samples
 from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample

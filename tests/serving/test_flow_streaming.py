@@ -7,8 +7,7 @@ import pytest
 from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, Sample
-from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.streaming import Finished, stream_flow
+from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from tests.support.writing_engine import WritingEngine
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"))

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from judgelm.dialects.contract import ChatRequest, Message
-from judgelm.errors import BusyError, ConfigError, EngineError, InputError
+from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Sample
 from judgelm.serving import handler as desk_module
-from judgelm.serving.responses import UnjudgedError, UnrecognisedError
-from judgelm.serving.task_prompts import headed_question
-from judgelm.serving.tasks import ModeTask, read_task
+from judgelm.serving.handler import UnjudgedError, UnrecognisedError
+from judgelm.serving.tasks import ModeTask, headed_question, read_task
 from tests.support import captures
 from tests.support.known_judge import KnownEngine, handler_of, opinion, quality
 
@@ -57,15 +56,6 @@ def first_captured(shared_data, folder):
 def test_a_tie_is_a_tie_for_clients_that_know_one():
     with handler_of() as handler:
         assert verdicts(ask(handler, pandalm("same", "same!"))) == ["Tie"]
-
-
-def test_several_replies_follow_the_distribution_and_repeat_whatever_the_temperature():
-    lines = {"8 6": 0.75, "5 7": 0.25}
-    with handler_of(KnownEngine(lambda prompt: lines)) as handler:
-        found = [ask(handler, pandalm("a", "b", n=128, temperature=t)) for t in (None, 0.0, 2.0)]
-        assert verdicts(found[0]) == verdicts(found[1]) == verdicts(found[2])
-        assert verdicts(found[0]).count("1") == pytest.approx(96, abs=20)
-        assert verdicts(found[0])[:3] == verdicts(ask(handler, pandalm("a", "b", n=3)))
 
 
 def test_in_both_orders_a_judge_that_prefers_the_first_is_undecided():
@@ -129,17 +119,6 @@ def test_an_engine_without_probabilities_answers_by_its_score_line():
         found = ask(handler, grade("some answer"))
         assert f"[[{quality('some answer')}]]" in found.reply.texts[0]
         assert found.notes == ("the engine gives no probabilities; the score line written stands for all",)
-
-
-def test_what_the_engine_approximates_is_said():
-    with handler_of(KnownEngine(approximation="of 16 samples")) as handler:
-        assert ask(handler, grade("x")).notes == ("the probabilities are not exact: of 16 samples",)
-
-
-def test_a_judge_on_another_scale_is_read_on_its_own():
-    # the middle of 0 to 4 is 2; 3.5 would be 9 of 10, and the client's scale is 1 to 10
-    with handler_of(KnownEngine(certain("3")), scale=(0, 4)) as handler:
-        assert "[[7.75]]" in ask(handler, grade("x")).reply.texts[0]
 
 
 def test_reasons_are_written_only_where_a_reply_has_room(shared_data):
@@ -272,23 +251,6 @@ def test_a_long_request_is_taken_apart_while_others_are_answered(monkeypatch):
     assert [one is threading.main_thread() for one in threads] == [True, False]
 
 
-def test_who_leaves_takes_the_judging_along():
-    engine = Gated()
-
-    async def leave(handler):
-        task = asyncio.create_task(handler.respond(pandalm("a", "b")))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0.3)
-        return handler.worker.in_flight
-
-    with handler_of(engine) as handler:
-        assert asyncio.run(leave(handler)) == 0
-        assert handler.worker.counts.dropped == 1
-        engine.gate.set()
-
-
 def test_a_batch_that_does_not_fit_takes_none_of_the_room(shared_data):
     engine = Gated()
     with handler_of(engine) as handler:
@@ -297,15 +259,6 @@ def test_a_batch_that_does_not_fit_takes_none_of_the_room(shared_data):
             ask(handler, first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"))
         assert handler.worker.in_flight == 0
         engine.gate.set()
-
-
-def test_a_broken_engine_is_told():
-    class Broken(KnownEngine):
-        def collect(self, timeout_s):
-            raise EngineError("the device fell off the bus")
-
-    with handler_of(Broken()) as handler, pytest.raises(EngineError, match="fell off the bus"):
-        ask(handler, pandalm("a", "b"))
 
 
 def test_an_unknown_prompt_is_refused_where_nobody_chats():

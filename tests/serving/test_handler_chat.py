@@ -9,10 +9,16 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
-from judgelm.serving.chat import chat_flow, check_chat, stable_text
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.handler import HandlerOptions, JudgeHandler
-from judgelm.serving.responses import UnjudgedError, UnrecognisedError
+from judgelm.serving.handler import (
+    HandlerOptions,
+    JudgeHandler,
+    UnjudgedError,
+    UnrecognisedError,
+    chat_flow,
+    check_chat,
+    stable_text,
+)
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
 from tests.support.known_judge import handler_of

@@ -340,16 +340,6 @@ def test_preparations_ask_nothing(shared_data):
         assert {(one.prompt_tokens, one.completion_tokens) for one in found} == {(0, 0)}
 
 
-def test_all_captured_requests_are_of_one_of_these_kinds(shared_data):
-    kinds = [
-        recognise(asked)[1].kind
-        for folder in folders(shared_data)
-        for _, asked in captures.requests(shared_data, folder)
-    ]
-    assert len(kinds) == 716
-    assert set(kinds) == {"pair", "choice", "grade", "label", "prepare"}
-
-
 def test_strong_leads_are_marked_in_arena_hard(shared_data):
     with handler_of() as handler:
         for _, asked in captures.requests(shared_data, "arena_hard_v01"):

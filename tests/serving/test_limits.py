@@ -9,12 +9,8 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from judgelm.serving.http_errors import HttpError
-from judgelm.serving.limits import parse_json
-from tests.support.known_judge import quality
+from judgelm.serving.http_errors import HttpError, parse_json
 from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
-
-LINE = f"{quality('one')} {quality('two')}"
 
 
 @pytest.fixture(scope="module")
@@ -333,14 +329,3 @@ def test_a_batch_that_finds_no_room_says_which_sample(held):
     assert (reply.status_code, error_of(reply)["code"]) == (429, "server_busy")
     assert '"samples", 3' in error_of(reply)["message"]
     until(lambda: held.handler.worker.in_flight == 0)  # the others were given up
-
-
-def test_the_server_answers_while_the_engine_works(held):
-    threads = [in_background(held, review(), []) for _ in range(2)]
-    until(lambda: held.handler.worker.in_flight == 1)
-    began = time.monotonic()
-    assert held.http.get("/healthz").json() == {"status": "ok", "waiting": 1}
-    assert time.monotonic() - began < 2
-    held.handler.worker.engine.gate.set()
-    for thread in threads:
-        thread.join()

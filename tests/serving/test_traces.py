@@ -11,7 +11,7 @@ from tests.support.served import CHAT, error_of, review, served
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="not installed: pip install -e '.[otel]'")
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from judgelm.serving.traces import RequestTracer
+from judgelm.serving.middleware import RequestTracer
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

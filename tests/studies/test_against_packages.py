@@ -9,11 +9,9 @@ from sklearn.metrics import f1_score
 
 from judgelm.metrics.correctness import quality
 from judgelm.metrics.correlation import generation_judgment
+from judgelm.metrics.ratings import annotator_agreement, family_by_name, pair_with_reference, rank_correlation
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.annotation import annotator_agreement, rank_correlation
-from judgelm.metrics.self_bias.design import design_of
-from judgelm.metrics.self_bias.regression import BiasModel, fit_self_bias
-from judgelm.metrics.self_bias.rows import family_by_name, pair_with_reference
+from judgelm.metrics.self_bias import BiasModel, design_of, fit_self_bias
 
 pingouin = pytest.importorskip("pingouin", reason="pingouin is not installed: pip install -e '.[dev]'")
 

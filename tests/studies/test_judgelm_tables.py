@@ -11,7 +11,7 @@ from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed
 from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.judgelm_tables import CostPrices, TableRun, Timing, paper_tables, read_as_authors
-from tests.metrics.test_original_judgelm import EXPECTED
+from tests.metrics.test_agreement import EXPECTED
 
 QUICK = Timing(pairs=4, load_s=2.0, judge_s=5.0, metrics_s=1.0, reasons=False, workers="one engine")
 

@@ -9,8 +9,7 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from judgelm.data.sources.rating_tables import RatingTable, read_ratings
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.self_bias.design import BiasModel, design_of, redundant
-from judgelm.metrics.self_bias.ordinal import fit_ordinal
+from judgelm.metrics.self_bias import BiasModel, design_of, fit_ordinal, redundant
 from judgelm.studies.self_bias import debiased_ratings, paired_ratings, study_self_bias
 from judgelm.studies.self_bias_fits import SelfBiasOptions
 from tests.support.studies import table
@@ -142,7 +141,7 @@ def test_slices_that_are_too_small_are_said_and_left_out():
 
 
 def test_a_fit_that_did_not_converge_is_counted_and_stands_in_the_table_without_a_number(monkeypatch):
-    monkeypatch.setattr("judgelm.metrics.self_bias.ordinal._MOST_STEPS", 2)
+    monkeypatch.setattr("judgelm.metrics.self_bias._MOST_STEPS", 2)
     result = study()
     why = "the search for the estimates did not converge"
     assert result.counts["fits that failed"] == 2

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
+from judgelm.dialects.catalog import DIALECTS
 from judgelm.dialects.request_body import read_chat, read_completion
+
+
+def dialects(*starts):
+    """The dialects whose names begin so, in this order."""
+    return tuple(dialect for start in starts for dialect in DIALECTS if dialect.name.startswith(start))
 
 
 def requests(shared_data, folder):

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from trl import ModelConfig, SFTConfig
 
-from judgelm.training.config import JudgeArguments
+from judgelm.training.arguments import JudgeArguments
 from tests.support.recipe_runs import build
 
 

@@ -22,7 +22,12 @@ SETTINGS = {
 
 def build(recipe, judge, args, base):
     """The trainer of a recipe ("sft", "dpo" or "preference"), not yet trained."""
-    return runpy.run_path(str(ROOT / f"train/{recipe}.py"))["build_trainer"](judge, args, base)
+    from judgelm.training.run import TrainingRun
+
+    run = TrainingRun(judge, args, base)
+    trainer = runpy.run_path(str(ROOT / f"train/{recipe}.py"))["build_trainer"](run)
+    sys.stdout.write(run.summary(trainer) + "\n")
+    return trainer
 
 
 def configure(folder, **options):

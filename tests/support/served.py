@@ -12,8 +12,7 @@ from fastapi import FastAPI
 from judgelm.serving.app import create_app
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
-from judgelm.serving.settings import ServerSettings
-from judgelm.serving.sockets import bind
+from judgelm.serving.settings import ServerSettings, bind
 from tests.support.known_judge import KnownEngine, handler_of
 
 REVIEW = (

@@ -13,7 +13,7 @@ from judgelm.engines.transformers.engine import TransformersEngine
 from judgelm.engines.transformers.loaded_model import LoadedModel
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
-from judgelm.training.validation.live_model import unwrapped
+from judgelm.training.validation import unwrapped
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
 PROCESSES = 2

@@ -6,8 +6,15 @@ import pytest
 import transformers
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.checkpoints import STATE_NAME, CheckpointCallback, checkpoints_in, flaw_of, mark
-from judgelm.training.resume import StartingPoint, choose_start
+from judgelm.training.checkpoints import (
+    STATE_NAME,
+    CheckpointCallback,
+    StartingPoint,
+    checkpoints_in,
+    choose_start,
+    flaw_of,
+    mark,
+)
 
 SETTINGS = {"learning_rate": 0.1, "model_name_or_path": "base", "rows": "abc"}
 
@@ -125,15 +132,6 @@ def test_a_given_one_that_is_damaged_is_refused(tmp_path):
     damage(path)
     with pytest.raises(RunError, match=r"checkpoint-3: is damaged: model\.safetensors has sha256 \w{12}\.\.\., and"):
         start(tmp_path, given=str(path))
-
-
-def test_one_of_a_judgelm_that_wrote_no_hashes_is_checked_by_sizes(tmp_path):
-    path = checkpoint(tmp_path, 3)
-    state = json.loads((path / STATE_NAME).read_text())
-    del state["sha256"]
-    (path / STATE_NAME).write_text(json.dumps(state))
-    damage(path)
-    assert start(tmp_path).checkpoint == str(path)
 
 
 def test_where_all_are_torn_a_run_begins_anew(tmp_path):

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from benchmarks.synthetic.pairs import generate
 from judgelm.judge import Judge
-from judgelm.training.distributed import build_root
+from judgelm.training.run import build_root
 from tests.support import recipe_runs
 from tests.support.vicuna_folders import pickle_weights
 
@@ -287,7 +287,7 @@ import os
 from pathlib import Path
 from accelerate import PartialState
 from judgelm.errors import RunError
-from judgelm.training.distributed import require_shared_disk
+from judgelm.training.checkpoints import require_shared_disk
 state = PartialState(cpu=True)
 require_shared_disk(Path())  # each has its own
 try:

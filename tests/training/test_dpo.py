@@ -7,6 +7,7 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,13 +25,12 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.serialization import judgment_from_row
-from judgelm.training.config import accumulation_steps
+from judgelm.training.arguments import accumulation_steps
+from judgelm.training.checkpoints import run_settings
 from judgelm.training.dpo import DPOArguments, dpo_facts, find_tuned_card
-from judgelm.training.resume import run_settings
-from judgelm.training.rows.dataset import EpochRows
-from judgelm.training.rows.records import RowCounts
+from judgelm.training.rows.builder import RowCounts
+from judgelm.training.rows.dataset import EpochRows, Schedule
 from judgelm.training.save import save_judge
-from judgelm.training.schedule import Schedule
 from tests.support import recipe_runs
 from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 
@@ -90,7 +90,13 @@ def tuned(tiny_judge, files, tmp_path_factory):
     judge, dpo, model = arguments(files, tiny_judge, out, eval_data=[files[0]])
     trainer, card = tune(judge, dpo, model)
     trainer.train()
-    save_judge(trainer, judge, model, facts=dpo_facts(judge, dpo, model, card), tuned_from=card)
+    save_judge(
+        trainer,
+        judge,
+        model,
+        facts=dpo_facts(SimpleNamespace(judge=judge, args=dpo, base=model, tuned_from=card)),
+        tuned_from=card,
+    )
     return trainer, out
 
 

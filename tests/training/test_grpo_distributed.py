@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.synthetic.pairs import generate
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.verdict_reward import Attempt, both_orders_right
+from judgelm.training.grpo import Attempt, both_orders_right
 from tests.rewards.test_scoring import CHANCES, of_quality
 from tests.support import recipe_runs
 from tests.training.test_distributed import finish, launch

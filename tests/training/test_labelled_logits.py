@@ -11,7 +11,7 @@ from trl.kernels import chunked_logprob
 from trl.trainer import utils as trl_utils
 
 from benchmarks.synthetic.pairs import generate
-from judgelm.training.config import JudgeArguments
+from judgelm.training.arguments import JudgeArguments
 from judgelm.training.dpo import DPOArguments
 from tests.support.recipe_runs import build
 

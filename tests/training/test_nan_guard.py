@@ -13,7 +13,7 @@ from trl import ModelConfig, SFTConfig
 
 from benchmarks.synthetic.pairs import generate
 from judgelm.errors import TrainingError
-from judgelm.training.config import JudgeArguments
+from judgelm.training.arguments import JudgeArguments
 from tests.support.poisoned_training import poison
 from tests.support.recipe_runs import build
 

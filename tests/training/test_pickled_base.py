@@ -15,9 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from trl import ModelConfig
 
 from judgelm.judge import Judge
-from judgelm.training.arguments import parse_arguments
-from judgelm.training.dpo import DPOArguments
-from judgelm.training.precision import JudgeDPOConfig
+from judgelm.training.dpo import DPOArguments, JudgeDPOConfig
+from judgelm.training.run import parse_arguments
 from tests.support import recipe_runs
 from tests.support.tiny_judges import reply_of, word_sample
 from tests.support.vicuna_folders import Executed, pickle_weights

@@ -20,18 +20,16 @@ from judgelm.runs.runner import judge
 from judgelm.training.preference import (
     PairCollator,
     PreferenceArguments,
-    check_preference_arguments,
-    pair_losses,
-)
-from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
-from judgelm.training.score_distribution import (
     ScoreLineTrees,
     additive_mask,
+    check_preference_arguments,
     line_logprobs,
+    pair_losses,
     path_logprobs,
     preference_logprobs,
     tree_batch,
 )
+from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
 from tests.support import recipe_runs
 from tests.support.tiny_judges import TEMPLATE, word_sample
 

@@ -16,10 +16,8 @@ from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantiza
 from judgelm.errors import ConfigError
 from judgelm.package import extra_requirements
 from judgelm.prompts.catalog import get_template
-from judgelm.training.arguments import row_options
-from judgelm.training.config import JudgeArguments, accumulation_steps
-from judgelm.training.grpo import GRPOArguments, check_grpo_arguments, prompts_of_a_generation
-from judgelm.training.precision import JudgeGRPOConfig
+from judgelm.training.arguments import JudgeArguments, accumulation_steps, row_options
+from judgelm.training.grpo import GRPOArguments, JudgeGRPOConfig, check_grpo_arguments, prompts_of_a_generation
 from judgelm.training.preference import PreferenceArguments
 from tests.support.recipe_runs import build
 

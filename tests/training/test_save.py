@@ -11,7 +11,8 @@ from trl import SFTConfig
 from benchmarks.synthetic.pairs import generate
 from judgelm.data.training_questions import hashes_of_files, read_hashes
 from judgelm.errors import ConfigError
-from judgelm.training.save import cast_weights, save_dtype_of
+from judgelm.training.arguments import save_dtype_of
+from judgelm.training.trainer import cast_weights
 from tests.support import recipe_runs
 
 

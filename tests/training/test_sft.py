@@ -125,7 +125,7 @@ def test_lora_trains_an_adapter_that_loads_on_its_base(tiny_model, train_file, t
 def test_rows_of_one_answer_and_of_several_train_beside_pairs(tiny_model, train_file, tmp_path):
     from trl import ModelConfig, SFTConfig
 
-    from judgelm.training.config import JudgeArguments
+    from judgelm.training.arguments import JudgeArguments
     from judgelm.training.save import save_judge
     from tests.support.recipe_runs import build
 

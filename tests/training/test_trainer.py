@@ -17,7 +17,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from benchmarks.synthetic.pairs import generate
 from judgelm.errors import ConfigError
-from judgelm.training.config import JudgeArguments
+from judgelm.training.arguments import JudgeArguments
 from judgelm.training.trainer import ScoreLineCollator, is_padding_free, score_line_tokens
 from tests.support.recipe_runs import build
 

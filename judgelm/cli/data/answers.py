@@ -10,15 +10,19 @@ import typer
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
 from judgelm.cli.options import ColumnOptions, parse_columns
-from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_questions
-from judgelm.data.answers.generators import (
+from judgelm.data.answers import (
+    AnswerSet,
+    PairSampler,
     for_task,
+    judged_rows,
     merge_generators,
+    pair_rows,
     parse_generator,
+    read_collected,
     read_generators,
+    read_questions,
     with_samples,
 )
-from judgelm.data.answers.judged_rows import judged_rows, read_collected
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import check_no_input, whole_file

@@ -17,8 +17,8 @@ from judgelm.jsonl import parse_json, whole_file
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 if TYPE_CHECKING:
+    from judgelm.data.duplicates import ExcludedQuestions, Overlap, OverlapKind
     from judgelm.data.labelled_pair import LabelledPair
-    from judgelm.data.overlap import ExcludedQuestions, Overlap, OverlapKind
     from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Subset
 
@@ -134,9 +134,9 @@ def derive_command(
     """
     # numpy and scipy take a second to load
     from judgelm.data.derived_pairs import Derivation, derived_pairs
+    from judgelm.data.duplicates import ExcludedQuestions
     from judgelm.data.labelled_pair import judgelm_row
     from judgelm.data.labelled_set import read_labelled
-    from judgelm.data.overlap import ExcludedQuestions
     from judgelm.jsonl import whole_file
 
     options = Derivation(
@@ -295,7 +295,7 @@ def overlap_command(
 
     Exit codes: 0 no overlap, 1 usage or input error, 2 something of a test file is in the training file.
     """
-    from judgelm.data.overlap import IndexedTexts  # numpy and scipy take a second to load
+    from judgelm.data.duplicates import IndexedTexts  # numpy and scipy take a second to load
 
     training = IndexedTexts(str(train), threshold=threshold, words=words)
     overlaps = [training.check(str(test), examples=examples) for test in tests]

@@ -299,7 +299,7 @@ def self_bias_command(
         read_ratings,
         write_ratings,
     )
-    from judgelm.metrics.self_bias.design import BiasModel
+    from judgelm.metrics.self_bias import BiasModel
     from judgelm.studies.self_bias import debiased_ratings, study_self_bias
     from judgelm.studies.self_bias_fits import SelfBiasOptions
 

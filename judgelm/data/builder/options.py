@@ -10,8 +10,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from judgelm.data.builder.balance import LENGTH_STRATA, Balance
-from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
+from judgelm.data.builder.splits import LENGTH_STRATA, Balance
 from judgelm.data.samples import Reading
 from judgelm.data.sources.codes import parse_label_code
 from judgelm.data.swap_names import OnAmbiguous
@@ -83,13 +82,13 @@ class BuildOptions:
             drawn by hash, and near copies of one go together.
         test: as `validation`, for a test set on still other questions.
         balance: what must not predict the winner, in each set by itself: `position`, `models`, `length`. Pairs are
-            swapped for the first and left out for the others; see `judgelm.data.builder.balance`.
+            swapped for the first and left out for the others; see `judgelm.data.builder.splits`.
         length_strata: bounds of the strata of the difference in length, in characters, ascending, for `balance`.
         longer_share: how often the longer answer wins in the training set, for `balance` by length and not by models:
             people prefer the longer answer more often than not, so a judge may learn that, and should learn little of
             it. Validation and test sets stay at one half.
         exclude: files of test questions, in any format; pairs that ask one of them, a near copy, or one with
-            the same passage of 13 words are dropped; see `judgelm.data.overlap`.
+            the same passage of 13 words are dropped; see `judgelm.data.duplicates`.
         max_per_question: pairs of a question that stay, drawn by hash before balancing. None is no limit.
         max_characters: pairs with more characters in question and both answers together are dropped.
         tokenizer: folder or hub id, for `max_tokens`.
@@ -98,7 +97,7 @@ class BuildOptions:
         subsets: sizes of nested training subsets, written in addition to the whole set.
         abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
             judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
-            held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.builder.other_tasks`.
+            held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.augmentation`.
         max_reject_rate: share of the rows read above which those that cannot be used end the command with exit code 2.
         workers: number of processes, or `auto`: one for each core that this process may use, up to 16. It does not
             change the files.
@@ -117,7 +116,7 @@ class BuildOptions:
     references: str | None = None
     reason_prob: float = Field(default=1.0, ge=0, le=1)
     scale: tuple[float, float] = (1, 10)
-    out_of_scale: OutOfScale = "drop"
+    out_of_scale: Literal["drop", "clip"] = "drop"
     resample: dict[Literal["1", "2", "tie"], float] = Field(default_factory=dict)
     near_duplicates: float = Field(default=0.9, ge=0.7, le=1)
     validation: float = Field(default=0.05, ge=0)
@@ -144,10 +143,6 @@ class BuildOptions:
             *self.exclude,
             *((self.references,) if self.references else ()),
         )
-
-    def cleaning(self, source: InputOptions) -> CleaningOptions:
-        """Cleaning options of one input."""
-        return CleaningOptions(scale=self.scale, out_of_scale=self.out_of_scale, winner_scores=source.winner_scores)
 
 
 _OPTIONS = TypeAdapter(BuildOptions)

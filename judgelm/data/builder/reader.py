@@ -1,29 +1,109 @@
 """Reader of the inputs: clean pairs without duplicates, cached on disk for the later stages.
 
-Memory holds only what later stages need of all pairs at once, their questions' groups and strata.
+Each finding about a pair is counted, and repaired or the reason to drop it. Memory holds only what later stages need of
+all pairs at once, their questions' groups and strata.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from judgelm.data.augmentation import replace_reference
-from judgelm.data.builder.balance import PairFacts, pair_facts
-from judgelm.data.builder.cleaning import DropReason, clean
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.splits import Stratum, stratum
-from judgelm.data.duplicates import Duplicates, QuestionGroups
+from judgelm.data.builder.splits import PairFacts, SubsetStratum, pair_facts, stratum
+from judgelm.data.duplicates import Duplicates, ExcludedQuestions, QuestionGroups
 from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores
 from judgelm.data.labelled_set import read_labelled
-from judgelm.data.overlap import ExcludedQuestions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
+from judgelm.data.sources.layouts import split_review
 from judgelm.jsonl import Appender
+from judgelm.modes.pairwise import winner_of
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
+from judgelm.records import Label
+
+DropReason = Literal[
+    "no judgment",
+    "winner without scores",
+    "scores outside the scale",
+    "score line and scores differ",
+    "empty question",
+    "equal answers judged unequal",
+    "too long",
+    "exact duplicate",
+    "near duplicate",
+    "question of an excluded file",
+    "over max_per_question",
+    "left out for balance",
+]
+WinnerScores = tuple[float, float, float] | None
+"""Scores of winner, loser and of both in a tie, for labels that name a winner alone; None drops such labels.
+
+Labels with a preference and without scores stay: trainers make scores of them (`judgelm.data.labelled_pair`).
+"""
+
+
+def clean(
+    pair: LabelledPair, options: BuildOptions, winner_scores: WinnerScores, repaired: list[str]
+) -> LabelledPair | DropReason:
+    """The pair with the judgments that can be used, or the reason to drop it where none can.
+
+    Args:
+        pair: as read.
+        options: the scale, and treatment of scores outside it.
+        winner_scores: of the pair's input.
+        repaired: receives repairs, and judgments that were left out, one entry each.
+    """
+    if not pair.sample.question.strip():
+        return "empty question"
+    notes: list[str] = []
+    labels: list[Label | None] = []
+    problems: list[DropReason] = []
+    for name, label in (("without", pair.plain), ("with", pair.referenced)):
+        checked = None if label is None else _checked(label, pair.sample.answers, options, winner_scores, repaired)
+        if isinstance(checked, str):
+            problems.append(checked)
+            notes.append(f"the judgment {name} reference left out: {checked}")
+        labels.append(None if isinstance(checked, str) else checked)
+    if not any(labels):
+        return problems[0] if problems else "no judgment"
+    repaired += notes
+    return replace(pair, plain=labels[0], referenced=labels[1])
+
+
+def _checked(
+    label: Label, answers: Sequence[str], options: BuildOptions, winner_scores: WinnerScores, repaired: list[str]
+) -> Label | DropReason:
+    """The repaired judgment, or the reason to drop it."""
+    notes = []
+    if label.scores is None and winner_scores is not None:
+        win, lose, tie = winner_scores
+        label = replace(label, scores={1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner])
+        notes.append("scores made from the winner")
+    elif label.scores is None and label.preference is None:
+        return "winner without scores"
+    low, high = options.scale
+    if label.scores is not None and not all(low <= score <= high for score in label.scores):
+        if options.out_of_scale == "drop":
+            return "scores outside the scale"
+        first, second = (min(max(score, low), high) for score in label.scores)
+        label = replace(label, scores=(first, second), winner=winner_of((first, second)))
+        notes.append("scores clipped to the scale")
+    if label.reason is not None and label.scores is not None:
+        written, reason = split_review(label.reason)
+        if written is not None and written != label.scores:
+            return "score line and scores differ"
+        label = replace(label, reason=reason.strip() or None)
+    if answers[0] == answers[1] and label.winner != "tie":
+        return "equal answers judged unequal"
+    repaired += notes
+    return label
+
 
 CHUNK_PAIRS = 512
 
@@ -105,9 +185,9 @@ class PairReader:
         self.counts = BuildCounts()
         self.groups = QuestionGroups()
         self.questions: list[bytes] = []
-        self.strata: list[tuple[str, Stratum]] = []
+        self.strata: list[tuple[str, SubsetStratum]] = []
         self.facts: list[PairFacts] = []
-        self._known_strata: dict[Stratum, Stratum] = {}
+        self._known_strata: dict[SubsetStratum, SubsetStratum] = {}
         self._options = options
         self._left_out = left_out
         self._length_filter = length_filter
@@ -162,7 +242,6 @@ class PairReader:
         several = len(self._options.inputs) > 1
         for source in self._options.inputs:
             name = source.source
-            cleaning = self._options.cleaning(source)
 
             def on_reject(reject: Reject, name: str = name) -> None:
                 self.counts.read[name] += 1
@@ -172,14 +251,14 @@ class PairReader:
             for pair in read_labelled(source.path, source=name, on_reject=on_reject, reading=source.reading):
                 self.counts.read[name] += 1
                 prepared = self._prepared(pair, f"{name}/{pair.sample.id}" if several else pair.sample.id)
-                cleaned = clean(prepared, cleaning)
-                for note in cleaned.repaired:
+                repaired: list[str] = []
+                cleaned = clean(prepared, self._options, source.winner_scores, repaired)
+                for note in repaired:
                     self.counts.repaired[name, note] += 1
-                if cleaned.pair is None:
-                    assert cleaned.dropped is not None
-                    self._drop(prepared, cleaned.dropped, "")
+                if isinstance(cleaned, LabelledPair):
+                    yield cleaned
                 else:
-                    yield cleaned.pair
+                    self._drop(prepared, cleaned, "")
 
     def _prepared(self, pair: LabelledPair, pair_id: str) -> LabelledPair:
         """The pair under its id in the build, with the reference that the build wants."""

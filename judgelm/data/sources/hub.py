@@ -30,7 +30,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from judgelm.data.builder.dataset_files import DatasetFiles, write_text
+from judgelm.data.dataset_files import DatasetFiles, write_text
 from judgelm.data.readers.rows import Reject, RejectCounts, no_usable_row, truncate_raw
 from judgelm.data.sources.public_datasets import DatasetCard, LockedDataset, SplitCard, lock_dataset, read_lock
 from judgelm.data.sources.registry import get_source

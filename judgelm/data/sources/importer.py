@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from judgelm.data.builder.dataset_files import DatasetFiles
+from judgelm.data.dataset_files import DatasetFiles
 from judgelm.data.readers.rows import FileUse, OnReject, Reject, RejectCounts, no_usable_row
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import get_benchmark

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import yaml
 from pydantic import ConfigDict, TypeAdapter
 
-from judgelm.data.builder.dataset_files import write_text
+from judgelm.data.dataset_files import write_text
 from judgelm.errors import ConfigError, not_found
 from judgelm.yaml_files import read_yaml
 

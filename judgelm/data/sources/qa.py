@@ -37,7 +37,7 @@ from judgelm.data.readers.rows import (
 )
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import ConfigError, InputError
-from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
+from judgelm.metrics.qa import ANSWER_TYPES, answer_type
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Label, Sample
 

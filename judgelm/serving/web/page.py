@@ -1,24 +1,42 @@
 """The page: a tab for each way of judging, and the tab to browse and label runs."""
 
+import hmac
+import json
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from starlette.middleware.base import RequestResponseEndpoint
 
 from judgelm.judge import Judge
+from judgelm.package import EVERYDAY_PAIRS
+from judgelm.records import Winner
+from judgelm.reports.wording import WINNER_NAMES
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.web.browse_tab import browse_tab
-from judgelm.serving.web.components import QUIET, REASONS, html, judge_controls, reason_info, text_field
+from judgelm.serving.web.browse import browse_tab
 from judgelm.serving.web.judge_actions import (
+    QUIET,
+    REASONS,
     ModeAndSample,
     dialogue_input,
+    html,
     image_input,
+    judge_controls,
+    pair_input,
+    reason_info,
     several_input,
     single_input,
+    text_field,
 )
-from judgelm.serving.web.markup import notice, sentences
-from judgelm.serving.web.pair_tab import pair_tab
-from judgelm.serving.web.runs import Run
+from judgelm.serving.web.judgment_view import folded, notice, sentences
+from judgelm.serving.web.runs import OpenRun
 
 _UPLOADS_KEPT_S = 24 * 3600
 _MOST_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
@@ -31,8 +49,8 @@ _NO_IMAGES = (
 )
 
 
-def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[Run] = ()) -> gr.Blocks:
-    """The page, to be served by `judgelm.serving.web.app.web_app`, which adds its theme and keys.
+def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
+    """The page, to be served by `judgelm.serving.web.page.web_app`, which adds its theme and keys.
 
     Args:
         judge: loaded; its engine is used through the worker alone.
@@ -204,3 +222,157 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
         return image_input(judge, question, answer, reference, image, explain=explain)
 
     judge_controls(judge, worker, "image", [question, answer, reference, image, explain], make)
+
+
+_GRACE_S = 2
+_LARGEST_UPLOAD = "2gb"
+_HERE = Path(__file__).parent
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+"""Gradio's own page needs inline scripts and evaluates its templates; the texts shown on it are escaped (`markup`)."""
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_PASSWORD_WORDS = "Any user name, and the password of `judgelm web`."
+
+
+def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
+    """An ASGI application of the page.
+
+    Args:
+        page: from `judgelm.serving.web.page.create_page`.
+        password: required to see the page; None requires none.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.middleware("http")
+    async def guard(request: Request, go_on: RequestResponseEndpoint) -> Response:
+        response = await go_on(request)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    mounted: FastAPI = gr.mount_gradio_app(
+        app,
+        page,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        auth=None if password is None else (lambda user, text: hmac.compare_digest(text.encode(), password.encode())),
+        auth_message=_PASSWORD_WORDS,
+        show_error=False,
+        max_file_size=_LARGEST_UPLOAD,
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        mcp_server=False,
+        theme=_theme(),
+        css_paths=[_HERE / "style.css"],
+        head=f"<script>{(_HERE / 'keys.js').read_text(encoding='utf-8')}</script>",
+    )
+    return mounted
+
+
+def _theme() -> gr.themes.Base:
+    """System fonts, blue, and enough contrast for small print and boxes."""
+    own = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
+    mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
+    theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=own, font_mono=mono)
+    return theme.set(
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        checkbox_border_color="*neutral_500",
+        checkbox_border_color_dark="*neutral_400",
+    )
+
+
+def serve_page(app: FastAPI, bound: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Args:
+        app: from `web_app`.
+        bound: to the address, see `judgelm.serving.settings.bind`.
+    """
+    config = uvicorn.Config(
+        app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=_GRACE_S
+    )
+    with suppress(KeyboardInterrupt):  # raised again by uvicorn after an orderly end
+        uvicorn.Server(config).run(sockets=[bound])
+
+
+def pair_tab(judge: Judge, worker: EngineWorker) -> None:
+    """Lay the tab out; the judgment goes when another example takes the place of the judged texts."""
+    example = examples()[0]
+    with gr.Row(elem_classes="jl-example"):
+        note = html("pair-example", value=example_note(0))
+        another = gr.Button("Another example", size="sm", scale=0, min_width=140, elem_id="pair-another")
+        clear = gr.Button("Clear", size="sm", scale=0, min_width=90, elem_id="pair-clear")
+    question = text_field("Question", value=example.question, lines=2, elem_id="pair-question-field")
+    with gr.Row():
+        first = text_field("Answer 1", value=example.answers[0], lines=4, elem_id="pair-answer-1")
+        second = text_field("Answer 2", value=example.answers[1], lines=4, elem_id="pair-answer-2")
+    reference = text_field("Reference answer (optional)", lines=2, elem_id="pair-reference")
+    with gr.Row():
+        both = gr.Checkbox(
+            value=True, label="Both orders", info="Shows the answers a second time, exchanged.", elem_id="pair-orders"
+        )
+        explained = "none" if judge.format.never_explained else "all"
+        reasons = gr.Radio(REASONS, value=explained, label="Reason", info=reason_info(judge), elem_id="pair-reasons")
+
+    def make(question: str, first: str, second: str, reference: str, both: bool, reasons: str) -> ModeAndSample:
+        return pair_input(judge, question, (first, second), reference, {"both_orders": both, "reasons": reasons})
+
+    fields = [question, first, second, reference]
+    outputs, judging = judge_controls(judge, worker, "pair", [*fields, both, reasons], make, talk=True)
+    position = gr.State(0)
+    no_judgment = ["", None, gr.Column(visible=False), ""]
+
+    def on_another(now: int) -> list[Any]:
+        index = (now + 1) % len(examples())
+        example = examples()[index]
+        return [index, example_note(index), example.question, *example.answers, "", *no_judgment]
+
+    def on_clear(now: int) -> list[Any]:
+        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # the same example comes next
+
+    for button, event in ((another, on_another), (clear, on_clear)):
+        button.click(event, position, [position, note, *fields, *outputs], cancels=[judging], **QUIET)
+    gr.on([field.input for field in fields], lambda: "", None, note, **QUIET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamplePair:
+    """A pair to judge at once, with its label and the label's reason."""
+
+    question: str
+    answers: tuple[str, str]
+    winner: Winner
+    reason: str
+
+
+@cache
+def examples() -> tuple[ExamplePair, ...]:
+    """All everyday pairs, in the order of their file."""
+    rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()]
+    return tuple(
+        ExamplePair(
+            question=row["question"],
+            answers=(row["answer_1"], row["answer_2"]),
+            winner=row["winner"],
+            reason=row["reason"],
+        )
+        for row in rows
+    )
+
+
+def example_note(index: int) -> str:
+    """The source of an example, and its label folded away, so that nobody reads it before the verdict."""
+    example = examples()[index]
+    source = f"Example {index + 1} of {len(examples())}, from judgelm's everyday pairs. Press Judge, or type your own."
+    label = f"{WINNER_NAMES[example.winner]}. {example.reason}"
+    return f'<div class="jl-small">{sentences([source])}{folded(label[0].upper() + label[1:], title="Its label")}</div>'

@@ -1,4 +1,4 @@
-"""Labelled answers -> token rows that TRL trains on: pairs, single answers, three answers and more.
+"""Labelled answers -> token rows that TRL trains on (pairs, single answers, three answers and more), on all cores.
 
 A row uses the same template and the same truncation as batch runs. The prompt's tokens carry no loss. A target that
 ends with its whole reason gets the end-of-sequence token; a bare score line does not, since a judge may continue it,
@@ -6,25 +6,129 @@ nor does a reason that is cut (to half the window). Rows that do not fit are cou
 
 The prompt of a single answer ends in the forced score of its reference, `10`, which is tokenised with the prompt and
 carries no loss, as at test time; the target is what the judge writes after it: a blank, its score, the line's end.
+
+Rows of all epochs are built chunk by chunk, in the order of the files. Chunks do not depend on the number of workers,
+and draws depend on ids alone, so the rows are the same bytes. Workers are spawned, never forked: this process may
+already hold a GPU, threads and connections.
 """
 
+import contextlib
+import os
+import signal
+import sys
+import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from itertools import chain, islice
+from multiprocessing import connection, get_context, parent_process
+from types import ModuleType
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from judgelm.data.augmentation import swap_answers
+from judgelm.data.builder.options import usable_workers
 from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores, uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.prompts.catalog import get_template, verdict_text
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed, failure_name
-from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
+
+IGNORED = -100
+"""The label of a token without loss, as torch's cross entropy takes it."""
+
+Kind = Literal["single", "pair", "multi"]
+"""Kind of a row by its number of answers: one, two, more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOptions:
+    """Options that turn labelled answers into rows.
+
+    Attributes:
+        template: id of the template.
+        window: most tokens of a row.
+        scale: targets outside it are left out; its highest is the score of a single answer's reference.
+        swap_prob: probability that a pair is shown with its answers exchanged, scores and reason with them.
+        reference_drop_prob: probability that answers judged with a reference are shown without; a single one never is.
+        reason_prob: share of rows with a reason after the score line.
+        loss_on_prompt: whether the prompt's tokens count too (pre-training of a base).
+        seed: of all draws, with a sample's id and the epoch, so no row depends on its position.
+    """
+
+    template: str
+    window: int
+    scale: tuple[float, float] = (1, 10)
+    swap_prob: float = 0.0
+    reference_drop_prob: float = 0.5
+    reason_prob: float = 1.0
+    loss_on_prompt: bool = False
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class RowCounts:
+    """Statistics of the data: rows by kind, scores, and left-out rows by reason.
+
+    `swapped` counts pairs shown the other way round; `not_swapped` pairs that were drawn for it, but whose reason does
+    not say clearly which answer it means; `with_reference` prompts with a block for the reference, so no single
+    answers, which stand beside theirs; `files` the rows of each file.
+    """
+
+    made: int = 0
+    files: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    swapped: int = 0
+    not_swapped: int = 0
+    with_reference: int = 0
+    with_reason: int = 0
+    cut: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    scores: set[float] = field(default_factory=set)
+
+    def add(self, other: "RowCounts") -> None:
+        """Add statistics of more data."""
+        for name in (each.name for each in fields(self)):
+            mine, more = getattr(self, name), getattr(other, name)
+            setattr(self, name, mine | more if isinstance(mine, set) else mine + more)
+
+    @property
+    def step(self) -> float:
+        """The widest of 1, 0.5 and 0.25 of which every score is a multiple, else 0.1."""
+        return next((step for step in (1, 0.5, 0.25) if all(score % step == 0 for score in self.scores)), 0.1)
+
+    def __str__(self) -> str:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.most_common()) or "none"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())
+        return (
+            f"{self.made} rows ({kinds}), {self.swapped} swapped, {self.with_reference} with reference, "
+            f"{self.with_reason} with reason, {self.cut} with an answer cut; left out: {left_out}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRow:
+    """One training row.
+
+    Attributes:
+        sample_id: of its sample.
+        input_ids: shape (tokens,), int32.
+        labels: shape (tokens,), int32; `IGNORED` where there is no loss.
+    """
+
+    sample_id: str
+    input_ids: NDArray[np.int32]
+    labels: NDArray[np.int32]
+
 
 _CONTEXT = 32
 """Characters before a target that affect how its first token is split off."""
@@ -94,9 +198,17 @@ class RowBuilder:
     def items(self, paths: Sequence[str]) -> Iterator[Any]:
         """Items that rows are made of: at most one row of an epoch each."""
 
-    @abstractmethod
     def build(self, item: Any, epoch: int = 0) -> Any | None:
         """Build the row of an item in one epoch (from 0); None where it is left out, which `counts` records."""
+        row = self._row(item, epoch)
+        if isinstance(row, str):
+            self.counts.left_out[row] += 1
+            return None
+        return row
+
+    @abstractmethod
+    def _row(self, item: Any, epoch: int) -> Any | str:
+        """The row of an item in one epoch, or the reason why it is left out."""
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
@@ -241,29 +353,23 @@ class SFTRowBuilder(RowBuilder):
                 reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
                 raise InputError(f"{path}: no row can be trained on ({reasons or 'the file has no rows'})")
 
-    def build(self, item: LabelledPair, epoch: int = 0) -> TokenRow | None:
-        """Build the row of labelled answers in one epoch; None where it is left out, which `counts` records."""
+    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
         pair = self._swap(item, epoch)
         sample = pair.sample
         label, reference = self._choose(sample, pair.plain, pair.referenced, epoch)
         if label is None or label.scores is None:
-            self.counts.left_out["no teacher scores"] += 1
-            return None
+            return "no teacher scores"
         if problem := self._problem(sample, label.scores):
-            self.counts.left_out[problem] += 1
-            return None
+            return problem
         line, reason = self._target(sample, label, epoch)
         if self._template.reasons_first and (problem := _no_verdict(sample, label, reason)):
-            self.counts.left_out[problem] += 1
-            return None
+            return problem
         tokens = self._tokens(self._prompt(sample, reference), ((line, reason),))
         if isinstance(tokens, Unparsed):
-            self.counts.left_out[failure_name(tokens.code)] += 1
-            return None
+            return failure_name(tokens.code)
         tokenized, [target] = tokens
         if self._template.reasons_first and target[-1] != self._tokenizer.eos_token_id:
-            self.counts.left_out["reason too long for a verdict behind it"] += 1
-            return None
+            return "reason too long for a verdict behind it"
         self._count(sample, item.source, reference, tokenized, with_reason=bool(reason))
         self.counts.scores.update(label.scores)
         ids = np.array(tokenized.ids + target, dtype=np.int32)
@@ -301,3 +407,157 @@ def _no_verdict(sample: Sample, label: Label, reason: str) -> str:
     if len(sample.answers) != 2:
         return "not a pair"
     return "" if label.winner in (1, 2) and reason else "a tie" if label.winner == "tie" else "no reason"
+
+
+CHUNK = 256
+"""Items of a chunk."""
+_FEW_CHUNKS = 8
+"""Up to this many are built in this process: a worker takes some seconds to start."""
+_TOKENS = pa.list_(pa.int32())
+_COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowJob:
+    """The task of a worker.
+
+    Attributes:
+        builder: class that makes rows, for a tokenizer and options.
+        tokenizer: a fast transformers tokenizer.
+        options: how labelled answers become rows.
+        epochs: the epochs to build, from 0.
+    """
+
+    builder: Callable[[Any, Any], RowBuilder]
+    tokenizer: Any
+    options: Any
+    epochs: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows built from a chunk of items.
+
+    Attributes:
+        items: number of items.
+        rows: those of each epoch of the job.
+        counts: statistics of the job's first epoch.
+    """
+
+    items: int
+    rows: list[pa.RecordBatch]
+    counts: RowCounts
+
+
+def schema_of(row: type) -> pa.Schema:
+    """Columns of a row class: texts, numbers and lists of tokens."""
+    return pa.schema([(column.name, _COLUMNS.get(column.type, _TOKENS)) for column in fields(row)])
+
+
+def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Iterator[Chunk]:
+    """Build rows from items, a chunk at a time and in their order.
+
+    Args:
+        items: those of a builder.
+        job: builder, tokenizer, options and epochs.
+        workers: processes; None takes one for each core, and only this one for up to 2,048 items.
+
+    Raises:
+        RunError: a worker died.
+    """
+    reading = iter(items)
+    chunks: Iterator[tuple[Any, ...]] = iter(lambda: tuple(islice(reading, CHUNK)), ())
+    count = usable_workers(workers)
+    if workers is None:
+        few = list(islice(chunks, _FEW_CHUNKS))
+        count = count if len(few) == _FEW_CHUNKS else 1
+        chunks = chain(few, chunks)
+    if count == 1 or not _can_unpickle(job.tokenizer):
+        builder = job.builder(job.tokenizer, job.options)
+        return (_chunk_of(builder, job.epochs, chunk) for chunk in chunks)
+    return _in_processes(chunks, job, count)
+
+
+def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) -> Iterator[Chunk]:
+    """Chunks built by workers, each with at most two waiting."""
+    pending: deque[Future[Chunk]] = deque()
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start, initargs=(job,))
+    try:
+        for chunk in chunks:
+            with _hidden_main():
+                pending.append(pool.submit(_build, chunk))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process that builds training rows died, perhaps out of memory; dataset_num_proc: 1 builds them in one "
+            "process"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _chunk_of(builder: RowBuilder, epochs: Sequence[int], items: Sequence[Any]) -> Chunk:
+    """Rows of some items for each epoch; an item's epochs follow each other, as they repeat its prompts."""
+    rows: list[list[Any]] = [[] for _ in epochs]
+    counts = builder.counts = RowCounts()
+    for item in items:
+        for epoch, built in zip(epochs, rows, strict=True):
+            builder.counts = counts if epoch == epochs[0] else RowCounts()
+            row = builder.build(item, epoch)
+            if row is not None:
+                built.append(row)
+    return Chunk(items=len(items), rows=[_batch(builder.row, built) for built in rows], counts=counts)
+
+
+def _batch(row_class: type, rows: Sequence[Any]) -> pa.RecordBatch:
+    schema = schema_of(row_class)
+    columns = [pa.array([getattr(row, column.name) for row in rows], column.type) for column in schema]
+    return pa.record_batch(columns, schema=schema)
+
+
+_worker: tuple[RowBuilder, Sequence[int]] | None = None
+"""State of a started worker."""
+
+
+def _start(job: RowJob) -> None:
+    """Prepare a worker; it ignores Ctrl-C, on which the reading process ends its workers."""
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete for the workers' cores
+    _worker = job.builder(job.tokenizer, job.options), job.epochs
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent is killed; the worker would otherwise wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _build(items: Sequence[Any]) -> Chunk:
+    assert _worker is not None
+    return _chunk_of(*_worker, items)
+
+
+def _can_unpickle(tokenizer: Any) -> bool:
+    """True if another process can load the tokenizer's class; code that came with a model cannot be imported there."""
+    return not type(tokenizer).__module__.startswith("transformers_modules")
+
+
+@contextlib.contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Start workers without this process's script: importing it again takes seconds, and not every script allows it.
+
+    Python's `multiprocessing` makes a worker import `__main__` when it starts.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script

@@ -4,10 +4,8 @@ import contextlib
 import hashlib
 import json
 import sys
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +13,96 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+import torch
 from accelerate import PartialState
+from datasets.utils import tqdm
 from numpy.typing import NDArray
+from pyarrow import parquet
+from pydantic import TypeAdapter
+from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from judgelm.package import VERSION
 from judgelm.prompts.catalog import get_template
-from judgelm.training.config import JudgeArguments
-from judgelm.training.rows.builder import RowBuilder, SFTRowBuilder
-from judgelm.training.rows.progress import Progress, row_progress
-from judgelm.training.rows.records import RowCounts, RowOptions
-from judgelm.training.rows.workers import Chunk, RowJob, make_chunks, schema_of
-from judgelm.training.schedule import Schedule, schedule_of, training_order
+from judgelm.training.arguments import JudgeArguments, rows_per_step
+from judgelm.training.rows.builder import (
+    RowBuilder,
+    RowCounts,
+    RowJob,
+    RowOptions,
+    SFTRowBuilder,
+    make_chunks,
+    schema_of,
+)
 
+_COUNTS = TypeAdapter(RowCounts)
 ROWS_FOLDER = "rows"
 """The folder beside the checkpoints that holds the rows of all epochs until the judge is saved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Passes of a training through its rows.
+
+    Attributes:
+        epochs: how often each row is seen; a part of an epoch counts.
+        steps: optimiser steps; they take precedence over `epochs`.
+        batch: rows of one optimiser step.
+        group_by_length: whether rows of similar length stand together (less padding), else each epoch is shuffled.
+        seed: of the order.
+    """
+
+    epochs: float
+    steps: int | None
+    batch: int
+    group_by_length: bool
+    seed: int
+
+    def epochs_of(self, rows_per_epoch: int) -> float:
+        """Epochs, as configured or as the steps make them."""
+        return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
+
+    def whole_epochs(self, rows_per_epoch: int | None) -> int:
+        """Whole epochs to build; one where steps decide and the rows of an epoch are not known yet."""
+        if self.steps is not None and rows_per_epoch is None:
+            return 1
+        return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))
+
+
+def schedule_of(args: Any) -> Schedule:
+    """The schedule that a trainer's arguments ask for."""
+    return Schedule(
+        epochs=args.num_train_epochs,
+        steps=args.max_steps if args.max_steps > 0 else None,
+        batch=rows_per_step(args),
+        group_by_length=args.train_sampling_strategy == "group_by_length",
+        seed=args.seed,
+    )
+
+
+def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: Schedule) -> NDArray[np.int64]:
+    """Indices of all epochs' rows in the order of training; each epoch stays whole.
+
+    Args:
+        lengths: shape (rows,), in tokens.
+        sizes: rows of each epoch; they sum to the rows.
+        schedule: seed and grouping.
+
+    Returns:
+        shape (rows,), a permutation.
+    """
+    order = []
+    begin = 0
+    for epoch, size in enumerate(sizes):
+        generator = torch.Generator().manual_seed(schedule.seed * 1_000_003 + epoch)
+        if schedule.group_by_length:
+            indices = get_length_grouped_indices(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+                lengths[begin : begin + size].tolist(), schedule.batch, generator=generator
+            )
+        else:
+            indices = torch.randperm(size, generator=generator).tolist()
+        order.append(np.asarray(indices, dtype=np.int64) + begin)
+        begin += size
+    return np.concatenate(order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +154,12 @@ def build_rows(
     state = PartialState()
 
     def build(paths: Sequence[str], schedule: Schedule) -> EpochRows:
-        with row_progress(paths, sys.stderr, joined=bool(extra_files)) as progress:
-            return build_epochs(
-                tokenizer,
-                options,
-                [*paths, *extra_files],
-                schedule,
-                Path(str(args.output_dir)) / ROWS_FOLDER,
-                builder,
-                workers=args.dataset_num_proc,
-                progress=progress,
-            )
+        folder, files = Path(str(args.output_dir)) / ROWS_FOLDER, [*paths, *extra_files]
+        # rows that need several files are fewer than their lines
+        total = None if extra_files else rows_in(paths)
+        return build_epochs(
+            tokenizer, options, files, schedule, folder, builder, workers=args.dataset_num_proc, total=total
+        )
 
     with state.main_process_first(), state.local_main_process_first():
         train = build(judge.train_data, schedule)
@@ -107,7 +176,7 @@ def build_epochs(
     builder: Callable[[Any, Any], RowBuilder] = SFTRowBuilder,
     *,
     workers: int | None = None,
-    progress: Progress = lambda items, epochs: None,
+    total: int | None = None,
 ) -> EpochRows:
     """Build the rows of all epochs, or load them where an earlier run with the same settings and files left them.
 
@@ -121,7 +190,7 @@ def build_epochs(
         folder: where the rows are stored; made if missing.
         builder: class that makes rows, for a tokenizer and such options.
         workers: processes that make rows; None takes one for each core. The files are the same on any number.
-        progress: is called after every chunk.
+        total: labelled answers in the files, for the progress bar; None where it is unknown.
 
     Raises:
         ConfigError: no such template, or a probability outside 0 to 1.
@@ -129,20 +198,23 @@ def build_epochs(
         RunError: a worker died.
     """
     name = _fingerprint(tokenizer, options, paths, schedule)
-    file, facts = folder / f"{name}.arrow", folder / f"{name}.json"
+    file, facts = folder / f"{name}.arrow", folder / f"{name}.counts.json"
     if not facts.exists():
         folder.mkdir(parents=True, exist_ok=True)
         job = RowJob(builder=builder, tokenizer=tokenizer, options=options, epochs=range(0))
-        _write(job, paths, schedule, file, facts, workers, progress)
+        _write(job, paths, schedule, file, facts, workers, total)
     written = json.loads(facts.read_text(encoding="utf-8"))
     dataset = datasets.Dataset.from_file(str(file))
-    order = training_order(_lengths(dataset), written["sizes"], schedule)
+    batches = np.array(written["batches"])  # shape (batches, 2): epoch and rows of each
+    by_epoch = np.argsort(np.repeat(batches[:, 0], batches[:, 1]), kind="stable")
+    sizes = np.bincount(batches[:, 0], weights=batches[:, 1]).astype(int).tolist()
+    order = by_epoch[training_order(_lengths(dataset)[by_epoch], sizes, schedule)]
     return EpochRows(
         name=name,
         dataset=dataset.select(order.tolist()),
-        counts=_counts_from_json(written["counts"]),
-        epochs=len(written["sizes"]),
-        per_epoch=written["sizes"][0],
+        counts=_COUNTS.validate_python(written["counts"]),
+        epochs=len(sizes),
+        per_epoch=sizes[0],
         schedule=schedule,
         window=options.window,
     )
@@ -155,70 +227,69 @@ def _write(
     file: Path,
     facts: Path,
     workers: int | None,
-    progress: Progress,
+    total: int | None,
 ) -> None:
-    """Write all epochs, each whole; the files get their names once they are complete.
+    """Write the rows of all epochs, chunk by chunk; the files get their names once they are complete.
 
     The input is read once for all epochs, and once more where `steps` gives their number only after the first.
     """
     partial = file.with_suffix(".partial")
-    sizes: list[int] = []
     counts: list[RowCounts] = []
+    batches: list[tuple[int, int]] = []
     builder = job.builder(job.tokenizer, job.options)
     schema = schema_of(builder.row)
+    done = 0
     try:
         with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_stream(out, schema) as sink:
-            while len(sizes) < (end := schedule.whole_epochs(sizes[0] if sizes else None)):
-                epochs = range(len(sizes), end)
+            while done < (end := schedule.whole_epochs(counts[0].made if counts else None)):
+                epochs = range(done, end)
                 builder.counts = RowCounts()
                 chunks = make_chunks(builder.items(paths), replace(job, epochs=epochs), workers)
-                sizes += _write_epochs(
-                    _counted(chunks, builder, progress, len(epochs)), epochs, sink, schema, file.parent
-                )
+                with _progress_bar(total, len(epochs)) as bar:
+                    for chunk in chunks:
+                        for epoch, batch in zip(epochs, chunk.rows, strict=True):
+                            sink.write_batch(batch)
+                            batches.append((epoch, batch.num_rows))
+                        builder.counts.add(chunk.counts)
+                        bar.update(chunk.items * len(epochs))
                 builder.check(paths)
                 counts.append(builder.counts)
+                done = end
         partial.replace(file)
-        partial.write_text(json.dumps({"sizes": sizes, "counts": _counts_to_json(counts[0])}), encoding="utf-8")
+        written = {"batches": batches, "counts": _COUNTS.dump_python(counts[0], mode="json")}
+        partial.write_text(json.dumps(written), encoding="utf-8")
         partial.replace(facts)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _counted(chunks: Iterable[Chunk], builder: RowBuilder, progress: Progress, epochs: int) -> Iterator[Chunk]:
-    """The chunks, each added to the builder's counts, which hold those of the reading."""
-    items = 0
-    for chunk in chunks:
-        builder.counts.add(chunk.counts)
-        items += chunk.items
-        progress(items, epochs)
-        yield chunk
+def _progress_bar(total: int | None, epochs: int) -> Any:
+    """A bar on a terminal after half a second; elsewhere a line every half minute."""
+    return tqdm(
+        desc="building rows",
+        total=total and total * epochs,
+        unit=" rows",
+        mininterval=0.5 if sys.stderr.isatty() else 30,
+        delay=0.5,
+        leave=False,
+    )
 
 
-def _write_epochs(
-    chunks: Iterable[Chunk],
-    epochs: Sequence[int],
-    sink: pa.ipc.RecordBatchStreamWriter,
-    schema: pa.Schema,
-    folder: Path,
-) -> list[int]:
-    """Append the epochs one behind another to the stream; return the number of rows of each.
-
-    All are made at once, so later epochs wait in unnamed files, which vanish with this process.
-    """
-    sizes = [0 for _ in epochs]
-    with contextlib.ExitStack() as stack:
-        waiting = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in epochs[1:]]
-        later = [stack.enter_context(pa.ipc.new_stream(file, schema)) for file in waiting]
-        for chunk in chunks:
-            for epoch, (batch, writer) in enumerate(zip(chunk.rows, [sink, *later], strict=True)):
-                writer.write_batch(batch)
-                sizes[epoch] += batch.num_rows
-        for file, writer in zip(waiting, later, strict=True):
-            writer.close()
-            file.seek(0)
-            for batch in pa.ipc.open_stream(file):
-                sink.write_batch(batch)
-    return sizes
+def rows_in(paths: Sequence[str]) -> int | None:
+    """Number of rows in the files, good and bad; None where one would have to be parsed for that."""
+    total = 0
+    for path in paths:
+        try:
+            if path.endswith(".jsonl"):
+                with open(path, "rb") as file:
+                    total += sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+            elif path.endswith(".parquet"):
+                total += parquet.read_metadata(path).num_rows
+            else:
+                return None
+        except (OSError, pa.lib.ArrowException):
+            return None  # reading it reports the reason
+    return total
 
 
 def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
@@ -245,13 +316,3 @@ def file_sha(path: str) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return ""
-
-
-def _counts_to_json(counts: RowCounts) -> dict[str, Any]:
-    by_name = {field.name: getattr(counts, field.name) for field in fields(counts)}
-    return by_name | {"scores": sorted(counts.scores)}
-
-
-def _counts_from_json(by_name: dict[str, Any]) -> RowCounts:
-    counters: dict[str, Counter[str]] = {name: Counter(by_name.get(name)) for name in ("files", "kinds", "left_out")}
-    return RowCounts(**(by_name | counters | {"scores": set(by_name["scores"])}))

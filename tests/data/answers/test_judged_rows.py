@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers.files import read_questions
-from judgelm.data.answers.judged_rows import judged_rows, read_collected
+from judgelm.data.answers import judged_rows, read_collected, read_questions
 from judgelm.errors import InputError
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
+from judgelm.data.augmentation import chat_rows, multi_rows, single_row
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError

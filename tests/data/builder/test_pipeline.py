@@ -15,8 +15,7 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
 
 
 def write(path, rows):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.builder.splits import SUBSET_SIZES, SubsetSizes, nested_order, split_questions, stratum, subset_sizes
+from judgelm.data.builder.splits import SubsetSizes, nested_order, split_questions, stratum, subset_sizes
 from judgelm.data.duplicates import QuestionGroups, normalised
 from judgelm.errors import ConfigError, InputError
 
@@ -217,8 +217,9 @@ def test_ids_must_be_unique():
 
 
 def test_sizes_that_the_data_lacks_are_said():
-    assert subset_sizes(10_000) == SubsetSizes(sizes=(3_500, 10_000), too_large=(30_000, 100_000))
-    assert subset_sizes(100_000).sizes == SUBSET_SIZES
+    assert subset_sizes(10_000, (3_500, 10_000, 30_000, 100_000)) == SubsetSizes(
+        sizes=(3_500, 10_000), too_large=(30_000, 100_000)
+    )
     assert subset_sizes(5, (3, 1)).sizes == (1, 3)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.contrastive_pairs import read_answers, read_solved_questions
 from benchmarks.seeds import SeedSource, read_seeds, sample_seeds
-from judgelm.data.answers.files import AnswerSet, read_questions
+from judgelm.data.answers import AnswerSet, read_questions
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, RejectCounts, convert_rows

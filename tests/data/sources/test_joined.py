@@ -5,8 +5,8 @@ import json
 import pytest
 
 from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.codes import majority
 from judgelm.data.sources.importer import import_benchmark
-from judgelm.data.sources.mt_bench import majority
 from judgelm.errors import InputError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.errors import ConfigError
-from judgelm.metrics.qa.match import Match, drop_f1, match, token_f1
+from judgelm.metrics.qa import AnswerMatch, drop_f1, match, token_f1
 from judgelm.parsing.short_answers import drop_spans_match
 
 EXPECTED = Path(__file__).parents[3].parent / "shared" / "data" / "expected" / "qa_metrics.json"
@@ -61,9 +61,13 @@ def test_drop_spans_are_paired_one_to_one(predicted, gold, f1, exact):
 
 def test_the_best_of_the_validated_answers_counts_for_each_score():
     # 30 April: F1 of {30.0, april} with {30.0, april, 1916.0} is 2 * 1 * 2/3 / (5/3) = 0.8
-    assert match("30 April", [("30 April 1916",)], "drop") == Match(exact=False, f1=0.8)
-    assert match("30 April", [("30 April 1916",), ("april 30",), ("30 april",)], "drop") == Match(exact=True, f1=1.0)
-    assert match("EPA", [("Environmental Protection Agency",), ("E.P.A.",)], "hotpotqa") == Match(exact=True, f1=1.0)
+    assert match("30 April", [("30 April 1916",)], "drop") == AnswerMatch(exact=False, f1=0.8)
+    assert match("30 April", [("30 April 1916",), ("april 30",), ("30 april",)], "drop") == AnswerMatch(
+        exact=True, f1=1.0
+    )
+    assert match("EPA", [("Environmental Protection Agency",), ("E.P.A.",)], "hotpotqa") == AnswerMatch(
+        exact=True, f1=1.0
+    )
 
 
 def test_each_data_set_has_its_own_f1():
@@ -72,16 +76,16 @@ def test_each_data_set_has_its_own_f1():
 
 
 def test_a_blank_gold_answer_is_passed_over_by_drop_and_quoref():
-    assert match("", [(" ",)], "drop") == Match(exact=False, f1=0.0)
-    assert match("x", [("",), ("x",)], "quoref") == Match(exact=True, f1=1.0)
+    assert match("", [(" ",)], "drop") == AnswerMatch(exact=False, f1=0.0)
+    assert match("x", [("",), ("x",)], "quoref") == AnswerMatch(exact=True, f1=1.0)
 
 
 def test_hotpot_takes_several_spans_as_one_text():
-    assert match("Ann and Bob", [("Ann and", "Bob")], "hotpotqa") == Match(exact=True, f1=1.0)
+    assert match("Ann and Bob", [("Ann and", "Bob")], "hotpotqa") == AnswerMatch(exact=True, f1=1.0)
 
 
 def test_the_strict_rules_have_hotpots_f1():
-    assert match("93.5%", [("93.5",)], "strict") == Match(exact=False, f1=1.0)
+    assert match("93.5%", [("93.5",)], "strict") == AnswerMatch(exact=False, f1=1.0)
 
 
 @given(st.text(), st.text(), st.sampled_from(["hotpotqa", "drop", "quoref", "strict"]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from judgelm.metrics.qa.self_preference import preferences
+from judgelm.metrics.qa import preferences
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=200)

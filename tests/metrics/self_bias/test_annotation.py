@@ -3,13 +3,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from judgelm.metrics.ratings import annotator_agreement, attention_accuracy, gold_accuracy, rank_correlation
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.annotation import (
-    annotator_agreement,
-    attention_accuracy,
-    gold_accuracy,
-    rank_correlation,
-)
 
 HOW = Resampling(resamples=200)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from judgelm.metrics.self_bias.design import BiasModel, design_of, redundant, unidentified
+from judgelm.metrics.self_bias import BiasModel, design_of, redundant, unidentified
 
 
 def frame(**columns):

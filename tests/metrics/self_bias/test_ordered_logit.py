@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize, stats
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
-from judgelm.metrics.self_bias.ordered_logit import ordered_logit
+from judgelm.metrics.ordered_logit import ordered_logit
 
 
 def ratings(judges=3, each=200):

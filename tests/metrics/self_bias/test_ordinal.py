@@ -6,10 +6,8 @@ import pandas as pd
 import pytest
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
-from judgelm.metrics.self_bias.design import BiasModel, design_of
-from judgelm.metrics.self_bias.ordinal import fit_ordinal
-from judgelm.metrics.self_bias.regression import TooFewRatings
-from judgelm.metrics.self_bias.rows import family_by_name, pair_with_reference
+from judgelm.metrics.ratings import family_by_name, pair_with_reference
+from judgelm.metrics.self_bias import BiasModel, TooFewRatings, design_of, fit_ordinal
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 
@@ -98,7 +96,7 @@ def test_a_judge_that_rates_only_itself_has_no_self_bias_that_could_be_told():
 
 
 def test_a_search_that_is_cut_short_gives_no_estimates(monkeypatch):
-    monkeypatch.setattr("judgelm.metrics.self_bias.ordinal._MOST_STEPS", 1)
+    monkeypatch.setattr("judgelm.metrics.self_bias._MOST_STEPS", 1)
     fit = fit_ordinal(paired())
     assert not fit.converged
     assert [(term.estimate, term.error, term.p) for term in fit.terms] == [(None, None, None)] * len(fit.terms)

@@ -4,9 +4,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from judgelm.metrics.ratings import assess_panel, family_by_name, pair_with_reference, usual_panels
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
-from judgelm.metrics.self_bias.rows import family_by_name, pair_with_reference
 
 HOW = Resampling(resamples=100)
 NAMES = ("Claude a", "Claude b", "GPT-1")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from judgelm.metrics.self_bias.ppi import Stratum, TooFewLabels, stratified_mean
+from judgelm.metrics.true_win_rate import Stratum, TooFewLabels, stratified_mean
 
 Z90 = stats.norm.ppf(0.95)
 

@@ -10,8 +10,7 @@ import pytest
 import statsmodels.formula.api as smf
 
 from judgelm.data.sources.rating_tables import read_ratings
-from judgelm.metrics.self_bias.regression import BiasModel, TooFewRatings, debiased, fit_self_bias
-from judgelm.metrics.self_bias.rows import (
+from judgelm.metrics.ratings import (
     families_given,
     family_as_reference,
     family_by_name,
@@ -20,6 +19,7 @@ from judgelm.metrics.self_bias.rows import (
     with_length,
     without_models,
 )
+from judgelm.metrics.self_bias import BiasModel, TooFewRatings, debiased, fit_self_bias
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 

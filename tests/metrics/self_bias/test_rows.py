@@ -4,10 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.regression import BiasFit, Term, debiased, mean_of
-from judgelm.metrics.self_bias.rows import (
-    Scale,
+from judgelm.metrics.ratings import (
+    RatingScale,
     families_given,
     pair_with_reference,
     slices,
@@ -15,6 +13,8 @@ from judgelm.metrics.self_bias.rows import (
     with_reference,
     without_models,
 )
+from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.self_bias import BiasFit, Term, debiased, mean_of
 
 FAMILIES = families_given({"F": ["a", "b"], "G": ["c"]})
 
@@ -38,22 +38,22 @@ def test_scores_are_divided_by_the_highest_or_go_from_0_to_1():
     # 5 is the highest of judges' and human scores, 1 the lowest
     paired = pair_with_reference(PLAIN, FAMILIES)
     assert paired.frame[["rating", "reference"]].to_numpy().tolist() == [[1.0, 0.8], [0.6, 0.4], [0.2, 0.8]]
-    assert paired.scales == {"d": Scale(low=0.0, span=5.0)}
+    assert paired.scales == {"d": RatingScale(low=0.0, span=5.0)}
     unit = pair_with_reference(PLAIN, FAMILIES, scaling="unit")
     assert unit.frame[["rating", "reference"]].to_numpy().tolist() == [[1.0, 0.75], [0.5, 0.25], [0.0, 0.75]]
-    assert unit.scales == {"d": Scale(low=1.0, span=4.0)}
+    assert unit.scales == {"d": RatingScale(low=1.0, span=4.0)}
 
 
 def test_scores_that_are_all_alike_are_not_stretched():
     alike = PLAIN.assign(score=3.0)
-    assert pair_with_reference(alike, FAMILIES, scaling="unit").scales == {"d": Scale(low=3.0, span=1.0)}
-    assert pair_with_reference(alike.assign(score=0.0), FAMILIES).scales == {"d": Scale(low=0.0, span=1.0)}
+    assert pair_with_reference(alike, FAMILIES, scaling="unit").scales == {"d": RatingScale(low=3.0, span=1.0)}
+    assert pair_with_reference(alike.assign(score=0.0), FAMILIES).scales == {"d": RatingScale(low=0.0, span=1.0)}
 
 
 def test_a_scale_below_1_is_stretched_like_any_other():
     # scores of PLAIN by 10: from 0.1 to 0.5
     small = pair_with_reference(PLAIN.assign(score=PLAIN["score"] / 10), FAMILIES, scaling="unit")
-    assert small.scales == {"d": Scale(low=0.1, span=pytest.approx(0.4))}
+    assert small.scales == {"d": RatingScale(low=0.1, span=pytest.approx(0.4))}
     assert small.frame["rating"].tolist() == pytest.approx([1.0, 0.5, 0.0])
 
 

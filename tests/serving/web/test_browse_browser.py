@@ -112,20 +112,6 @@ def test_filters(page, field, name, found):
     assert listed(page) == found
 
 
-def test_search_and_back(page):
-    page.keyboard.press("Escape")
-    page.locator("#browse-items input").first.focus()
-    page.keyboard.press("/")
-    page.keyboard.type("first b")
-    page.keyboard.press("Enter")
-    has(page, "browse-place", "Item 1 of 1 listed")
-    assert listed(page) == ["b"]
-    page.keyboard.press("Control+A")
-    page.keyboard.type("nowhere to be found")
-    page.keyboard.press("Enter")
-    has(page, "browse-item", "No item passes the filters.")
-
-
 def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
     page.locator("#browse-items input").first.focus()
     page.keyboard.press("1")
@@ -185,13 +171,6 @@ def test_digits_typed_into_a_field_label_nothing(page):
     has(page, "browse-findings", "Your labels (0)")
 
 
-def test_shortcuts_can_be_turned_off(page):
-    page.locator("#browse-keys input").uncheck()
-    page.keyboard.press("1")
-    page.wait_for_timeout(500)
-    has(page, "browse-place", "Item 1 of 4 listed")
-
-
 def test_a_judge_is_hidden_until_the_label_is_given(page):
     page.locator("#browse-blind input").check()
     has(page, "browse-item", "The judgment is hidden")
@@ -222,18 +201,6 @@ def test_no_run_file_takes_the_page_over(page):
     page.locator("#filter-category input").click()
     page.get_by_role("option").nth(1).wait_for()
     assert page.locator("#browse-body img, #browse-body script").count() == 0
-
-
-def test_what_is_no_run_file_is_refused(url, page_at, tmp_path):
-    page = page_at(url)
-    page.get_by_role("tab", name="Browse and label").click()
-    page.locator("#browse-open").click()
-    has(page, "browse-open-problem", "there is no run file; choose the OUT.jsonl")
-    (tmp_path / "wrong.jsonl").write_text('{"a": 1}\n')
-    upload(page, "browse-run-file", tmp_path / "wrong.jsonl")
-    page.locator("#browse-open").click()
-    has(page, "browse-open-problem", "wrong.jsonl:1: not a judgment")
-    assert page.locator("#browse-body").is_hidden()
 
 
 def test_runs_of_the_command_line_are_open_and_compared_at_once(url_with_runs, page_at):

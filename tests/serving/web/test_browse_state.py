@@ -4,13 +4,12 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, Shown
-from judgelm.serving.web.browse_state import PAGE, Filter, start_browsing, verdict_counts
-from judgelm.serving.web.runs import Run
+from judgelm.serving.web.runs import PAGE, Filter, OpenRun, start_browsing, verdict_counts
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample
 
 
 def run_of(*judgments, samples=(), name="run.jsonl"):
-    return Run(
+    return OpenRun(
         name=name,
         judgments={one.sample_id: one for one in judgments},
         samples={one.id: one for one in samples},

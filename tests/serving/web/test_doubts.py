@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from judgelm.records import Truncation
-from judgelm.serving.web.doubts import doubts, doubts_html
+from judgelm.serving.web.judgment_view import doubts, doubts_html
 from tests.support.judged_items import failed_judgment, pair_judgment
 
 

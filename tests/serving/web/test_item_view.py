@@ -6,14 +6,15 @@ import pytest
 
 from judgelm.cli.evaluation import score
 from judgelm.cli.options import ScoringOptions
-from judgelm.serving.web.browse_state import Filter, item_lines, label_lines, start_browsing
-from judgelm.serving.web.item_view import agreement_html, judge_agreement
-from judgelm.serving.web.runs import Run
+from judgelm.serving.web.browse import agreement_html, judge_agreement
+from judgelm.serving.web.runs import Filter, OpenRun, item_lines, label_lines, start_browsing
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 
 
 def run_of(judgments, samples=(), name="run.jsonl"):
-    return Run(name=name, judgments={one.sample_id: one for one in judgments}, samples={one.id: one for one in samples})
+    return OpenRun(
+        name=name, judgments={one.sample_id: one for one in judgments}, samples={one.id: one for one in samples}
+    )
 
 
 def test_agreement_is_said_with_n_and_interval():

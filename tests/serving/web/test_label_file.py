@@ -11,9 +11,7 @@ import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError, RunError
-from judgelm.serving.web.browse_state import start_browsing
-from judgelm.serving.web.label_file import LabelFile, of_upload
-from judgelm.serving.web.runs import open_run
+from judgelm.serving.web.runs import LabelFile, of_upload, open_run, start_browsing
 from tests.support.judged_items import pair_judgment, write_run
 
 JUDGMENTS = [pair_judgment(key, 1) for key in "abc"]
@@ -73,7 +71,7 @@ def test_an_uploaded_run_finds_its_labels_when_it_is_uploaded_again(tmp_path, ru
 
 def test_labels_survive_a_killed_process(run_file):
     code = (
-        "import os, sys; from judgelm.serving.web.browse_state import start_browsing; "
+        "import os, sys; from judgelm.serving.web.runs import start_browsing; "
         "from judgelm.serving.web.runs import open_run; "
         "start_browsing(open_run(sys.argv[1])).labelled(1).labelled(2); os.kill(os.getpid(), 9)"
     )

@@ -2,14 +2,13 @@
 
 import pytest
 
-from judgelm.serving.web.browse_state import start_browsing
-from judgelm.serving.web.label_progress import MOST_POINTS, agreement_growth, evaluate_labels, progress_html
-from judgelm.serving.web.runs import Run
+from judgelm.serving.web.browse import MOST_POINTS, agreement_growth, evaluate_labels, progress_html
+from judgelm.serving.web.runs import OpenRun, start_browsing
 from tests.support.judged_items import failed_judgment, pair_judgment
 
 
 def growth_of(judgments, labels):
-    run = Run(name="run.jsonl", judgments={each.sample_id: each for each in judgments})
+    run = OpenRun(name="run.jsonl", judgments={each.sample_id: each for each in judgments})
     return agreement_growth(list(labels), evaluate_labels(start_browsing(run, labels=labels), run), {})
 
 
@@ -29,5 +28,5 @@ def test_many_labels_are_thinned_and_end_with_the_last():
 
 
 def test_without_labels_the_line_says_so():
-    run = Run(name="run.jsonl", judgments={"a": pair_judgment("a", 1)})
+    run = OpenRun(name="run.jsonl", judgments={"a": pair_judgment("a", 1)})
     assert "No labels yet" in progress_html(start_browsing(run))

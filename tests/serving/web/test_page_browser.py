@@ -159,32 +159,6 @@ def test_a_single_answer_with_reference_and_without(url, page_at):
     shown.locator(".jl-verdict").wait_for()
 
 
-def test_several_answers_are_ranked(url, page_at):
-    page = page_at(url)
-    tab(page, "Several answers")
-    fill(page, several_question="q", several_answer_1="a", several_answer_2="b", several_answer_3="c")
-    page.locator("#several-judge").click()
-    page.get_by_text("From best to worst: answer 2, answer 3, answer 1.").wait_for()
-    page.locator("#several-more").click()
-    page.locator("#several-answer-4 textarea").wait_for()
-
-
-def test_a_conversation_is_judged_turn_by_turn(url, page_at):
-    page = page_at(url)
-    tab(page, "Conversation")
-    for turn in (1, 2):
-        for field in ("user", "answer-1", "answer-2"):
-            page.locator(f"#dialogue-{turn}-{field} textarea").fill(f"{field} {turn}")
-    page.locator("#dialogue-orders input").uncheck()
-    page.locator("#dialogue-judge").click()
-    shown = page.locator("#dialogue-judgment")
-    shown.get_by_text("Turn 2: answer 1 shown first").wait_for()
-    assert shown.get_by_text("Turn 1: answer 1 shown first").is_visible()
-    page.locator("#dialogue-talk").wait_for()
-    page.locator("#dialogue-more").click()
-    page.locator("#dialogue-3-user textarea").wait_for()
-
-
 def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
     from tests.support.tiny_vision import write_image
 

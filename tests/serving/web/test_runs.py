@@ -8,7 +8,7 @@ import pytest
 from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.serving.web.runs import Run, flips, open_run, open_runs, read_winners
+from judgelm.serving.web.runs import OpenRun, flips, open_run, open_runs, read_winners
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
 
 SAMPLES = [pair_sample(str(number)) for number in range(3)]
@@ -68,7 +68,7 @@ def test_flips_are_known_only_of_two_orders_that_could_be_read():
 
 def test_labels_to_go_on_from(tmp_path):
     (tmp_path / "labels.jsonl").write_text('{"id": "0", "winner": 1}\n{"id": "1", "winner": "tie"}\n')
-    run = Run(name="run", judgments={key: pair_judgment(key, 1) for key in ("0", "1")})
+    run = OpenRun(name="run", judgments={key: pair_judgment(key, 1) for key in ("0", "1")})
     assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 1, "1": "tie"}
 
 

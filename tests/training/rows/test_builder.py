@@ -12,10 +12,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.judging_prompts import JudgingPromptBuilder, JudgingPromptOptions
-from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
-from judgelm.training.rows.records import IGNORED, RowOptions
+from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
+from judgelm.training.rows.preferences import JudgingPromptBuilder, JudgingPromptOptions, PairRowBuilder, PairRowOptions
 
 SAME = "a big fox jumps " * 100
 SAMPLE = Sample(id="1", question="what is it", answers=("a fox", "a dog"), reference="a big fox")

@@ -1,7 +1,6 @@
 """Rows on several processes: the same bytes on any number, nothing left of what failed, nobody waiting for the dead."""
 
 import hashlib
-import io
 import json
 import os
 import signal
@@ -18,12 +17,8 @@ from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import SFTRowBuilder
-from judgelm.training.rows.dataset import build_epochs
-from judgelm.training.rows.progress import progress_line, row_progress, rows_in
-from judgelm.training.rows.records import RowOptions
-from judgelm.training.rows.workers import CHUNK, RowJob, make_chunks
-from judgelm.training.schedule import Schedule
+from judgelm.training.rows.builder import CHUNK, RowJob, RowOptions, SFTRowBuilder, make_chunks
+from judgelm.training.rows.dataset import Schedule, build_epochs, rows_in
 
 ROWS = 2 * CHUNK + 40
 
@@ -86,8 +81,8 @@ def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, 
 ALONE = """
 import sys
 from transformers import AutoTokenizer
-from judgelm.training.rows.workers import RowJob, make_chunks
-from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowJob, make_chunks
+from judgelm.training.rows.builder import RowOptions
 from judgelm.training.rows.builder import SFTRowBuilder
 print("main runs")
 job = RowJob(builder=SFTRowBuilder, tokenizer=AutoTokenizer.from_pretrained(sys.argv[1]), epochs=[0],
@@ -150,20 +145,6 @@ def test_a_targets_tokens_are_those_behind_the_whole_prompt(template, joined, sc
     assert row.input_ids.tolist() == [*alone, *behind, tokenizer.eos_token_id]
 
 
-def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
-    seconds = iter([0.0, 10.0, 40.0, 50.0])
-    stream = io.StringIO()
-    with row_progress([], stream, joined=True, clock=lambda: next(seconds)) as progress:
-        for items in (256, 1024, 2048):
-            progress(items, 3)
-    # 1,024 x 3 rows in 40 s; the first and the last came within 30 s of another line
-    assert stream.getvalue() == "building rows: 1,024 in 3 epochs, 77 rows/s\n"
-
-
-def test_progress_says_how_long_it_will_take_where_the_number_of_rows_is_known(file):
+def test_rows_are_counted_where_that_needs_no_parsing(file):
     assert rows_in([file]) == ROWS + 1  # the torn one counts
     assert rows_in([file, "rows.json"]) is None
-    # 25,000 of 100,000 in 60 s: three times as long for the rest
-    assert progress_line(25_000, 3, 100_000, 60) == (
-        "building rows: 25,000 of 100,000 (25%) in 3 epochs, 1,250 rows/s, 3 min left"
-    )

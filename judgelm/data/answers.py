@@ -1,0 +1,507 @@
+"""Answers of many models to questions: their generators, and the pairs and rows to judge that are made of them.
+
+Answers of models, with the reference answer, make a question's answer set; pairs are drawn from it at random. A row of
+one answer has the question's id in `metadata["source_id"]`, so that a judge's own answers to the questions
+(`--self-answers`) are found; an answer is right where its final answer is the reference, and wrong without one.
+
+Source: JudgeLM, section 3.1; Self-Reference, section 4 (agents' answers judged one by one); QA-Judge, section 4.2 (the
+answer in the tags).
+
+A generator is a model with its ways to draw an answer, from YAML or a command line:
+
+name: vicuna-7b                      in one text: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1
+model: lmsys/vicuna-7b-v1.5
+decodings: [{}, {temperature: 0.7, seed: 1}]
+dtype: bfloat16                      any field of `EngineOptions`; in one text, engine_args.base_url=... as well
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import combinations, islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from judgelm.data.readers.fields import (
+    content_id,
+    extra_fields,
+    optional_text,
+    reference_field,
+    required_id,
+    row_id,
+    text_field,
+)
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, unique
+from judgelm.data.sources.codes import winner_field
+from judgelm.data.sources.source import plain_row
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.generation import AnswerMode, Decoding, GeneratedAnswer, QuestionTask
+from judgelm.parsing.short_answers import canonical, final_answer
+from judgelm.prompts.self_reference import question_of
+from judgelm.records import Sample, Winner
+from judgelm.yaml_files import parse_yaml, read_yaml
+
+Form = Literal["auto", "chat", "plain"]
+"""Form of a question: chat, plain text, or (`auto`) chat where the model's tokenizer has a chat template."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OWN, _ASKING, _DECODING = (
+    ("name", "engine", "form"),
+    ("system", "plain", "task", "tags", "max_tokens"),
+    ("temperature", "seed"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerGenerator:
+    """A model that answers questions, with its prompt form and decodings.
+
+    Attributes:
+        name: as answer rows have it in `model`; also the name of its file.
+        options: options of the engine.
+        form: form of the questions.
+        decodings: decodings of each question.
+        asking: prompt options; its `chat` counts only where `form` is not `auto`.
+    """
+
+    name: str
+    options: EngineOptions
+    engine: str = "auto"
+    form: Form = "auto"
+    decodings: tuple[Decoding, ...] = (Decoding(),)
+    asking: AnswerMode = field(default_factory=AnswerMode)
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots and dashes; it names a file")
+        if self.form not in get_args(Form):
+            known = ", ".join(get_args(Form))
+            raise ConfigError(f"generator {self.name}: unknown form {self.form!r}; available: {known}")
+
+
+def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
+    """A generator from a mapping; unknown keys are errors.
+
+    Raises:
+        ConfigError: an unknown key, a value of the wrong type, or `name` or `model` missing.
+    """
+    rest = dict(settings)
+    label = f"generator {rest.get('name', f'of {len(settings)} settings')}"
+    if not rest.get("name") or not rest.get("model"):
+        raise ConfigError(f"{label}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
+    own = {name: rest.pop(name) for name in _OWN if name in rest}
+    asking = {name: rest.pop(name) for name in _ASKING if name in rest}
+    decodings = rest.pop("decodings", None)
+    alone = {name: rest.pop(name) for name in _DECODING if name in rest}
+    if decodings is not None and alone:
+        raise ConfigError(f"{label}: give temperature and seed in decodings or beside them, not both")
+    if decodings is not None and not (isinstance(decodings, list) and decodings):
+        raise ConfigError(
+            f"{label}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]; {{}} is greedy"
+        )
+    return AnswerGenerator(
+        **own | {"name": str(own["name"])},
+        options=_checked(EngineOptions, rest, label, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
+        decodings=tuple(_checked(Decoding, decoding, f"{label}: decodings") for decoding in decodings or [alone]),
+        asking=_checked(AnswerMode, asking, label),
+    )
+
+
+def read_generators(path: Path | None) -> list[AnswerGenerator]:
+    """The generators of a YAML file: a list under the single key `generators`; none without a file.
+
+    Raises:
+        ConfigError: the file cannot be read or has another shape, or a generator in it is wrong.
+    """
+    if path is None:
+        return []
+    values = read_yaml(path)
+    if not isinstance(values, dict) or values.keys() != {"generators"} or not isinstance(values["generators"], list):
+        raise ConfigError(f"--config {path}: expected a list under the single key generators")
+    return [build_generator(value if isinstance(value, dict) else {"name": value}) for value in values["generators"]]
+
+
+def parse_generator(text: str) -> AnswerGenerator:
+    """`name=a,model=b,temperature=0.7,engine_args.base_url=...`: values are YAML.
+
+    Raises:
+        ConfigError: as `build_generator`, or a part that cannot be read.
+    """
+    settings: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        into, _, inner = name.strip().rpartition(".")
+        if not equals or into not in ("", "engine_args"):
+            raise ConfigError(
+                f"--generator: expected NAME=VALUE,NAME=VALUE,..., got {name!r}; values that hold commas go into "
+                "a --config file"
+            )
+        target = settings.setdefault(into, {}) if into else settings
+        try:
+            target[inner] = value if inner in ("name", "model") else parse_yaml(value)
+        except ConfigError as error:  # without the value, which may hold a password
+            raise ConfigError(f"--generator {name}=...: the value is no YAML ({error}); quote it") from error
+    return build_generator(settings)
+
+
+def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
+    """One entry for each name, with all its decodings, so that each model is loaded once.
+
+    Raises:
+        ConfigError: two entries of one name that differ in more than their decodings, or name a decoding twice.
+    """
+    by_name: dict[str, AnswerGenerator] = {}
+    for generator in generators:
+        earlier = by_name.get(generator.name)
+        if earlier is not None and replace(earlier, decodings=generator.decodings) != generator:
+            raise ConfigError(
+                f"generator {generator.name} is given twice, with other settings; give the second another name"
+            )
+        by_name[generator.name] = (
+            generator if earlier is None else replace(generator, decodings=earlier.decodings + generator.decodings)
+        )
+    for generator in by_name.values():
+        if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
+            raise ConfigError(f"generator {generator.name} has a decoding twice; give each another temperature or seed")
+    return list(by_name.values())
+
+
+def for_task(generator: AnswerGenerator, task: QuestionTask) -> AnswerGenerator:
+    """The generator with another task.
+
+    Raises:
+        ConfigError: it has a prompt of its own, and the task has the paper's.
+    """
+    return replace(generator, asking=replace(generator.asking, task=task))
+
+
+def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> AnswerGenerator:
+    """The generator with `count` answers to each question, in place of its own decodings.
+
+    Raises:
+        ConfigError: no answer, or several at temperature 0, which would all be the same.
+    """
+    if count < 1:
+        raise ConfigError(f"--samples {count}: it must be 1 or more")
+    if count > 1 and temperature == 0:
+        raise ConfigError(f"--samples {count}: at temperature 0 they are all the same; set --temperature above 0")
+    return replace(generator, decodings=tuple(Decoding(temperature=temperature, seed=seed) for seed in range(count)))
+
+
+def _checked(kind: Any, values: Any, label: str, beside: Sequence[str] = ()) -> Any:
+    """A dataclass from a mapping; `beside` are names that may stand next to its own."""
+    known = [option.name for option in fields(kind)]
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(values).__name__}")
+    if unknown := values.keys() - set(known):
+        available = ", ".join(dict.fromkeys((*beside, *known)))
+        raise ConfigError(f"{label}: {', '.join(sorted(map(str, unknown)))} not found; available: {available}")
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        shown = "" if name.startswith("engine_args") else f"={first['input']!r}"
+        raise ConfigError(f"{label}: {name}{shown}: {first['msg']}") from error
+
+
+REFERENCE_MODEL = "reference"
+"""Model name of a reference that is used as an answer."""
+
+_QUESTION_NEEDS = "question_body, or question"
+_ANSWER_NEEDS = "question_id, model, text"
+_IDS = ("question_id", "id", "idx")
+_PAIR = ("answer_1", "answer_2")
+_LETTERS: Mapping[Winner, str] = {1: "A", 2: "B", "tie": "C"}
+_QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "category", *_PAIR, "winner"})
+
+
+def read_questions(
+    path: str,
+    *,
+    on_reject: OnReject = raise_reject,
+    limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> list[Sample]:
+    """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
+
+    All other fields are kept as metadata, such as `options` and `context`. A row of two answers asks which is better:
+    they are its `pair`, and its winner (A, B, or C for a tie) is the reference.
+
+    Raises:
+        InputError: the file cannot be read, or holds no question.
+    """
+    read = unique(_question, attrgetter("id"))
+    rows = read_rows(path, columns=columns)
+    questions = convert_rows(rows, read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
+    return list(islice(questions, limit))
+
+
+def _question(row: Row) -> Sample:
+    name = "question_body" if "question_body" in row.data else "question"
+    text = text_field(row, name, _QUESTION_NEEDS)
+    if not text.strip():
+        raise field_error(row, name, "is empty; remove the row")
+    reference, metadata = reference_field(row), extra_fields(row, _QUESTION_FIELDS)
+    if all(name in row.data for name in _PAIR):
+        metadata["pair"] = [text_field(row, name, ", ".join(_PAIR)) for name in _PAIR]
+        reference = None if row.data.get("winner") is None else _LETTERS[winner_field(row)]
+    return Sample(
+        id=row_id(row, _IDS) or content_id(text, (), None),
+        question=text,
+        answers=(),
+        reference=reference,
+        category=optional_text(row, "category"),
+        metadata=metadata,
+    )
+
+
+def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
+    """An answer as a line of its model's run file, in the fields of JudgeLM's answer files.
+
+    Tasks whose replies end in an answer have it beside the text.
+    """
+    question, failure = answer.draw.question, answer.failure
+    return {
+        "id": answer.draw.id,
+        "question_id": question.id,
+        "question_body": question.question,
+        "category": question.category,
+        "decoding_method": answer.draw.decoding.name,
+        "model": model,
+        "text": answer.text,
+        **({} if task == "question" else {"task": task, "answer": answer.final}),
+        **({} if answer.thinking is None else {"thinking": answer.thinking}),
+        "finish_reason": answer.finish_reason,
+        "failure": None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why},
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+    }
+
+
+class Candidate(NamedTuple):
+    """An answer that a pair may use; candidates are sorted by these fields before the draw."""
+
+    model: str
+    decoding: str
+    text: str
+
+
+class CollectedAnswer(NamedTuple):
+    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted."""
+
+    model: str
+    decoding: str
+    text: str | None
+    final: str | None
+    task: str
+    finish_reason: str
+
+
+def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
+    """The answers of files of `judgelm data answers collect` by question; of two with one id the later counts.
+
+    Raises:
+        InputError: a file cannot be read, or a row is no answer.
+    """
+    answers: dict[str, dict[tuple[str, str], CollectedAnswer]] = {}
+    for path in paths:
+        for question, answer in convert_rows(read_rows(path), _collected, path=path, expected=_ANSWER_NEEDS):
+            answers.setdefault(question, {})[answer.model, answer.decoding] = answer
+    return {
+        question: sorted(by_model.values(), key=lambda answer: (answer.model, len(answer.decoding), answer.decoding))
+        for question, by_model in answers.items()
+    }
+
+
+def _collected(row: Row) -> tuple[str, CollectedAnswer]:
+    question = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
+    return question, CollectedAnswer(
+        model=text_field(row, "model", _ANSWER_NEEDS),
+        decoding=optional_text(row, "decoding_method") or "",
+        text=None if row.data.get("failure") is not None else text_field(row, "text", _ANSWER_NEEDS),
+        final=optional_text(row, "answer"),
+        task=optional_text(row, "task") or "question",
+        finish_reason=str(row.data.get("finish_reason", "stop")),
+    )
+
+
+class AnswerSet:
+    """The answers of several files by question; a later answer of one model and decoding replaces an earlier one."""
+
+    def __init__(self, paths: Sequence[str], *, drop_truncated: bool = False) -> None:
+        """Read the files.
+
+        Raises:
+            InputError: a file cannot be read, or a row is no answer.
+        """
+        self._answers = read_collected(paths)
+        self._drop_truncated = drop_truncated
+
+    def _usable(self, answers: Iterable[CollectedAnswer]) -> list[Candidate]:
+        return [
+            Candidate(answer.model, answer.decoding, answer.text)
+            for answer in answers
+            if answer.text is not None and not (self._drop_truncated and answer.finish_reason == "length")
+        ]
+
+    @property
+    def left_out(self) -> int:
+        """Number of answers that no pair may use: failed, or truncated where those are dropped."""
+        return sum(len(answers) - len(self._usable(answers)) for answers in self._answers.values())
+
+    def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
+        """A question's answers, sorted, whatever the order of files; with the reference where requested."""
+        candidates = self._usable(self._answers.get(question.id, ()))
+        if with_reference and question.reference is not None:
+            candidates.append(Candidate(REFERENCE_MODEL, "", question.reference))
+        return sorted(candidates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSampler:
+    """Draws pairs from the answers of a question.
+
+    Attributes:
+        pairs: most pairs of a question.
+        seed: with the question's id, it decides the pairs and the order of their answers.
+        same_model: pair two answers of one model as well.
+    """
+
+    pairs: int = 1
+    seed: int = 0
+    same_model: bool = False
+
+    def __call__(self, question_id: str, answers: Sequence[Candidate]) -> list[tuple[Candidate, Candidate]]:
+        """At most `pairs` different pairs of different texts; more pairs begin with those of fewer."""
+        rng = random.Random(f"{self.seed}:{question_id}")
+        possible = [
+            (first, second)
+            for first, second in combinations(answers, 2)
+            if first.text.strip() != second.text.strip() and (self.same_model or first.model != second.model)
+        ]
+        rng.shuffle(possible)
+        return [(second, first) if rng.random() < 0.5 else (first, second) for first, second in possible[: self.pairs]]
+
+
+def pair_rows(
+    questions: Sequence[Sample],
+    answers: AnswerSet,
+    draw: PairSampler,
+    *,
+    with_reference: bool = False,
+    counts: Counter[str],
+) -> Iterator[dict[str, Any]]:
+    """JudgeLM rows without scores: the first pair of every question, then the second, ...
+
+    So a run with more pairs per question appends to the same file, and judgments that a teacher has made stay valid.
+    """
+    drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
+    for pairs in drawn:
+        counts[f"questions with {len(pairs)} pairs"] += 1
+    for index in range(draw.pairs):
+        for question, pairs in zip(questions, drawn, strict=True):
+            if index < len(pairs):
+                counts["pairs"] += 1
+                yield _pair_row(question, index + 1, pairs[index])
+
+
+def _pair_row(question: Sample, pair_number: int, pair: tuple[Candidate, Candidate]) -> dict[str, Any]:
+    row: dict[str, Any] = {"question_id": f"{question.id}-{pair_number}", "question_body": question.question}
+    for position, answer in enumerate(pair, 1):
+        row[f"answer{position}_body"] = answer.text
+        row[f"answer{position}_model_id"] = answer.model
+        row[f"answer{position}_metadata"] = {"decoding_method": answer.decoding or None}
+    if question.reference is not None:
+        row["reference"] = {"text": question.reference}
+    category = {} if question.category is None else {"category": question.category}
+    return row | {"metadata": {"question_id": question.id, **category}}
+
+
+_UNKNOWN_SET = "not given"
+
+
+class JudgedRow(NamedTuple):
+    """A row to judge, and its line of a truth file; None where the truth is not known."""
+
+    row: dict[str, object]
+    truth: dict[str, object] | None
+
+
+def judged_rows(
+    questions: Sequence[Sample],
+    answers: dict[str, list[CollectedAnswer]],
+    task: QuestionTask,
+    *,
+    counts: Counter[str],
+) -> Iterator[JudgedRow]:
+    """One row for each answer, in the order of the questions.
+
+    Args:
+        questions: with their references, where the truth is to be known.
+        answers: by question, see `read_collected`.
+        task: of the answers: `qa` rows hold the answer in the tags, all others the whole text.
+        counts: counts rows, and answers that are left out, by reason.
+
+    Raises:
+        InputError: a reference is no answer of the task.
+    """
+    several = _models_with_several(answers)
+    for question in questions:
+        if question.id not in answers:
+            counts["questions without an answer"] += 1
+        for answer in answers.get(question.id, ()):
+            text = answer.final if task == "qa" else answer.text
+            if text is None:
+                counts["answers left out: failed" if answer.text is None else "answers left out: none in tags"] += 1
+                continue
+            counts["rows"] += 1
+            name = f"{question.id}/{answer.model}"
+            sample = replace(
+                question,
+                id=f"{name}/{answer.decoding or 'greedy'}" if answer.model in several else name,
+                answers=(text,),
+                answer_models=(answer.model,),
+                metadata={**question.metadata, "source_id": question.id},
+            )
+            yield JudgedRow(plain_row(sample), _truth(question, sample, answer, task, counts))
+
+
+def _models_with_several(answers: dict[str, list[CollectedAnswer]]) -> set[str]:
+    """The models with more than one answer to a question, whose rows need the decoding in their id."""
+    return {
+        model
+        for collected in answers.values()
+        for model, count in Counter(answer.model for answer in collected).items()
+        if count > 1
+    }
+
+
+def _truth(
+    question: Sample, sample: Sample, answer: CollectedAnswer, task: QuestionTask, counts: Counter[str]
+) -> dict[str, object] | None:
+    if task == "question" or task == "qa" or question.reference is None:
+        return None
+    gold = canonical(question.reference, task)
+    if gold is None:
+        raise InputError(f"question {question.id}: its reference is no answer of task {task}; give the right one")
+    final = answer.final
+    if answer.task != task:
+        letters = question_of(question).letters
+        final = final_answer(answer.text or "", task, letters=letters, finished=answer.finish_reason == "stop")
+    counts["rows with a right answer" if final == gold else "rows with a wrong answer"] += 1
+    return {
+        "id": sample.id,
+        "agent": answer.model,
+        "dataset": str(question.metadata.get("data_set", _UNKNOWN_SET)),
+        "truth": final == gold,
+        "question": question.id,
+        "answer": gold,
+    }

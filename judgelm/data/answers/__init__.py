@@ -1,1 +1,0 @@
-"""Answers to questions by many models, and pairs drawn from them."""

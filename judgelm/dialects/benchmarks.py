@@ -1,0 +1,526 @@
+"""Judges of chat benchmarks: Vicuna's review, MT-bench, FairEval, Arena-Hard, JudgeBench and RewardBench.
+
+All show answers in blocks with a start and an end. They differ in the names of the blocks and in the verdict that the
+instructions offer: a line of scores, or a label such as `[[A]]` with or without a tie.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from judgelm.dialects.contract import (
+    ChatRequest,
+    Dialect,
+    JudgeResult,
+    JudgeTask,
+    Render,
+    ambiguity_note,
+    last_text,
+    sample_of,
+    task_from_split,
+    template_dialect,
+)
+from judgelm.dialects.replies import (
+    best_answer,
+    consistent_scores,
+    each_reply,
+    grade_text,
+    reason_and_verdict,
+    room_for_words,
+    safe_reason,
+    scores_and_reason,
+    winner_name,
+    winner_of_two,
+    winner_sentence,
+    winner_with_ties,
+    words_and_verdict,
+)
+from judgelm.dialects.splits import Blocks, Pattern, TemplateSplit, latest_split, resolve_split
+
+_SCALE = (1.0, 10.0)
+_INSTRUCTED = last_text("system", "user")
+
+
+def _blocks(start: str, end: str, names: Sequence[str]) -> Blocks:
+    return tuple((start.format(name), end.format(name)) for name in names)
+
+
+def _system(request: ChatRequest) -> str:
+    return request.messages[0].text
+
+
+def _offers(instruction: str, *labels: str) -> bool:
+    return all(label in instruction for label in labels)
+
+
+# Vicuna's review and its offspring: `vicuna-review` is FastChat's first GPT-4 review (for general, coding and
+# mathematical questions), `alpaca-eval-lmsys` is alpaca_eval's copy, which stops at equal scores, and `judgelm` is
+# JudgeLM's plain prompt, with or without a reference, which JudgeBench sends with other line ends. FairEval asks for
+# evidence first, and the two scores in the last two lines. A score line has one space, nothing before, nothing behind.
+_REVIEW_SHOWN = (
+    "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
+    "[The Start of Assistant 2's Answer]\n{second}\n\n[The End of Assistant 2's Answer]\n\n[System]\n{instruction}"
+)
+_REVIEW = Pattern(_REVIEW_SHOWN)
+_JUDGELM = Pattern(
+    f"You are a helpful and precise assistant for checking the quality of the answer.\n{_REVIEW_SHOWN}\n\n### Response:"
+)
+_FAIREVAL = Pattern(_REVIEW_SHOWN.replace("\n\n[The End", "\n[The End"))
+_REVIEW_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "12")
+_REFERENCE_HEADING = "\n\n[Reference Answer]\n"
+_SCORE_LINE = re.compile(r"single\s+line\s+containing|Python\s+tuple\s+containing")
+_SCORES = re.compile(r"\bscores?\b", re.IGNORECASE)
+_LAST_LINES = re.compile(r"Score of the Assistant 1:[^\n]*\n[ \t]*Score of the Assistant 2:[^\n]*\s*\Z")
+
+_split_review = partial(resolve_split, blocks=_REVIEW_BLOCKS)
+
+
+def _wants_score_line(request: ChatRequest, split: TemplateSplit) -> bool:
+    instruction = split.values["instruction"]
+    return bool(_SCORE_LINE.search(instruction) and _SCORES.search(instruction))
+
+
+def _review_of(request: ChatRequest, *, first_client: bool) -> str | None:
+    """A chat of either client; only the first one's template ends with a blank line."""
+    text = _INSTRUCTED(request)
+    return text if text is not None and text.endswith("\n\n") == first_client else None
+
+
+def _recognise_judgelm(name: str, request: ChatRequest) -> JudgeTask | None:
+    """A plain prompt; a reference is what stands in its block before the first answer's."""
+    texts = request.only("prompt") or request.only("user")
+    split = None if texts is None else _split_review(_JUDGELM, texts[0])
+    if split is None or not _wants_score_line(request, split):
+        return None
+    shown = split.values
+    question, block, reference = shown["question"].partition(_REFERENCE_HEADING)
+    if (name == "judgelm-reference") != bool(block):
+        return None
+    unsure = ambiguity_note(split) or (
+        "the question or the reference holds a reference's heading" if _REFERENCE_HEADING in reference else ""
+    )
+    sample = sample_of(question, (shown["first"], shown["second"]), reference if block else None)
+    return JudgeTask(dialect=name, kind="pair", sample=sample, doubt=unsure)
+
+
+def _scored(ties: bool, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """The score line, and words from the second line on."""
+    words = f"{winner_sentence(task, result, ties=ties)} {safe_reason(result.reason)}".strip()
+    scores = " ".join(consistent_scores(task, result, ties=ties))
+    return words_and_verdict(request, words, scores, "{verdict}\n{words}")
+
+
+def _fair_scores(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """The client's parser wants no line end behind the last score."""
+    first, second = consistent_scores(task, result)
+    return words_and_verdict(
+        request,
+        f"{winner_sentence(task, result)} {safe_reason(result.reason)}".strip(),
+        f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}",
+        "Evaluation evidence: {words}\n{verdict}",
+    )
+
+
+_REVIEWS = (
+    template_dialect(
+        "faireval",
+        "pair",
+        _FAIREVAL,
+        text=_INSTRUCTED,
+        split=_split_review,
+        accepts=lambda request, split: bool(_LAST_LINES.search(split.values["instruction"])),
+        render=each_reply(_fair_scores),
+    ),
+    template_dialect(
+        "vicuna-review",
+        "pair",
+        _REVIEW,
+        text=partial(_review_of, first_client=True),
+        split=_split_review,
+        accepts=_wants_score_line,
+        render=each_reply(partial(_scored, True)),
+    ),
+    template_dialect(
+        "alpaca-eval-lmsys",
+        "pair",
+        _REVIEW,
+        text=partial(_review_of, first_client=False),
+        split=_split_review,
+        accepts=_wants_score_line,
+        render=each_reply(partial(_scored, False)),
+    ),
+    *(
+        Dialect(
+            name=name,
+            recognise=partial(_recognise_judgelm, name),
+            render=each_reply(partial(_scored, True)),
+            templates=(_JUDGELM,),
+        )
+        for name in ("judgelm", "judgelm-reference")
+    ),
+)
+
+# FastChat's MT-bench judge: pairs and single answers, each with or without a reference, of one turn or of two. Pairs
+# are asked for `[[A]]`, `[[B]]` or `[[C]]` (a tie) in the system's message; a single answer's instruction asks for
+# `[[rating]]`. A dialogue shows the user's turns once for each assistant, and once more for the reference, so that a
+# question which imitates a turn is detected.
+_PAIR_LABELS = ("[[A]]", "[[B]]", "[[C]]")
+_GRADE_LABEL = "[[rating]]"
+_TELLS_OF_REFERENCE = "reference answer"
+
+_QUESTION = "[User Question]\n{question}\n\n"
+_REFERENCE = "[The Start of Reference Answer]\n{reference}\n[The End of Reference Answer]\n\n"
+_ANSWER = "[The Start of Assistant {0}'s Answer]\n{{{1}}}\n[The End of Assistant {0}'s Answer]"
+_ANSWERS = _ANSWER.format("A", "first") + "\n\n" + _ANSWER.format("B", "second")
+_PAIR = {False: Pattern(_QUESTION + _ANSWERS), True: Pattern(_QUESTION + _REFERENCE + _ANSWERS)}
+
+_INSTRUCTION = "[Instruction]\n{instruction}\n\n[Question]\n{question}\n\n"
+_LONE_ANSWER = "[The Start of Assistant's Answer]\n{first}\n[The End of Assistant's Answer]"
+_SINGLE = {
+    False: Pattern(_INSTRUCTION + _LONE_ANSWER),
+    True: Pattern(_INSTRUCTION + _REFERENCE + _LONE_ANSWER),
+}
+_MT_BLOCKS = _blocks(
+    "[The Start of {} Answer]", "[The End of {} Answer]", ("Reference", "Assistant's", "Assistant A's", "Assistant B's")
+)
+
+
+def _dialogue(slot: str, block: str, speaker: str) -> str:
+    """The template of one conversation of two turns; its slots are `<slot>_1`, `<slot>_question_1` and so on."""
+    turns = "".join(
+        f"### User:\n{{{slot}_question_{turn}}}\n\n### {speaker}:\n{{{slot}_{turn}}}\n\n" for turn in (1, 2)
+    )
+    return f"<|The Start of {block}|>\n\n{turns}<|The End of {block}|>"
+
+
+_DIALOGUES = {
+    "reference": _dialogue("reference", "Reference Answer", "Reference answer"),
+    "first": _dialogue("first", "Assistant A's Conversation with User", "Assistant A"),
+    "second": _dialogue("second", "Assistant B's Conversation with User", "Assistant B"),
+}
+
+
+def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], bool], render: Render) -> Dialect:
+    """A dialect of conversations one after another, in which the user says the same.
+
+    The sample of a dialogue is its last turn, as everywhere in this package.
+    """
+    template = Pattern("\n\n\n".join(_DIALOGUES[slot] for slot in slots))
+    same = {f"{slot}_question_{turn}": f"{slots[0]}_question_{turn}" for slot in slots[1:] for turn in (1, 2)}
+    answers = [slot for slot in slots if slot != "reference"]
+
+    def recognise(request: ChatRequest) -> JudgeTask | None:
+        texts = request.only("system", "user")
+        split = resolve_split(template, texts[1], same=same) if texts is not None and accepts(request) else None
+        if split is None:
+            return None
+        values = split.values
+        turns = [
+            {
+                "question": values[f"first_question_{turn}"],
+                "answers": [values[f"{slot}_{turn}"] for slot in answers],
+                "reference": values.get(f"reference_{turn}"),
+            }
+            for turn in (1, 2)
+        ]
+        last = {"question": values["first_question_2"]} | {slot: values[f"{slot}_2"] for slot in slots}
+        kind, scale = ("pair", None) if len(answers) == 2 else ("grade", _SCALE)
+        return task_from_split(name, kind, replace(split, values=last), scale=scale, turns=turns)
+
+    return Dialect(name=name, recognise=recognise, render=render, templates=(template,))
+
+
+def _turn_dialect(
+    name: str, patterns: Mapping[bool, Pattern], *, referenced: bool, labels: tuple[str, ...], render: Render
+) -> Dialect:
+    """A dialect of one turn. The instruction, in the prompt or else the system's message, tells of a reference."""
+
+    def recognise(request: ChatRequest) -> JudgeTask | None:
+        texts = request.only("system", "user")
+        if texts is None:
+            return None
+        split = resolve_split(patterns[True], texts[1], blocks=_MT_BLOCKS)
+        tells = split is not None and _TELLS_OF_REFERENCE in split.values.get("instruction", texts[0]).lower()
+        if tells != referenced:
+            return None
+        if not referenced:
+            split = resolve_split(patterns[False], texts[1], blocks=_MT_BLOCKS)
+        if split is None or not _offers(split.values.get("instruction", texts[0]), *labels):
+            return None
+        kind, scale = ("pair", None) if "second" in split.values else ("grade", _SCALE)
+        return task_from_split(name, kind, split, scale=scale)
+
+    return Dialect(name=name, recognise=recognise, render=render, templates=(patterns[referenced],))
+
+
+def _label(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """Words, and `[[A]]`, `[[B]]` or `[[C]]` below them."""
+    labels = {1: "[[A]]", 2: "[[B]]", "tie": "[[C]]"}
+    return words_and_verdict(request, scores_and_reason(result, None), labels[winner_with_ties(task, result)])
+
+
+def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """Words, and the expected grade in two brackets below them."""
+    rating = f"[[{grade_text(result, _SCALE)}]]"
+    return words_and_verdict(request, scores_and_reason(result, None), rating, "{words}\n\nRating: {verdict}")
+
+
+def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
+    math, slots = ("-math", ("reference",)) if referenced else ("", ())
+    pair, single = each_reply(_label), each_reply(_rating)
+    return (
+        _turn_dialect(f"fastchat-pair{math}", _PAIR, referenced=referenced, labels=_PAIR_LABELS, render=pair),
+        _dialogues_dialect(
+            f"fastchat-pair{math}-mt",
+            *slots,
+            "first",
+            "second",
+            accepts=lambda request: _offers(_system(request), *_PAIR_LABELS),
+            render=pair,
+        ),
+        _turn_dialect(f"fastchat-single{math}", _SINGLE, referenced=referenced, labels=(_GRADE_LABEL,), render=single),
+        _dialogues_dialect(
+            f"fastchat-single{math}-mt",
+            *slots,
+            "first",
+            accepts=lambda request: _offers(_system(request), _GRADE_LABEL),
+            render=single,
+        ),
+    )
+
+
+# Arena-Hard's prompts: version 0.1 with its second try, version 2, and JudgeBench's copy with or without a tie. The
+# labels such as `[[A>>B]]` are offered in the system's message. The parsers agree on a reply with exactly one label;
+# 0.1 asks once more where it found none, and reads both replies together.
+_ARENA = Pattern(
+    "<|User Prompt|>\n{question}\n\n<|The Start of Assistant A's Answer|>\n{first}\n<|The End of Assistant A's Answer|>"
+    "\n\n<|The Start of Assistant B's Answer|>\n{second}\n<|The End of Assistant B's Answer|>"
+)
+_ARENA_BLOCKS = _blocks("<|The Start of Assistant {}'s Answer|>", "<|The End of Assistant {}'s Answer|>", "AB")
+_ARENA_LABEL = re.compile(r"\[\[([AB]>{1,2}[AB]|A=B)\]\]")
+_ARENA_AGAIN = "continue your judgment and finish by outputting a final verdict label"
+_MUCH_BETTER = 3.0  # points between expected scores, from which one answer is significantly better
+
+
+def _recognise_arena(request: ChatRequest) -> JudgeTask | None:
+    """A pair between the blocks, with the labels that the system's message offers."""
+    roles = [message.role for message in request.messages]
+    texts = [message.text for message in request.messages]
+    if roles != ["system", "user", *["assistant", "user"] * (len(roles) // 2 - 1)]:
+        return None
+    labels = tuple(dict.fromkeys(_ARENA_LABEL.findall(texts[0])))
+    if any(text != _ARENA_AGAIN for text in texts[3::2]) or not {"A>B", "B>A"} <= set(labels):
+        return None
+    split = resolve_split(_ARENA, texts[1], blocks=_ARENA_BLOCKS)
+    return None if split is None else task_from_split("arena-hard", "pair", split, facts={"labels": labels})
+
+
+def _arena_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """Words, and one label behind them."""
+    label = f"[[{_arena_label(task, result)}]]"
+    return words_and_verdict(
+        request, scores_and_reason(result, None), label, "{words}\n\nMy final verdict is: {verdict}"
+    )
+
+
+def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
+    labels = task.facts["labels"]
+    if result.winner == "tie" and "A=B" in labels:
+        return "A=B"
+    winner = winner_of_two(task, result)
+    lead = (result.scores[0] - result.scores[1]) * (1 if winner == 1 else -1) if len(result.scores) == 2 else 0.0
+    much, little = ("A>>B", "A>B") if winner == 1 else ("B>>A", "B>A")
+    return much if much in labels and lead >= _MUCH_BETTER else little
+
+
+# JudgeBench's own judges: `vanilla`, and Skywork's critic. Both want the bare verdict and know no tie. Skywork's parser
+# takes any capital A in the reply for the verdict A, so no word may stand beside it. OffsetBias shows the blocks of
+# `vanilla` below rules; its prompt is RewardBench's.
+_OUTPUTS = (
+    "\n# Output (a):\n{first}\n# Output (b):\n{second}\n# Which is better, Output (a) or Output (b)? Your response "
+    'should be either "Output (a)" or "Output (b)":'
+)
+_VANILLA = Pattern("{instruction}Do NOT output any other words.\n# Instruction:\n{question}" + _OUTPUTS)
+_SKYWORK = Pattern(
+    "{instruction}\n\n[User Question]\n{question}\n\n[The Start of Assistant A's Answer]\n{first}\n[The End of "
+    "Assistant A's Answer]\n\n[The Start of Assistant B's Answer]\n{second}\n[The End of Assistant B's Answer]"
+)
+_AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "AB")
+
+
+def _judgebench_dialect(
+    name: str, template: Pattern, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
+) -> Dialect:
+    """A dialect whose instruction offers labels; the template's last line end is lost by JudgeBench."""
+
+    def accepts(request: ChatRequest, split: TemplateSplit) -> bool:
+        instruction = split.values["instruction"]
+        return _offers(instruction, *offers) and excludes not in instruction
+
+    return template_dialect(
+        name,
+        "pair",
+        template,
+        text=last_text("user", strip=lambda text: text.removesuffix("\n")),
+        split=partial(resolve_split, blocks=blocks),
+        accepts=accepts,
+        render=each_reply(winner_name(*verdicts)),
+    )
+
+
+_JUDGEBENCH = (
+    _judgebench_dialect(
+        "judgebench-vanilla",
+        _VANILLA,
+        "Output (a)",
+        "Output (b)",
+        offers=("Output (a)",),
+        excludes="rules of the evaluation",
+    ),
+    _judgebench_dialect(
+        "judgebench-skywork-critic",
+        _SKYWORK,
+        "[[A]]",
+        "[[B]]",
+        blocks=_AB_BLOCKS,
+        offers=("[[A]]", "[[B]]"),
+        excludes="[[C]]",
+    ),
+)
+
+# RewardBench's judges (Lambert et al. 2024; allenai/reward-bench): FastChat's prompts without a tie, four answers,
+# ratings, and prompts of single judge models. What tells its pairs from FastChat's is the system's message, which
+# offers no `[[C]]` for a tie. Its Prometheus prompt is recognised with Prometheus's own.
+_LETTERS = "ABCD"
+_TWO = Pattern("[User Question]\n{question}\n\n" + _ANSWERS)
+_FOUR = Pattern(
+    "[User Question]\n{question}"
+    + "".join("\n\n" + _ANSWER.format(letter, f"answer_{letter.lower()}") for letter in _LETTERS)
+)
+_RATED = Pattern("{question}\n\n[Response]\n{first}\n\n[Your judgement]")
+
+
+def _winners_offered(request: ChatRequest) -> str:
+    """The assistants that the system message offers as the winner."""
+    return "".join(letter for letter in _LETTERS if f'"[[{letter}]]"' in _system(request))
+
+
+def _recognise_four(request: ChatRequest) -> JudgeTask | None:
+    text = _INSTRUCTED(request)
+    split = latest_split(_FOUR, text) if text is not None and _winners_offered(request) == _LETTERS else None
+    if split is None:
+        return None
+    answers = [split.values[f"answer_{letter.lower()}"] for letter in _LETTERS]
+    sample = sample_of(split.values["question"], answers)
+    return JudgeTask(dialect="rewardbench-four", kind="choice", sample=sample, doubt=ambiguity_note(split))
+
+
+def _after_heading(heading: str, *wanted: str) -> Callable[[ChatRequest], str | None]:
+    """The rest of a user's message after a heading, where the instructions before it hold all that is `wanted`."""
+
+    def text(request: ChatRequest) -> str | None:
+        texts = request.only("user")
+        description, marker, rest = texts[0].partition(heading) if texts is not None else ("", "", "")
+        return rest if marker and _offers(description, *wanted) else None
+
+    return text
+
+
+def _last_line(verdict: Callable[[JudgeTask, JudgeResult], str]) -> Render:
+    """Words, then the verdict at the very end, alone on its line."""
+    return each_reply(lambda task, request, result: reason_and_verdict(request, result, verdict(task, result)))
+
+
+_letter = winner_name("A", "B")
+_letter_last = _last_line(lambda task, result: f"[[{'A' if winner_of_two(task, result) == 1 else 'B'}]]")
+_rated_text = _after_heading("\n\n[Query]\n", "### Task Description\n", "on a scale of 1 to 10")
+
+
+def _con_j_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """An object with the Chinese keys of the prompt; 30 characters are for all but the words."""
+    words = scores_and_reason(result, room_for_words(request, 30))
+    return json.dumps({"原因": words, "更好的回答": winner_of_two(task, result)}, ensure_ascii=False)
+
+
+def _atla_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    layout = "**Reasoning:** {words}\n\n**Result:** {verdict}"
+    verdict = _letter(task, request, result)
+    return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.", taken=35)
+
+
+_REWARDBENCH = (
+    template_dialect(
+        "rewardbench-pair",
+        "pair",
+        _TWO,
+        text=_INSTRUCTED,
+        split=latest_split,
+        accepts=lambda request, split: _winners_offered(request) == "AB",
+        render=_letter_last,
+    ),
+    _dialogues_dialect(
+        "rewardbench-pair-multi-turn",
+        "first",
+        "second",
+        accepts=lambda request: _winners_offered(request) == "AB",
+        render=_letter_last,
+    ),
+    Dialect(
+        name="rewardbench-four",
+        recognise=_recognise_four,
+        templates=(_FOUR,),
+        render=_last_line(lambda task, result: f"[[{_LETTERS[best_answer(task, result)]}]]"),
+    ),
+    template_dialect(
+        "rewardbench-ratings",
+        "grade",
+        _RATED,
+        scale=_SCALE,
+        text=lambda request: None if (text := _rated_text(request)) is None else text.rstrip("\n"),
+        render=_last_line(lambda task, result: grade_text(result, _SCALE, whole=True)),
+    ),
+    template_dialect(
+        "rewardbench-offsetbias",
+        "pair",
+        Pattern("{question}" + _OUTPUTS),
+        text=_after_heading(
+            "\n\n# Instruction:\n", "Do NOT output any other words.\nHere are some rules of the evaluation:\n"
+        ),
+        render=each_reply(winner_name("Output (a)", "Output (b)")),
+    ),
+    template_dialect(
+        "rewardbench-con-j",
+        "pair",
+        Pattern("{question}\n回答1：{first}\n回答2：{second}"),
+        text=_after_heading("。以下是问题和候选回答的内容：\n    \n问题：", '"更好的回答"'),
+        render=each_reply(_con_j_text),
+    ),
+    template_dialect(
+        "rewardbench-atla",
+        "pair",
+        Pattern("{question}\n```\n\nResponse A:\n```\n{first}\n```\n\nResponse B:\n```\n{second}\n```"),
+        text=_after_heading("\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>"),
+        render=each_reply(_atla_text),
+    ),
+    template_dialect(
+        "rewardbench-rise",
+        "pair",
+        Pattern(
+            "{question}\n回答A：{first}\n回答B：{second}\n\n"
+            "如果你认为回答A更好，请在分析最后输出'[[A]]'，如果你认为回答B更好，请在分析最后输出'[[B]]'。"
+        ),
+        text=_after_heading("\n问题：", "下面我会给出一个问题和两个回答"),
+        render=_letter_last,
+    ),
+)
+
+DIALECTS: tuple[Dialect, ...] = (
+    *_REVIEWS,
+    *_mt_bench_dialects(False),
+    *_mt_bench_dialects(True),
+    Dialect(name="arena-hard", recognise=_recognise_arena, render=each_reply(_arena_text), templates=(_ARENA,)),
+    *_JUDGEBENCH,
+    *_REWARDBENCH,
+)

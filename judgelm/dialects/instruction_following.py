@@ -1,0 +1,388 @@
+"""Judges of instruction following: AlpacaEval's annotators and LLMBar's evaluators.
+
+Outputs stand raw in the prompts, so any text may be in them. How the client shuffles is its own affair: `m` and
+`model_1` are the output shown first.
+
+Sources: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval; Zeng et al. 2023, Evaluating Large Language Models at
+Evaluating Instruction Following, princeton-nlp/LLMBar.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from judgelm.dialects.contract import (
+    ChatRequest,
+    Dialect,
+    JudgeResult,
+    JudgeTask,
+    Render,
+    Reply,
+    TaskKind,
+    Tool,
+    ambiguity_note,
+    sample_of,
+    task_from_split,
+    template_dialect,
+    user_text,
+)
+from judgelm.dialects.replies import (
+    each_reply,
+    grade_text,
+    likelier_answer,
+    probability_first,
+    reason_and_verdict,
+    results_per_reply,
+    room_for_words,
+    same_reply,
+    scores_and_reason,
+    verdict_logprobs,
+    winner_name,
+    winner_of_two,
+)
+from judgelm.dialects.splits import Pattern
+
+# AlpacaEval's rankings: Python literals or a function's arguments, or the one token `m` or `M`.
+_LEAST_ROOM = 60  # tokens, for an explanation and a verdict
+_QUESTION = '\n{\n    "instruction": """{question}""",\n}\n\n'
+_RANKING = Pattern(
+    _QUESTION
+    + 'Here are the outputs of the models:\n[\n    {\n        "model": "model_1",\n        "answer": """{first}"""\n'
+    '    },\n    {\n        "model": "model_2",\n        "answer": """{second}"""\n    }\n]\n\n',
+    anywhere=True,
+)
+_AVIARY = Pattern(
+    "\nThe prompt is: {question}\nThe responses are: [\n{'model': model_1, 'result': {first} },\n"
+    "{'model': model_2, 'result': {second} },\n]\n\nPlease rank the responses by quality",
+    anywhere=True,
+)
+_OUTPUTS = (
+    "## Model Outputs\n\nHere are the unordered outputs from the models. Each output is associated with a specific "
+    'model, identified by a unique model identifier.\n\n{\n    {\n        "KEY": "m",\n'
+    '        "output": """{first}"""\n'
+    '    },\n    {\n        "KEY": "M",\n        "output": """{second}"""\n    }\n}\n\n'
+)
+_FUNCTION = Pattern(_QUESTION + _OUTPUTS.replace("KEY", "model"), anywhere=True)
+_IDENTIFIER = Pattern(_QUESTION + _OUTPUTS.replace("KEY", "model_identifier"), anywhere=True)
+_IDENTIFIERS = {1: "m", 2: "M"}
+_MODELS = {1: "model_1", 2: "model_2"}
+
+
+def _asks_to_explain(template: Pattern, text: str) -> Mapping[str, bool]:
+    """Whether the instructions behind the outputs ask for an explanation."""
+    return {
+        "explanation": "explanation" in text[text.rfind(template.anchors[-1]) + len(template.anchors[-1]) :].lower()
+    }
+
+
+def _call_or_text(text: Callable[[JudgeTask, ChatRequest, JudgeResult], str]) -> Render:
+    """A call where a function is on offer, since the client then reads JSON alone; else texts."""
+
+    def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
+        fitting = [tool for tool in request.tools if "ordered_models" in _properties(tool)]
+        forced = [tool for tool in fitting if tool.name == request.forced_tool]
+        tool = next(iter(forced or fitting), None)
+        if tool is None:
+            return each_reply(text)(task, request, result)
+        [first, *_] = results_per_reply(request, result)
+        return Reply(tool=tool.name, arguments=json.dumps(_arguments(task, request, first, tool)))
+
+    return render
+
+
+def _literal(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """The ranking as a Python literal."""
+    rank = winner_of_two(task, result)
+    return f"[{{'model': 'model_1', 'rank': {rank}}}, {{'model': 'model_2', 'rank': {3 - rank}}}]"
+
+
+def _arguments_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """The function's arguments as text, which the client takes as well."""
+    return json.dumps(_arguments(task, request, result, None))
+
+
+def _properties(tool: Tool | None) -> Any:
+    properties = tool.parameters.get("properties") if tool is not None else None
+    return properties if isinstance(properties, dict) else {}
+
+
+def _arguments(task: JudgeTask, request: ChatRequest, result: JudgeResult, tool: Tool | None) -> dict[str, object]:
+    better = winner_of_two(task, result)
+    names = _MODELS if task.dialect == "alpaca-eval-ranking" else _IDENTIFIERS
+    models = [names[better], names[3 - better]]
+    ranks = {"ordered_models": [{"model": model, "rank": rank} for rank, model in enumerate(models, start=1)]}
+    if "concise_explanation" not in _properties(tool):
+        return {**ranks}
+    words = scores_and_reason(result, room_for_words(request, len(json.dumps(ranks)) + 30))
+    return {"concise_explanation": words, **ranks}
+
+
+def _render_token(names: Mapping[int, str], task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
+    """One bare token; after an explanation where one is wanted, since the client then reads the last token."""
+    texts = []
+    for drawn in results_per_reply(request, result):
+        likelier = request.logprobs and request.n == 1
+        better = likelier_answer(task, drawn) if likelier else winner_of_two(task, drawn)
+        texts.append(_before_token(task, request, drawn, names) + names[better])
+    if not request.logprobs:
+        return Reply(texts=tuple(texts))
+    first = probability_first(result)
+    probabilities = {names[1]: first, names[2]: 1 - first}
+    logprobs = verdict_logprobs(texts[0], texts[0][-1], probabilities, request.top_logprobs)
+    return Reply(texts=tuple(texts), logprobs=logprobs)
+
+
+def _before_token(task: JudgeTask, request: ChatRequest, result: JudgeResult, names: Mapping[int, str]) -> str:
+    if not task.facts["explanation"] or (request.max_tokens is not None and request.max_tokens < _LEAST_ROOM):
+        return ""
+    words = scores_and_reason(result, room_for_words(request, 2))
+    if re.search(rf"\b[{names[1]}{names[2]}]\b", words):
+        words = scores_and_reason(replace(result, reason=None), None)
+    return f"{words}\n" if words else ""
+
+
+# AlpacaEval's batches: examples with running numbers; the client's own worked examples stand before them.
+_MOST_IN_BATCH = 64
+_BATCH_START = "## Annotation starts below\n"
+_BATCH_END = re.compile(r"\n\n## Preferred Output for example ([0-9]{1,4})-([0-9]{1,4}):\n[^\n]*\Z")
+
+
+def _recognise_batch(request: ChatRequest) -> JudgeTask | None:
+    text = user_text(request)
+    ended = None if text is None else _BATCH_END.search(text)
+    if text is None or ended is None:
+        return None
+    indices = range(int(ended[1]), int(ended[2]) + 1)
+    if not 1 <= len(indices) <= _MOST_IN_BATCH:
+        return None
+    template = "".join(
+        f"\n\n## Example {index}\n\n### Instruction {index}:\n{{q{index}}}\n\n### Output (a) for example {index}:\n"
+        f"{{a{index}}}\n\n### Output (b) for example {index}:\n{{b{index}}}"
+        for index in indices
+    )
+    _, marker, after = text[: ended.start()].partition(_BATCH_START)
+    first = after.find(template[: template.index("{")])
+    split = Pattern(template).split(after[first:]) if marker and first >= 0 else None
+    if split is None:
+        return None
+    values = split.values
+    samples = tuple(sample_of(values[f"q{index}"], (values[f"a{index}"], values[f"b{index}"])) for index in indices)
+    turns = tuple({"question": sample.question, "answers": sample.answers, "reference": None} for sample in samples)
+    return JudgeTask(
+        dialect="alpaca-eval-batch",
+        kind="pair",
+        sample=sample_of(samples[0].question, samples[0].answers, batch=turns if len(turns) > 1 else None),
+        facts={"batch": samples},
+        doubt=ambiguity_note(split),
+    )
+
+
+def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
+    """`Output (a)` or `Output (b)` for each example."""
+    results = result.batch or (result,)
+    better = (
+        winner_name("Output (a)", "Output (b)")(replace(task, sample=sample), request, each)
+        for sample, each in zip(task.facts["batch"], results, strict=True)
+    )
+    return Reply(texts=("\n".join(better),) * request.n)
+
+
+# AlpacaEval's annotators that show a worked example first (`chatgpt`, `gpt4`, `gpt4_turbo` and their kin): `Output (a)`
+# or `Output (b)`, and `A` or `B`. The example's texts are always the same; the task stands behind the first line that
+# announces it.
+_OPENING = "Select the output "
+_TASK = "\n# Task:\nNow is the real task"
+_CHOICE = Pattern(
+    ", do not explain your answer, just say Output (a) or Output (b).\n\n## Instruction:\n{question}\n\n"
+    "## Output (a):\n{first}\n\n## Output (b):\n{second}\n\n## Which is best, Output (a) or Output (b)?"
+)
+_LETTER = Pattern(
+    ", do not explain your answer, just say A or B.\n\n## Instruction:\n{question}\n\n## Output A:\n{first}\n\n"
+    "## Output B:\n{second}\n\n## Which is best, A or B?"
+)
+_LETTER_EXPLAINED = Pattern(
+    ".\n\n## Instruction:\n{question}\n\n## Output `A`:\n{first}\n\n## Output `B`:\n{second}\n\n"
+    "## Concise explanation followed by `A` or `B`\n\n### Concise explanation"
+)
+_ARGUMENT = "best_output"
+
+
+def _real_task(request: ChatRequest) -> str | None:
+    """The text behind the worked example."""
+    text = user_text(request)
+    if text is None or not text.startswith(_OPENING):
+        return None
+    _, announced, body = text.partition(_TASK)
+    return body if announced else None
+
+
+def _render_choice(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
+    """The better output's name; in a call where a function that wants it is on offer."""
+    name = winner_name("Output (a)", "Output (b)")
+    chosen = [name(task, request, drawn) for drawn in results_per_reply(request, result)]
+    for tool in request.tools:
+        if _ARGUMENT in (tool.parameters.get("properties") or ()):
+            return Reply(tool=tool.name, arguments=json.dumps({_ARGUMENT: chosen[0]}))
+    return Reply(texts=tuple(chosen))
+
+
+# LLMBar: `Output (a)` or `Output (b)`, with or without an explanation, or ratings from 0 to 9. Some strategies first
+# ask for questions or for a reference output, which then stand in the judging prompt; those requests get fixed texts,
+# and a fixed reference output is taken out of the sample again.
+_LLMBAR_SCALE = (0.0, 9.0)
+_START = "# Instruction:\n"
+_ANSWERS = "{question}\n\n# Output (a):\n{first}\n\n# Output (b):\n{second}"
+_ANSWER = "{question}\n\n# Output:\n{first}"
+_QUESTIONS = (
+    "\n\n# Questions about Outputs:\nHere are at most three questions about the outputs, which are presented from most "
+    "important to least important. You can do the evaluation based on thinking about all the questions.\n{criterion}"
+)
+_REFERENCES = (
+    "\n\n# A reference output generated by a strong AI assistant:\n{reference}",
+    "\n\n# Reference Output Generated by a Strong AI Assistant:\n{reference}",
+)
+_DEBATE = (
+    "\n\n# Debate between Assistant (a) and Assistant (b)\n"
+    "## Evaluation given by Assistant (a), who thinks Output (a) is better:\n{for_first}\n"
+    "## Evaluation given by Assistant (b), who thinks Output (b) is better:\n{for_second}"
+)
+_SECTIONS = (*(_QUESTIONS + reference for reference in _REFERENCES), *_REFERENCES, _QUESTIONS, _DEBATE, "")
+"""Between the answers and the last line, the longest first."""
+
+_BARE = '\n\n# Which is better, Output (a) or Output (b)? Your response should be either "Output (a)" or "Output (b)":'
+_DECISION = (
+    "\n\n# Decision (Give a brief explanation of your evaluation followed by either "
+    '"Therefore, Output (a) is better." or "Therefore, Output (b) is better." verbatim. Always claim which is better '
+    'at the end. In your explanation, you should always use "Output (a)" or "Output (b)" to refer to the two outputs '
+    "respectively.):"
+)
+_SCORE = "\n\n# Score of the Output (Your response should be ONLY the score, an integer between 0 and 9):"
+_WANTED_QUESTIONS = "\n\n# Requirements for Your Output:\n(1) The questions should **specifically** target the given "
+_CONCISE = "You are a helpful assistant that responds to the user in a concise way."
+_REFERENCE_TOKENS = 384
+_FIXED = {
+    "criterion": "1. Does the output do precisely what the instruction asks for?\n2. Is the output correct?\n"
+    "3. Is everything in the output needed?",
+    "reference": "There is no reference output for this instruction.",
+}
+
+
+def _recognise_llmbar(
+    name: str,
+    kind: TaskKind,
+    forms: Mapping[str, Mapping[str, bool]],
+    scale: tuple[float, float] | None,
+    request: ChatRequest,
+) -> JudgeTask | None:
+    """A task of the last message, behind a worked example or alone; `forms` are last lines with their facts."""
+    roles = tuple(message.role for message in request.messages)
+    if roles not in (("system", "user"), ("system", "user", "assistant", "user")):
+        return None
+    before, heading, text = request.messages[-1].text.partition(_START)
+    if not heading or (before and not before.endswith("\n\n")):
+        return None
+    answers = _ANSWERS if kind == "pair" else _ANSWER
+    for end, facts in forms.items():
+        for section in _SECTIONS:
+            split = Pattern(answers + section + end).split(text)
+            if split is not None:
+                values = {slot: value for slot, value in split.values.items() if value != _FIXED.get(slot)}
+                return task_from_split(name, kind, replace(split, values=values), scale=scale, facts=facts)
+    return None
+
+
+def _recognise_preparation(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system", "user")
+    if texts is None:
+        return None
+    if texts[0] == _CONCISE and request.max_tokens == _REFERENCE_TOKENS:
+        question, reply = texts[1], _FIXED["reference"]
+    else:
+        _, heading, after = texts[1].partition("\n\n" + _START)
+        question, wanted, _ = after.rpartition(_WANTED_QUESTIONS)
+        if not (heading and wanted):
+            return None
+        reply = _FIXED["criterion"]
+    sample = sample_of(question, ())
+    return JudgeTask(dialect="llmbar-preparation", kind="prepare", sample=sample, facts={"reply": reply})
+
+
+def _llmbar_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    verdict = winner_name("Output (a)", "Output (b)")(task, request, result)
+    if not task.facts["explanation"]:
+        return verdict
+    claim = f"Therefore, {verdict} is better."  # the client wants a character behind "better"
+    return reason_and_verdict(request, result, claim, "{words} {verdict}")
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    template_dialect(
+        "alpaca-eval-ranking",
+        "pair",
+        _RANKING,
+        _AVIARY,
+        text=user_text,
+        facts=_asks_to_explain,
+        render=_call_or_text(_literal),
+    ),
+    template_dialect(
+        "alpaca-eval-function",
+        "pair",
+        _FUNCTION,
+        text=user_text,
+        facts=_asks_to_explain,
+        render=_call_or_text(_arguments_text),
+    ),
+    template_dialect(
+        "alpaca-eval-identifier",
+        "pair",
+        _IDENTIFIER,
+        text=user_text,
+        facts=_asks_to_explain,
+        render=partial(_render_token, _IDENTIFIERS),
+    ),
+    Dialect(name="alpaca-eval-batch", recognise=_recognise_batch, render=_render_batch),
+    template_dialect(
+        "alpaca-eval-choice",
+        "pair",
+        _CHOICE,
+        text=_real_task,
+        facts=lambda template, text: {"explanation": False},
+        render=_render_choice,
+    ),
+    template_dialect(
+        "alpaca-eval-letter",
+        "pair",
+        _LETTER,
+        _LETTER_EXPLAINED,
+        text=_real_task,
+        facts=lambda template, text: {"explanation": template is _LETTER_EXPLAINED},
+        render=partial(_render_token, {1: "A", 2: "B"}),
+    ),
+    Dialect(
+        name="llmbar-choice",
+        recognise=partial(
+            _recognise_llmbar,
+            "llmbar-choice",
+            "pair",
+            {_DECISION: {"explanation": True}, _BARE: {"explanation": False}},
+            None,
+        ),
+        render=each_reply(_llmbar_text),
+        templates=tuple(Pattern(_START + _ANSWERS + end) for end in (_BARE, _DECISION)),
+    ),
+    Dialect(
+        name="llmbar-rating",
+        recognise=partial(_recognise_llmbar, "llmbar-rating", "grade", {_SCORE: {}}, _LLMBAR_SCALE),
+        render=each_reply(lambda task, request, result: grade_text(result, _LLMBAR_SCALE, whole=True)),
+        templates=(Pattern(_START + _ANSWER + _SCORE),),
+    ),
+    Dialect(
+        name="llmbar-preparation",
+        recognise=_recognise_preparation,
+        render=same_reply(lambda task, result: str(task.facts["reply"])),
+    ),
+)

