@@ -16,6 +16,7 @@ from judgelm.dialects.contract import (
     JudgeResult,
     JudgeTask,
     Render,
+    TaskKind,
     ambiguity_note,
     last_text,
     sample_of,
@@ -212,7 +213,8 @@ def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], 
             for turn in (1, 2)
         ]
         last = {"question": values["first_question_2"]} | {slot: values[f"{slot}_2"] for slot in slots}
-        kind, scale = ("pair", None) if len(answers) == 2 else ("grade", _SCALE)
+        kind: TaskKind = "pair" if len(answers) == 2 else "grade"
+        scale = _SCALE if kind == "grade" else None
         return task_from_split(name, kind, replace(split, values=last), scale=scale, turns=turns)
 
     return Dialect(name=name, recognise=recognise, render=render, templates=(template,))
@@ -235,7 +237,8 @@ def _turn_dialect(
             split = resolve_split(patterns[False], texts[1], blocks=_MT_BLOCKS)
         if split is None or not _offers(split.values.get("instruction", texts[0]), *labels):
             return None
-        kind, scale = ("pair", None) if "second" in split.values else ("grade", _SCALE)
+        kind: TaskKind = "pair" if "second" in split.values else "grade"
+        scale = _SCALE if kind == "grade" else None
         return task_from_split(name, kind, split, scale=scale)
 
     return Dialect(name=name, recognise=recognise, render=render, templates=(patterns[referenced],))
@@ -254,7 +257,8 @@ def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
 
 
 def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
-    math, slots = ("-math", ("reference",)) if referenced else ("", ())
+    math = "-math" if referenced else ""
+    slots: tuple[str, ...] = ("reference",) if referenced else ()
     pair, single = each_reply(_label), each_reply(_rating)
     return (
         _turn_dialect(f"fastchat-pair{math}", _PAIR, referenced=referenced, labels=_PAIR_LABELS, render=pair),

@@ -175,7 +175,7 @@ class StreamEncoder:
             yield self._delta(index, thinking)
 
     def _piece(self, index: int, piece: str, tokens: Sequence[TokenLogprobs], offset: int) -> bytes:
-        content = {"text": piece} if self._envelope.plain else {"delta": {"content": piece}}
+        content: dict[str, Any] = {"text": piece} if self._envelope.plain else {"delta": {"content": piece}}
         return self._chunk(_choice(index, {**content, "logprobs": _logprobs(tokens, self._envelope, offset)}))
 
     def _delta(self, index: int, delta: dict[str, Any]) -> bytes:
@@ -196,6 +196,7 @@ def stream_events(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]
 
 def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
     """The whole reply."""
+    contents: list[dict[str, Any]]
     if envelope.plain:
         kind, contents = "text_completion", [{"text": text} for text in response.reply.texts]
     else:
