@@ -16,6 +16,7 @@ from judgelm.dialects.contract import (
     JudgeResult,
     JudgeTask,
     Render,
+    TaskKind,
     ambiguity_note,
     last_text,
     sample_of,
@@ -37,7 +38,7 @@ from judgelm.dialects.replies import (
     winner_with_ties,
     words_and_verdict,
 )
-from judgelm.dialects.splits import Blocks, Pattern, TemplateSplit, latest_split, resolve_split
+from judgelm.dialects.splits import TEMPLATES, Blocks, Pattern, TemplateSplit, latest_split, resolve_split
 
 _SCALE = (1.0, 10.0)
 _INSTRUCTED = last_text("system", "user")
@@ -59,15 +60,9 @@ def _offers(instruction: str, *labels: str) -> bool:
 # mathematical questions), `alpaca-eval-lmsys` is alpaca_eval's copy, which stops at equal scores, and `judgelm` is
 # JudgeLM's plain prompt, with or without a reference, which JudgeBench sends with other line ends. FairEval asks for
 # evidence first, and the two scores in the last two lines. A score line has one space, nothing before, nothing behind.
-_REVIEW_SHOWN = (
-    "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
-    "[The Start of Assistant 2's Answer]\n{second}\n\n[The End of Assistant 2's Answer]\n\n[System]\n{instruction}"
-)
-_REVIEW = Pattern(_REVIEW_SHOWN)
-_JUDGELM = Pattern(
-    f"You are a helpful and precise assistant for checking the quality of the answer.\n{_REVIEW_SHOWN}\n\n### Response:"
-)
-_FAIREVAL = Pattern(_REVIEW_SHOWN.replace("\n\n[The End", "\n[The End"))
+_REVIEW = TEMPLATES["vicuna-review"]
+_JUDGELM = TEMPLATES["judgelm"]
+_FAIREVAL = TEMPLATES["faireval"]
 _REVIEW_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "12")
 _REFERENCE_HEADING = "\n\n[Reference Answer]\n"
 _SCORE_LINE = re.compile(r"single\s+line\s+containing|Python\s+tuple\s+containing")
@@ -170,18 +165,10 @@ _PAIR_LABELS = ("[[A]]", "[[B]]", "[[C]]")
 _GRADE_LABEL = "[[rating]]"
 _TELLS_OF_REFERENCE = "reference answer"
 
-_QUESTION = "[User Question]\n{question}\n\n"
-_REFERENCE = "[The Start of Reference Answer]\n{reference}\n[The End of Reference Answer]\n\n"
 _ANSWER = "[The Start of Assistant {0}'s Answer]\n{{{1}}}\n[The End of Assistant {0}'s Answer]"
-_ANSWERS = _ANSWER.format("A", "first") + "\n\n" + _ANSWER.format("B", "second")
-_PAIR = {False: Pattern(_QUESTION + _ANSWERS), True: Pattern(_QUESTION + _REFERENCE + _ANSWERS)}
+_PAIR = {False: TEMPLATES["fastchat-pair"], True: TEMPLATES["fastchat-pair-math"]}
 
-_INSTRUCTION = "[Instruction]\n{instruction}\n\n[Question]\n{question}\n\n"
-_LONE_ANSWER = "[The Start of Assistant's Answer]\n{first}\n[The End of Assistant's Answer]"
-_SINGLE = {
-    False: Pattern(_INSTRUCTION + _LONE_ANSWER),
-    True: Pattern(_INSTRUCTION + _REFERENCE + _LONE_ANSWER),
-}
+_SINGLE = {False: TEMPLATES["fastchat-single"], True: TEMPLATES["fastchat-single-math"]}
 _MT_BLOCKS = _blocks(
     "[The Start of {} Answer]", "[The End of {} Answer]", ("Reference", "Assistant's", "Assistant A's", "Assistant B's")
 )
@@ -226,7 +213,8 @@ def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], 
             for turn in (1, 2)
         ]
         last = {"question": values["first_question_2"]} | {slot: values[f"{slot}_2"] for slot in slots}
-        kind, scale = ("pair", None) if len(answers) == 2 else ("grade", _SCALE)
+        kind: TaskKind = "pair" if len(answers) == 2 else "grade"
+        scale = _SCALE if kind == "grade" else None
         return task_from_split(name, kind, replace(split, values=last), scale=scale, turns=turns)
 
     return Dialect(name=name, recognise=recognise, render=render, templates=(template,))
@@ -249,7 +237,8 @@ def _turn_dialect(
             split = resolve_split(patterns[False], texts[1], blocks=_MT_BLOCKS)
         if split is None or not _offers(split.values.get("instruction", texts[0]), *labels):
             return None
-        kind, scale = ("pair", None) if "second" in split.values else ("grade", _SCALE)
+        kind: TaskKind = "pair" if "second" in split.values else "grade"
+        scale = _SCALE if kind == "grade" else None
         return task_from_split(name, kind, split, scale=scale)
 
     return Dialect(name=name, recognise=recognise, render=render, templates=(patterns[referenced],))
@@ -268,7 +257,8 @@ def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
 
 
 def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
-    math, slots = ("-math", ("reference",)) if referenced else ("", ())
+    math = "-math" if referenced else ""
+    slots: tuple[str, ...] = ("reference",) if referenced else ()
     pair, single = each_reply(_label), each_reply(_rating)
     return (
         _turn_dialect(f"fastchat-pair{math}", _PAIR, referenced=referenced, labels=_PAIR_LABELS, render=pair),
@@ -294,10 +284,7 @@ def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
 # Arena-Hard's prompts: version 0.1 with its second try, version 2, and JudgeBench's copy with or without a tie. The
 # labels such as `[[A>>B]]` are offered in the system's message. The parsers agree on a reply with exactly one label;
 # 0.1 asks once more where it found none, and reads both replies together.
-_ARENA = Pattern(
-    "<|User Prompt|>\n{question}\n\n<|The Start of Assistant A's Answer|>\n{first}\n<|The End of Assistant A's Answer|>"
-    "\n\n<|The Start of Assistant B's Answer|>\n{second}\n<|The End of Assistant B's Answer|>"
-)
+_ARENA = TEMPLATES["arena-hard"]
 _ARENA_BLOCKS = _blocks("<|The Start of Assistant {}'s Answer|>", "<|The End of Assistant {}'s Answer|>", "AB")
 _ARENA_LABEL = re.compile(r"\[\[([AB]>{1,2}[AB]|A=B)\]\]")
 _ARENA_AGAIN = "continue your judgment and finish by outputting a final verdict label"
@@ -338,15 +325,8 @@ def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
 # JudgeBench's own judges: `vanilla`, and Skywork's critic. Both want the bare verdict and know no tie. Skywork's parser
 # takes any capital A in the reply for the verdict A, so no word may stand beside it. OffsetBias shows the blocks of
 # `vanilla` below rules; its prompt is RewardBench's.
-_OUTPUTS = (
-    "\n# Output (a):\n{first}\n# Output (b):\n{second}\n# Which is better, Output (a) or Output (b)? Your response "
-    'should be either "Output (a)" or "Output (b)":'
-)
-_VANILLA = Pattern("{instruction}Do NOT output any other words.\n# Instruction:\n{question}" + _OUTPUTS)
-_SKYWORK = Pattern(
-    "{instruction}\n\n[User Question]\n{question}\n\n[The Start of Assistant A's Answer]\n{first}\n[The End of "
-    "Assistant A's Answer]\n\n[The Start of Assistant B's Answer]\n{second}\n[The End of Assistant B's Answer]"
-)
+_VANILLA = TEMPLATES["judgebench-vanilla"]
+_SKYWORK = TEMPLATES["judgebench-skywork-critic"]
 _AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "AB")
 
 
@@ -394,12 +374,12 @@ _JUDGEBENCH = (
 # ratings, and prompts of single judge models. What tells its pairs from FastChat's is the system's message, which
 # offers no `[[C]]` for a tie. Its Prometheus prompt is recognised with Prometheus's own.
 _LETTERS = "ABCD"
-_TWO = Pattern("[User Question]\n{question}\n\n" + _ANSWERS)
+_TWO = TEMPLATES["rewardbench-pair"]
 _FOUR = Pattern(
     "[User Question]\n{question}"
     + "".join("\n\n" + _ANSWER.format(letter, f"answer_{letter.lower()}") for letter in _LETTERS)
 )
-_RATED = Pattern("{question}\n\n[Response]\n{first}\n\n[Your judgement]")
+_RATED = TEMPLATES["rewardbench-ratings"]
 
 
 def _winners_offered(request: ChatRequest) -> str:
@@ -484,7 +464,7 @@ _REWARDBENCH = (
     template_dialect(
         "rewardbench-offsetbias",
         "pair",
-        Pattern("{question}" + _OUTPUTS),
+        TEMPLATES["rewardbench-offsetbias"],
         text=_after_heading(
             "\n\n# Instruction:\n", "Do NOT output any other words.\nHere are some rules of the evaluation:\n"
         ),
@@ -493,24 +473,21 @@ _REWARDBENCH = (
     template_dialect(
         "rewardbench-con-j",
         "pair",
-        Pattern("{question}\n回答1：{first}\n回答2：{second}"),
+        TEMPLATES["rewardbench-con-j"],
         text=_after_heading("。以下是问题和候选回答的内容：\n    \n问题：", '"更好的回答"'),
         render=each_reply(_con_j_text),
     ),
     template_dialect(
         "rewardbench-atla",
         "pair",
-        Pattern("{question}\n```\n\nResponse A:\n```\n{first}\n```\n\nResponse B:\n```\n{second}\n```"),
+        TEMPLATES["rewardbench-atla"],
         text=_after_heading("\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>"),
         render=each_reply(_atla_text),
     ),
     template_dialect(
         "rewardbench-rise",
         "pair",
-        Pattern(
-            "{question}\n回答A：{first}\n回答B：{second}\n\n"
-            "如果你认为回答A更好，请在分析最后输出'[[A]]'，如果你认为回答B更好，请在分析最后输出'[[B]]'。"
-        ),
+        TEMPLATES["rewardbench-rise"],
         text=_after_heading("\n问题：", "下面我会给出一个问题和两个回答"),
         render=_letter_last,
     ),

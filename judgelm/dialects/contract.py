@@ -239,11 +239,11 @@ def task_from_split(
     """
     values = split.values
     answers = [values[slot] for slot in ("first", "second") if slot in values]
-    metadata = {name: values[name] for name in ("criterion", "input") if name in values} | metadata
+    beside: dict[str, object] = {name: values[name] for name in ("criterion", "input") if name in values}
     return JudgeTask(
         dialect=dialect,
         kind=kind,
-        sample=sample_of(values.get("question", ""), answers, values.get("reference"), **metadata),
+        sample=sample_of(values.get("question", ""), answers, values.get("reference"), **(beside | metadata)),
         scale=scale,
         facts=facts or {},
         doubt=ambiguity_note(split),

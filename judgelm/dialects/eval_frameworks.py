@@ -40,7 +40,7 @@ from judgelm.dialects.replies import (
     verdict_logprobs,
     winner_of_two,
 )
-from judgelm.dialects.splits import Pattern, TemplateSplit
+from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
 from judgelm.records import Sample
 
 
@@ -66,19 +66,9 @@ _NAMES_START = "\n\nParameters:\n"
 _GRADE_END = re.compile(
     r"\n\n---\n\*\*Example JSON:\*\*\n\{\n  \"reason\": \"[^\"\n]*\",\n  \"score\": \d+\n\}\n\nJSON:\s*\Z"
 )
-_STRICT = Pattern(
-    "Given the evaluation steps, return a JSON with two keys: 1) a `score` key that is STRICTLY EITHER 1 (follows the "
-    "criteria 100% outlined in the evaluation steps), OR 0 {rules} Please mention specific information from {names} in "
-    "your reason, but be very concise with it!\n\n{steps}\n**\nIMPORTANT: Please make sure to only return in JSON "
-    'format, with the "score" and "reason" key. No words or explanation is needed.\n\nExample JSON:\n{example}\n**'
-    "\n\nJSON:"
-)
+_STRICT = TEMPLATES["deepeval-geval-strict"]
 _STRICT_STEPS = "\nEvaluation Steps:\n"
-_PREPARE = Pattern(
-    "Given an evaluation criteria which outlines how you should judge the {names}, generate 3-4 concise evaluation "
-    "steps based on the criteria below.{rules}\n\nEvaluation Criteria:\n{criterion}\n\n**\nIMPORTANT: Please make sure "
-    'to only return in JSON format, with the "steps" key as a list of strings.{example}\n**\n\nJSON:'
-)
+_PREPARE = TEMPLATES["deepeval-geval-steps"]
 _STEPS = (
     "Read the given fields and note what the criteria ask for.",
     "Compare the actual output with what the criteria ask for, and with the other fields.",
@@ -208,44 +198,18 @@ _DEEPEVAL = (
 
 # promptfoo's model-graded assertions: llm-rubric, closed QA, factuality, G-Eval and select-best. The prompts of
 # llm-rubric and select-best show no question.
-_RUBRIC_SYSTEM = Pattern(
-    "You are grading output according to a user-specified rubric. If the statement in the rubric is true, then the "
-    "output passes the test. You respond with a JSON object with this structure: {reason: string, "
-    "pass: boolean, score: number}{examples}"
-)
-_RUBRIC = Pattern("<Output>\n{first}\n</Output>\n<Rubric>\n{criterion}\n</Rubric>")
-_CLOSED_QA = Pattern(
-    "You are assessing a submitted answer on a given task based on a criterion. Here is the data:\n[BEGIN DATA]\n***\n"
-    "[Task]: {question}\n***\n[Submission]: {first}\n***\n[Criterion]: {criterion}\n***\n[END DATA]\n"
-    'Does the submission meet the criterion? {rules} Then print only the single character "Y" or "N" (without quotes '
-    "or punctuation) on its own line corresponding to the correct answer. {end}\n\n    Reasoning:"
-)
-_FACTUALITY_SYSTEM = Pattern(
-    "You are a precise factuality evaluator that compares a submitted answer to an expert answer.{categories}\n\n"
-    'Respond ONLY with a JSON object in this format:\n{\n  "category": "[LETTER]",\n  "reason": "[DETAILED EXPLANATION]'
-    '"\n}\n{rules}'
-)
-_FACTUALITY = Pattern(
-    "I need you to compare these answers:\n\n<question>\n{question}\n</question>\n\n<expert_answer>\n{reference}\n"
-    "</expert_answer>\n\n<submitted_answer>\n{first}\n</submitted_answer>\n\nPlease analyze the factual relationship "
-    "between these answers according to the categories you've been given."
-)
-_PROMPTFOO_STEPS = Pattern(
-    "Given evaluation criteria that outline how you should judge a piece of text, generate 3-4 concise evaluation "
-    "steps applicable to any text{rules}\n\n**EVALUATION CRITERIA**\n{criterion}\n\n**OUTPUT FORMAT**\nIMPORTANT:\n"
-    '{format}\n\nFormat:\n{"steps": <list_of_strings>}\n\n{example}\nJSON:'
-)
+_RUBRIC_SYSTEM = TEMPLATES["promptfoo-llm-rubric-system"]
+_RUBRIC = TEMPLATES["promptfoo-llm-rubric"]
+_CLOSED_QA = TEMPLATES["promptfoo-closedqa"]
+_FACTUALITY_SYSTEM = TEMPLATES["promptfoo-factuality-system"]
+_FACTUALITY = TEMPLATES["promptfoo-factuality"]
+_PROMPTFOO_STEPS = TEMPLATES["promptfoo-g-eval-steps"]
 _REPLY_STEPS = (
     "Note what the criteria ask of a reply.",
     "Check the reply against each of these points.",
     "Lower the score for every point that the reply does not meet.",
 )
-_PROMPTFOO_GEVAL = Pattern(
-    "You will be given one Reply for a Prompt below. Your task is to rate the Reply on one metric.{rules}\n\n"
-    "**Evaluation Criteria**\n{criterion}\n\n**Evaluation Steps**\n{steps}\nGiven the evaluation steps, return a JSON "
-    'with two keys: \n  1) a "score" key that MUST be an integer from 0 to 10, {wanted}\n\n**Prompt**\n{question}\n\n'
-    "**Reply**\n{first}\n\n**OUTPUT FORMAT**\nIMPORTANT: \n{format}\n\nExample JSON:\n{example}\nJSON:"
-)
+_PROMPTFOO_GEVAL = TEMPLATES["promptfoo-g-eval"]
 _BEST = (
     "You are comparing multiple pieces of text to see which best fits the following criteria: {criterion}\n\n"
     "Here are the pieces of text:\n\n\n"
@@ -632,18 +596,8 @@ def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
 # The instructions behind the data are the user's; the letters offered in them are `C` and `I`, or `C`, `P` and `I`. A
 # probability of being correct says nothing about being partly so; `P` is never given. The client has taken out of the
 # answer what looks like its own delimiters; the split gives what the prompt holds.
-_GRADED_QA = Pattern(
-    "You are assessing a submitted answer on a given task based on a criterion. Here is the data:\n\n[BEGIN DATA]\n"
-    "***\n[Task]: {question}\n***\n[Submission]: {first}\n***\n[Criterion]: {reference}\n***\n[END DATA]\n\n"
-    "Does the submission meet the criterion?\n{instructions}"
-)
-_GRADED_FACT = Pattern(
-    "You are comparing a submitted answer to an expert answer on a given question. Here is the data:\n\n[BEGIN DATA]\n"
-    "************\n[Question]: {question}\n************\n[Expert]: {reference}\n************\n[Submission]: {first}\n"
-    "************\n[END DATA]\n\nCompare the factual content of the submitted answer with the expert answer. Ignore "
-    "any differences in style, grammar, or punctuation.\n\nDoes the submission contain the content in the expert "
-    "answer?\n{instructions}"
-)
+_GRADED_QA = TEMPLATES["inspect-model-graded-qa"]
+_GRADED_FACT = TEMPLATES["inspect-model-graded-fact"]
 
 
 def _inspect_text(task: JudgeTask, result: JudgeResult) -> str:

@@ -43,30 +43,14 @@ from judgelm.dialects.replies import (
     winner_name,
     winner_of_two,
 )
-from judgelm.dialects.splits import Pattern
+from judgelm.dialects.splits import TEMPLATES, Pattern
 
 # AlpacaEval's rankings: Python literals or a function's arguments, or the one token `m` or `M`.
 _LEAST_ROOM = 60  # tokens, for an explanation and a verdict
-_QUESTION = '\n{\n    "instruction": """{question}""",\n}\n\n'
-_RANKING = Pattern(
-    _QUESTION
-    + 'Here are the outputs of the models:\n[\n    {\n        "model": "model_1",\n        "answer": """{first}"""\n'
-    '    },\n    {\n        "model": "model_2",\n        "answer": """{second}"""\n    }\n]\n\n',
-    anywhere=True,
-)
-_AVIARY = Pattern(
-    "\nThe prompt is: {question}\nThe responses are: [\n{'model': model_1, 'result': {first} },\n"
-    "{'model': model_2, 'result': {second} },\n]\n\nPlease rank the responses by quality",
-    anywhere=True,
-)
-_OUTPUTS = (
-    "## Model Outputs\n\nHere are the unordered outputs from the models. Each output is associated with a specific "
-    'model, identified by a unique model identifier.\n\n{\n    {\n        "KEY": "m",\n'
-    '        "output": """{first}"""\n'
-    '    },\n    {\n        "KEY": "M",\n        "output": """{second}"""\n    }\n}\n\n'
-)
-_FUNCTION = Pattern(_QUESTION + _OUTPUTS.replace("KEY", "model"), anywhere=True)
-_IDENTIFIER = Pattern(_QUESTION + _OUTPUTS.replace("KEY", "model_identifier"), anywhere=True)
+_RANKING = TEMPLATES["alpaca-eval-ranking"]
+_AVIARY = TEMPLATES["alpaca-eval-aviary"]
+_FUNCTION = TEMPLATES["alpaca-eval-function"]
+_IDENTIFIER = TEMPLATES["alpaca-eval-identifier"]
 _IDENTIFIERS = {1: "m", 2: "M"}
 _MODELS = {1: "model_1", 2: "model_2"}
 
@@ -195,18 +179,9 @@ def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
 # announces it.
 _OPENING = "Select the output "
 _TASK = "\n# Task:\nNow is the real task"
-_CHOICE = Pattern(
-    ", do not explain your answer, just say Output (a) or Output (b).\n\n## Instruction:\n{question}\n\n"
-    "## Output (a):\n{first}\n\n## Output (b):\n{second}\n\n## Which is best, Output (a) or Output (b)?"
-)
-_LETTER = Pattern(
-    ", do not explain your answer, just say A or B.\n\n## Instruction:\n{question}\n\n## Output A:\n{first}\n\n"
-    "## Output B:\n{second}\n\n## Which is best, A or B?"
-)
-_LETTER_EXPLAINED = Pattern(
-    ".\n\n## Instruction:\n{question}\n\n## Output `A`:\n{first}\n\n## Output `B`:\n{second}\n\n"
-    "## Concise explanation followed by `A` or `B`\n\n### Concise explanation"
-)
+_CHOICE = TEMPLATES["alpaca-eval-choice"]
+_LETTER = TEMPLATES["alpaca-eval-letter"]
+_LETTER_EXPLAINED = TEMPLATES["alpaca-eval-letter-explained"]
 _ARGUMENT = "best_output"
 
 

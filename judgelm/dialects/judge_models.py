@@ -30,15 +30,14 @@ from judgelm.dialects.replies import (
     winner_name,
     winner_of_two,
 )
-from judgelm.dialects.splits import Pattern, TemplateSplit
+from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
 from judgelm.records import Sample
 
 # Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), bare or in Llama 2's brackets.
 # JudgeBench sends the pairwise prompt without the query, by a slip of its own.
-_AUTOJ_DATA = "[BEGIN DATA]\n***\n[Query]: {question}\n***\n"
 _AUTOJ_END = "\n***\n[END DATA]\n\n"
-_AUTOJ_PAIR = Pattern(_AUTOJ_DATA + "[Response 1]: {first}\n***\n[Response 2]: {second}" + _AUTOJ_END, anywhere=True)
-_AUTOJ_SINGLE = Pattern(_AUTOJ_DATA + "[Response]: {first}" + _AUTOJ_END, anywhere=True)
+_AUTOJ_PAIR = TEMPLATES["autoj-pair"]
+_AUTOJ_SINGLE = TEMPLATES["autoj-single"]
 _AUTOJ_SCALE = (1.0, 10.0)
 
 
@@ -59,19 +58,8 @@ def _autoj_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
 
 # PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also as JudgeBench sends it: `1`, `2` or `Tie` on the first line, then a
 # reason. The client strips the answers and takes special tokens out of them. A JudgeBench prompt has no input.
-_PANDALM_RESPONSES = "\n\n### Response 1:\n{first}\n\n### Response 2:\n{second}\n\n### Evaluation:"
-_PANDALM_INTRODUCTION = "Below are two responses for a given task. The task is defined by the Instruction"
-_PANDALM_REQUEST = (
-    ". Evaluate the responses and generate a reference answer for the task.\n\n### Instruction:\n{question}"
-)
-_PANDALM = Pattern(_PANDALM_INTRODUCTION + _PANDALM_REQUEST + _PANDALM_RESPONSES)
-_PANDALM_WITH_INPUT = Pattern(
-    _PANDALM_INTRODUCTION
-    + " with an Input that provides further context"
-    + _PANDALM_REQUEST
-    + "\n\n### Input:\n{input}"
-    + _PANDALM_RESPONSES
-)
+_PANDALM = TEMPLATES["pandalm"]
+_PANDALM_WITH_INPUT = TEMPLATES["pandalm-with-input"]
 _PANDALM_REPLY = "{verdict}\n\n### Reason: {words}"
 
 
@@ -97,20 +85,8 @@ _PROMETHEUS_SCALE = (1.0, 5.0)
 _GRADED, _COMPARED = "\n\n###The instruction to evaluate:\n", "\n\n###Instruction:\n"
 
 
-def _prometheus_templates(responses: str, reference: str, rubric: str) -> tuple[Pattern, Pattern]:
-    """With a reference, and without."""
-    end = f"\n\n###{rubric}:\n{{criterion}}\n\n###Feedback:"
-    return Pattern(f"{{question}}{responses}\n\n###{reference}:\n{{reference}}{end}"), Pattern(
-        f"{{question}}{responses}{end}"
-    )
-
-
-_GRADE_TEMPLATES = _prometheus_templates(
-    "\n\n###Response to evaluate:\n{first}", "Reference Answer (Score 5)", "Score Rubrics"
-)
-_PAIR_TEMPLATES = _prometheus_templates(
-    "\n\n###Response A:\n{first}\n\n###Response B:\n{second}", "Reference Answer", "Score Rubric"
-)
+_GRADE_TEMPLATES = (TEMPLATES["prometheus-absolute-reference"], TEMPLATES["prometheus-absolute"])
+_PAIR_TEMPLATES = (TEMPLATES["prometheus-relative-reference"], TEMPLATES["prometheus-relative"])
 
 
 def _recognise_prometheus(
@@ -141,15 +117,8 @@ def _prometheus_text(task: JudgeTask, request: ChatRequest, result: JudgeResult)
 # a rubric. lighteval sends it without the inner tags, and its parser wants exactly one blank on each side of the score.
 # The input called a query, question or instruction is the question, the one called a reference or a context is the
 # reference; others stand in the sample's `inputs`. A rubric of the scores 0 and 1 asks for a label, others for a grade.
-_FLOWJUDGE = Pattern(
-    "# INPUT\nBelow are the inputs required for performing the task:\n<inputs>\n{inputs}\n</inputs>\n\n"
-    "# OUTPUT\nBelow is the output of the task:\n<output>\n{output}\n</output>\n\n"
-    "# EVALUATION CRITERIA AND SCORING RUBRIC\n"
-    "Here are the evaluation criteria and the rubric that you need to use for evaluating the task:\n"
-    "<evaluation_criteria>\n{criterion}\n</evaluation_criteria>\n\n<scoring_rubric>\n{rubric}\n</scoring_rubric>\n\n",
-    anywhere=True,
-)
-_BY_REFERENCE = Pattern("How well the response answers the question, the reference answer is:\n{reference}")
+_FLOWJUDGE = TEMPLATES["flowjudge"]
+_BY_REFERENCE = TEMPLATES["flowjudge-by-reference"]
 _RUBRIC_SCORE = re.compile(r"(?m)^- Score (-?\d{1,3}):")
 _TAG = re.compile(r"<([^<>/\n]{1,80})>\n")
 _QUESTION_TAGS = ("query", "question", "instruction", "prompt", "user_query", "user_question", "input")
@@ -261,11 +230,7 @@ _GEVAL_HEAD = re.compile(
     r"\n\nEvaluation Criteria:\n\n(?P<criterion>.*?)(?=\n\n\nExample:\n)",
     re.DOTALL,
 )
-_GEVAL_TEXTS = (
-    Pattern("\n\n\nExample:\n\n\nSource Text:\n\n{question}\n\nSummary:\n\n{first}"),
-    Pattern("\n\n\nExample:\n\n\nSource Text: \n\n{question}\n\nSummary: \n\n{first}"),
-    Pattern("\n\n\nExample:\n\nSummary:\n\n{first}"),
-)
+_GEVAL_TEXTS = (TEMPLATES["geval"], TEMPLATES["geval-blank"], TEMPLATES["geval-fluency"])
 _GEVAL_FORM = re.compile(r"\n\n\nEvaluation Form \(scores ONLY\):\n\n- (?P<metric>[A-Z][a-z]+)(?: \(\d+-\d+\))?:\s*\Z")
 
 
@@ -291,14 +256,7 @@ def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> s
 
 # SimpleQA's grader: `A` (correct) or `B` (incorrect), and nothing else. The worked examples before the new one are the
 # user's. A probability of being correct cannot tell a wrong answer from one not attempted; `C` is never given.
-_SIMPLEQA = Pattern(
-    "Your job is to look at a question, a gold target, and a predicted answer, and then assign a grade of either "
-    '["CORRECT", "INCORRECT", "NOT_ATTEMPTED"].\n{examples}\nHere is a new example. Simply reply with either CORRECT, '
-    "INCORRECT, NOT ATTEMPTED. Don't apologize or correct yourself if there was a mistake; we are just trying to grade "
-    "the answer.\n```\nQuestion: {question}\nGold target: {reference}\nPredicted answer: {first}\n```\n\n"
-    "Grade the predicted answer of this new question as one of:\nA: CORRECT\nB: INCORRECT\nC: NOT_ATTEMPTED\n\n"
-    'Just return the letters "A", "B", or "C", with no text around it.'
-)
+_SIMPLEQA = TEMPLATES["simpleqa"]
 
 DIALECTS: tuple[Dialect, ...] = (
     template_dialect(

@@ -1,4 +1,15 @@
-"""Prompts split into the texts between the fixed texts of a client's template."""
+"""Prompts split into the texts between the fixed texts of a client's template.
+
+A template is text with `{slots}`. The fixed texts around them are anchors, matched as a whole, line ends included,
+and never word by word. Answers may imitate an anchor; where there is more than one way to split, the split says so
+and is the one whose first anchors stand first and whose last anchors stand last. Time grows with the text's length
+alone, however often an anchor stands in it.
+
+`resolve_split` chooses among the ways: texts that a client shows twice (the questions of two conversations) must be
+the same at both places; of what is left, the split is taken whose texts leave the fewest torn blocks (an end without
+its start, a start without its end). It stays in doubt. What is tried and compared is limited, so that a prompt which
+imitates its template a hundred thousand times does not stop a server.
+"""
 
 import re
 from bisect import bisect_left
@@ -6,6 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
+
+from judgelm.yaml_files import read_yaml
 
 _SLOT = re.compile(r"\{([a-z_0-9]+)\}")
 
@@ -74,6 +88,19 @@ class Pattern:
         ends = [*chosen, end]
         values = [text[start:stop] for start, stop in zip(starts, ends, strict=True)]
         return TemplateSplit(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
+
+
+def _templates() -> dict[str, Pattern]:
+    file = read_yaml(Path(__file__).with_name("templates.yaml"))
+    return {
+        name: Pattern(text, anywhere=section == "anywhere")
+        for section, texts in file.items()
+        for name, text in texts.items()
+    }
+
+
+TEMPLATES: dict[str, Pattern] = _templates()
+"""Prompts of all clients that consist of fixed texts around slots, by name."""
 
 
 def occurrences(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:

@@ -1,8 +1,8 @@
-"""The handler of client requests: a request in, a reply in the client's own words out.
+"""The handler of client requests: a request in, a reply in the form that the client expects out.
 
-`judgelm.dialects.catalog` finds the dialect of a request, `task_prompts` makes the tasks for the judge, and
-`judge_result` reads its judgments; here they are put together and run by the one `EngineWorker`. Tasks of judgelm's own
-routes (`tasks`) run here too, so that all callers share one engine. No HTTP.
+`judgelm.dialects.catalog` finds the dialect of a request, and `tasks` makes the tasks for the judge and the result from
+its judgments; here they are run by the one `EngineWorker`. Tasks of judgelm's own routes run here too, so that all
+callers share one engine. No HTTP.
 """
 
 import asyncio

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -113,7 +114,9 @@ class Envelope:
 
 
 class StreamEncoder:
-    """Encodes a reply as events while its first text is still being written; further texts follow whole, at the end.
+    """Encodes a reply as events, also while its first text is still being written.
+
+    Pieces are words, or tokens where their log-probabilities are known.
 
     Args:
         envelope: fields around the reply.
@@ -121,32 +124,92 @@ class StreamEncoder:
 
     def __init__(self, envelope: Envelope) -> None:
         self._envelope = envelope
+        self._kind = "text_completion" if envelope.plain else "chat.completion.chunk"
         self._sent = ""
 
-    def opening(self) -> Iterator[bytes]:
-        """Events before the first text."""
-        for choice in _opening(0, self._envelope):
-            yield _chunk(choice, self._envelope)
+    def opening(self, index: int = 0) -> Iterator[bytes]:
+        """Events before a text."""
+        if not self._envelope.plain:
+            yield self._delta(index, {"role": "assistant", "content": "", "refusal": None})
 
     def more(self, text: str) -> bytes:
         """The event with the growth of the first text, which is now `text`."""
         assert text.startswith(self._sent), "a sent text never changes"
         piece, offset = text[len(self._sent) :], len(self._sent)
         self._sent = text
-        return _chunk(_more(0, piece, (), self._envelope, offset), self._envelope)
+        return self._piece(0, piece, (), offset)
 
     def ending(self, response: ChatResponse) -> Iterator[bytes]:
-        """The remaining events."""
-        first, *others = response.reply.texts
-        for choice in _thinking_in_pieces(0, response, self._envelope):
-            yield _chunk(choice, self._envelope)
-        if first != self._sent:
-            yield self.more(first)
-        yield _chunk(_end(0, response, self._envelope), self._envelope)
-        for index, text in enumerate(others, start=1):
-            for choice in _text_in_pieces(index, text, response, self._envelope):
-                yield _chunk(choice, self._envelope)
-        yield from _closing(response, self._envelope)
+        """The remaining events, `[DONE]` at the end."""
+        if response.reply.tool is not None:
+            for delta in _call_in_pieces(response, self._envelope):
+                yield self._delta(0, delta)
+            yield from self._thinking(0, response)
+            yield self._end(0, response)
+        for index, text in enumerate(response.reply.texts):
+            if index:
+                yield from self.opening(index)
+            yield from self._rest(index, text, response)
+        if self._envelope.usage:
+            yield _event(self._envelope.around(self._kind, []) | {"usage": usage(response)})
+        yield _DONE
+
+    def _rest(self, index: int, text: str, response: ChatResponse) -> Iterator[bytes]:
+        """A text from where it was sent to, and its end."""
+        offset = 0 if index else len(self._sent)
+        tokens = _tokens(response, index)
+        yield from self._thinking(index, response)
+        pieces = [(token.token, (token,)) for token in tokens] or [(word, ()) for word in _PIECE.findall(text[offset:])]
+        for piece, logprobs in pieces:
+            yield self._piece(index, piece, logprobs, offset)
+            offset += len(piece)
+        yield self._end(index, response)
+
+    def _end(self, index: int, response: ChatResponse) -> bytes:
+        empty: dict[str, Any] = {"text": ""} if self._envelope.plain else {"delta": {}}
+        return self._chunk(_choice(index, {**empty, "logprobs": None}, _finish(index, response, self._envelope)))
+
+    def _thinking(self, index: int, response: ChatResponse) -> Iterator[bytes]:
+        """Thinking as one piece; a plain completion has no field for it."""
+        if (thinking := _thinking(index, response)) and not self._envelope.plain:
+            yield self._delta(index, thinking)
+
+    def _piece(self, index: int, piece: str, tokens: Sequence[TokenLogprobs], offset: int) -> bytes:
+        content: dict[str, Any] = {"text": piece} if self._envelope.plain else {"delta": {"content": piece}}
+        return self._chunk(_choice(index, {**content, "logprobs": _logprobs(tokens, self._envelope, offset)}))
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> bytes:
+        return self._chunk(_choice(index, {"delta": delta, "logprobs": None}))
+
+    def _chunk(self, choice: dict[str, Any]) -> bytes:
+        more = {"usage": None} if self._envelope.usage else {}
+        return _event(self._envelope.around(self._kind, [choice]) | more)
+
+
+def stream_events(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
+    """A reply that is complete as events."""
+    encoder = StreamEncoder(envelope)
+    if response.reply.tool is None:
+        yield from encoder.opening()
+    yield from encoder.ending(response)
+
+
+def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
+    """The whole reply."""
+    contents: list[dict[str, Any]]
+    if envelope.plain:
+        kind, contents = "text_completion", [{"text": text} for text in response.reply.texts]
+    else:
+        kind, contents = "chat.completion", [{"message": message} for message in _messages(response, envelope)]
+    choices = [
+        _choice(
+            index,
+            {**content, "logprobs": _logprobs(_tokens(response, index), envelope)},
+            _finish(index, response, envelope),
+        )
+        for index, content in enumerate(contents)
+    ]
+    return json.dumps(envelope.around(kind, choices) | {"usage": usage(response)}).encode()
 
 
 class CompletionHandler:
@@ -319,32 +382,6 @@ _LEAST_LOGPROB = -9999.0  # what OpenAI sends for a probability of zero; JSON ha
 _DONE = b"data: [DONE]\n\n"
 
 
-def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
-    """The whole reply."""
-    if envelope.plain:
-        choices = [
-            _choice(index, response, envelope, {"text": text, "logprobs": _plain_logprobs(_logprobs(response, index))})
-            for index, text in enumerate(response.reply.texts)
-        ]
-        row = envelope.around("text_completion", choices)
-    else:
-        choices = [
-            _choice(
-                index, response, envelope, {"message": message, "logprobs": _chat_logprobs(_logprobs(response, index))}
-            )
-            for index, message in enumerate(_messages(response, envelope))
-        ]
-        row = envelope.around("chat.completion", choices)
-    return json.dumps(row | {"usage": usage(response)}).encode()
-
-
-def stream_events(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
-    """The reply as events, `[DONE]` at the end; pieces are words, or tokens where their logprobs are known."""
-    for choice in _choices_in_pieces(response, envelope):
-        yield _chunk(choice, envelope)
-    yield from _closing(response, envelope)
-
-
 def error_event(error: bytes) -> bytes:
     """The last event of a stream that failed, from the JSON of `{"error": ...}`; OpenAI's clients raise it."""
     return b"data: " + error + b"\n\n"
@@ -356,8 +393,8 @@ def usage(response: ChatResponse) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _choice(index: int, response: ChatResponse, envelope: Envelope, content: dict[str, Any]) -> dict[str, Any]:
-    return {"index": index, **content, "finish_reason": _finish(index, response, envelope)}
+def _choice(index: int, content: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"index": index, **content, "finish_reason": finish}
 
 
 def _finish(index: int, response: ChatResponse, envelope: Envelope) -> str:
@@ -384,137 +421,53 @@ def _thinking(index: int, response: ChatResponse) -> dict[str, str]:
     return {"reasoning_content": thinking} if thinking else {}
 
 
-def _thinking_in_pieces(index: int, response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
-    """Thinking as one piece; a plain completion has no field for it."""
-    if (thinking := _thinking(index, response)) and not envelope.plain:
-        yield _piece(index, {"delta": thinking, "logprobs": None})
-
-
 def _tool_call(call: Mapping[str, str], envelope: Envelope) -> dict[str, Any]:
     return {"id": f"call_{envelope.id}", "type": "function", "function": call}
 
 
-def _choices_in_pieces(response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
-    """The choice of each chunk: opening, pieces and end of each text."""
-    if response.reply.tool is not None:
-        for delta in _call_in_pieces(response, envelope):
-            yield _piece(0, {"delta": delta, "logprobs": None})
-        yield from _thinking_in_pieces(0, response, envelope)
-        yield _end(0, response, envelope)
-    for index, text in enumerate(response.reply.texts):
-        yield from _text_in_pieces(index, text, response, envelope)
-
-
-def _text_in_pieces(index: int, text: str, response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
-    yield from _opening(index, envelope)
-    yield from _thinking_in_pieces(index, response, envelope)
-    offset = 0
-    for piece, tokens in _pieces(text, _logprobs(response, index)):
-        yield _more(index, piece, tokens, envelope, offset)
-        offset += len(piece)
-    yield _end(index, response, envelope)
-
-
-def _opening(index: int, envelope: Envelope) -> Iterator[dict[str, Any]]:
-    if not envelope.plain:
-        yield _piece(index, {"delta": {"role": "assistant", "content": "", "refusal": None}, "logprobs": None})
-
-
-def _more(index: int, piece: str, tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int) -> dict[str, Any]:
-    if envelope.plain:
-        return _piece(index, {"text": piece, "logprobs": _plain_logprobs(tokens, offset)})
-    return _piece(index, {"delta": {"content": piece}, "logprobs": _chat_logprobs(tokens)})
-
-
-def _end(index: int, response: ChatResponse, envelope: Envelope) -> dict[str, Any]:
-    empty: dict[str, Any] = {"text": ""} if envelope.plain else {"delta": {}}
-    return _piece(index, {**empty, "logprobs": None}, _finish(index, response, envelope))
-
-
-def _piece(index: int, content: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    return {"index": index, **content, "finish_reason": finish}
-
-
 def _call_in_pieces(response: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
-    name, arguments = response.reply.tool or "", response.reply.arguments
-    opening = {"name": name, "arguments": ""}
+    opening = {"name": response.reply.tool or "", "arguments": ""}
     head: dict[str, Any] = {"role": "assistant", "content": None}
     if envelope.function:
         yield head | {"function_call": opening}
     else:
         yield head | {"tool_calls": [{"index": 0, **_tool_call(opening, envelope)}]}
-    for piece in _PIECE.findall(arguments):
-        if envelope.function:
-            yield {"function_call": {"arguments": piece}}
-        else:
-            yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
+    for piece in _PIECE.findall(response.reply.arguments):
+        call = {"arguments": piece}
+        yield {"function_call": call} if envelope.function else {"tool_calls": [{"index": 0, "function": call}]}
 
 
-def _pieces(text: str, tokens: Sequence[TokenLogprobs]) -> Iterator[tuple[str, Sequence[TokenLogprobs]]]:
-    if tokens:
-        for token in tokens:
-            yield token.token, (token,)
-    else:
-        for piece in _PIECE.findall(text):
-            yield piece, ()
-
-
-def _logprobs(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
+def _tokens(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
     """Log-probabilities of a text; dialects give them for the first alone."""
     return response.reply.logprobs if index == 0 else ()
 
 
-def _chat_logprobs(tokens: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
+def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int = 0) -> dict[str, Any] | None:
+    """Log-probabilities in the form of chats or of plain prompts, whose offsets count characters of the reply."""
     if not tokens:
         return None
-    return {
-        "content": [
-            {
-                **_token(token.token, token.logprob),
-                "top_logprobs": [_token(text, logprob) for text, logprob in token.candidates],
-            }
+    if not envelope.plain:
+        content = [
+            _token(token.token, token.logprob)
+            | {"top_logprobs": [_token(*candidate) for candidate in token.candidates]}
             for token in tokens
-        ],
-        "refusal": None,
-    }
-
-
-def _token(text: str, logprob: float) -> dict[str, Any]:
-    return {"token": text, "logprob": max(logprob, _LEAST_LOGPROB), "bytes": list(text.encode())}
-
-
-def _plain_logprobs(tokens: Sequence[TokenLogprobs], offset: int = 0) -> dict[str, Any] | None:
-    """Log-probabilities of plain completions; `text_offset` counts characters from the reply's beginning."""
-    if not tokens:
-        return None
-    offsets = []
-    for token in tokens:
-        offsets.append(offset)
-        offset += len(token.token)
+        ]
+        return {"content": content, "refusal": None}
+    offsets = [offset + start for start in accumulate((len(token.token) for token in tokens[:-1]), initial=0)]
     return {
         "tokens": [token.token for token in tokens],
-        "token_logprobs": [max(token.logprob, _LEAST_LOGPROB) for token in tokens],
-        "top_logprobs": [
-            {text: max(logprob, _LEAST_LOGPROB) for text, logprob in token.candidates} for token in tokens
-        ],
+        "token_logprobs": [_least(token.logprob) for token in tokens],
+        "top_logprobs": [{text: _least(logprob) for text, logprob in token.candidates} for token in tokens],
         "text_offset": offsets,
     }
 
 
-def _chunk(choice: dict[str, Any], envelope: Envelope) -> bytes:
-    more = {"usage": None} if envelope.usage else {}
-    return _event(envelope.around(_chunk_kind(envelope), [choice]) | more)
+def _token(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": _least(logprob), "bytes": list(text.encode())}
 
 
-def _closing(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
-    """Events after all texts."""
-    if envelope.usage:
-        yield _event(envelope.around(_chunk_kind(envelope), []) | {"usage": usage(response)})
-    yield _DONE
-
-
-def _chunk_kind(envelope: Envelope) -> str:
-    return "text_completion" if envelope.plain else "chat.completion.chunk"
+def _least(logprob: float) -> float:
+    return max(logprob, _LEAST_LOGPROB)
 
 
 def _event(row: dict[str, Any]) -> bytes:

@@ -1,4 +1,10 @@
-"""The uvicorn server of the app; on a signal it refuses new requests and finishes those in flight."""
+"""The uvicorn server of the app; on a signal it refuses new requests and finishes those in flight.
+
+Time and size are limited for everything that a client sends but bodies, which are limited later (`http_errors`).
+Uvicorn waits for the end of the headers without a limit and keeps all their bytes, and so it does with header lines
+behind a body in chunks (trailers): a client could keep a connection open, or the server busy with copying. Neither
+needs a key. The bytes that uvicorn's parser gets are counted here, and a connection beyond a limit is closed.
+"""
 
 import asyncio
 import logging

@@ -1,8 +1,12 @@
-"""Mode tasks: a sample, the mode that judges it and the mode's options; read from JSON.
+"""Tasks for the judge, and its results: from JSON or from a client's task to a mode task, and from a judgment back.
+
+A mode task is a sample, the mode that judges it and the mode's options:
 
     {"mode": "pair", "options": {"both_orders": true}, "question": "...", "answer_1": "...", "answer_2": "..."}
 
-The other fields are those of any row that judgelm-batch reads.
+The other fields are those of any row that judgelm-batch reads. Texts beside the question in a client's prompt (a
+criterion, a context) are put under headings in the question that the judge reads; in a dialogue, in its last turn. The
+judge's own scale becomes 1 to 10 in a result. Pure: nothing is judged here.
 """
 
 import json
@@ -234,7 +238,7 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
 
     Args:
         task: of the client.
-        judgment: of the mode task that `task_prompts.mode_tasks` made of it; its `sample_id` seeds the draws.
+        judgment: of the mode task that `mode_tasks` made of it; its `sample_id` seeds the draws.
         scale: lowest and highest score of the judge.
         draws: number of score lines to draw.
     """

@@ -1,5 +1,5 @@
 """The web page: judge by hand, talk about a judgment, browse run files and label them (`judgelm web`).
 
-`page.create_page` builds it and `app.web_app` serves it. Modules without Gradio compute its contents; `page`,
-`pair_tab`, `browse_tab` and `components` lay them out.
+`page.create_page` builds it and `page.web_app` serves it. `runs` and `judgment_view` compute its contents without
+Gradio; `page`, `judge_actions` and `browse` lay them out.
 """

@@ -4,9 +4,8 @@ import dataclasses
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 import numpy as np
@@ -64,8 +63,7 @@ _FIXED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class _View(NamedTuple):
     """The elements of the current position, in the order of the values from `_shown`."""
 
     state: gr.State
@@ -75,11 +73,6 @@ class _View:
     findings: gr.HTML
     progress: gr.HTML
     problem: gr.HTML
-
-    @property
-    def all(self) -> list[Any]:
-        """As an event's outputs."""
-        return [self.state, self.items, self.position, self.item, self.findings, self.progress, self.problem]
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
@@ -112,18 +105,17 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
         try:
             browsing = opening(*sources)
         except JudgelmError as error:
-            return [alert(error), *[gr.skip()] * (len(view.all) + len(fields) + 2)]
+            return [alert(error), *[gr.skip()] * (len(view) + len(fields) + 2)]
         reset = _filter_choices(browsing.run)
         return ["", gr.Column(visible=True), run_overview(browsing), *reset, *_shown(judge, browsing, blind=hidden)]
 
-    outputs = [opened.problem, body, summary, *fields, *view.all]
+    outputs = [opened.problem, body, summary, *fields, *view]
     opened.button.click(on_open, [blind, *opened.sources], outputs, **QUIET)
     if runs:
         page.load(on_open, [blind, *opened.sources], outputs, **QUIET)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Opened:
+class _Opened(NamedTuple):
     """The button that opens files, the fields that it reads, and the element for errors."""
 
     button: gr.Button
@@ -229,7 +221,7 @@ def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[BrowseState], Ite
 
 
 def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: bool = True) -> list[Any]:
-    """The values of `_View.all`."""
+    """The values of `_View`."""
     return [
         browsing,
         gr.Radio(
@@ -251,16 +243,16 @@ def _wire_steps(
     def after(step: Callable[..., BrowseState], *, also_findings: bool) -> Callable[..., list[Any]]:
         def on_event(browsing: BrowseState | None, hidden: bool, *values: Any) -> list[Any]:
             if browsing is None:
-                return [gr.skip()] * len(view.all)
+                return [gr.skip()] * len(view)
             try:
                 return _shown(judge, step(browsing, *values), blind=hidden, also_findings=also_findings)
             except JudgelmError as error:
-                return [*[gr.skip()] * (len(view.all) - 1), alert(error)]
+                return [*[gr.skip()] * (len(view) - 1), alert(error)]
 
         return on_event
 
     def wire(event: Any, step: Callable[..., BrowseState], *more: Any, also_findings: bool = False) -> None:
-        event(after(step, also_findings=also_findings), [view.state, blind, *more], view.all, **QUIET)
+        event(after(step, also_findings=also_findings), [view.state, blind, *more], list(view), **QUIET)
 
     winners: dict[str, Winner | None] = {"1": 1, "2": 2, "tie": "tie", "none": None}
     for name, winner in winners.items():
@@ -278,12 +270,12 @@ def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[An
 
     def on_filter(browsing: BrowseState | None, hidden: bool, *values: Any) -> list[Any]:
         if browsing is None:
-            return [gr.skip()] * len(view.all)
+            return [gr.skip()] * len(view)
         by = Filter(**dict(zip((field.name for field in dataclasses.fields(Filter)), values, strict=True)))
         return _shown(judge, browsing.filtered(by), blind=hidden, also_findings=False)
 
     changes = [field.submit if isinstance(field, gr.Textbox) else field.input for field in fields]
-    gr.on([*changes, fields[-1].blur], on_filter, [view.state, blind, *fields], view.all, **QUIET)
+    gr.on([*changes, fields[-1].blur], on_filter, [view.state, blind, *fields], list(view), **QUIET)
 
 
 def _wire_exports(
@@ -357,7 +349,9 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
     evaluation = evaluate_labels(browsing, browsing.run)
     caveat = "" if blind else " Labels given with the judge's verdict in view agree with it more than they should."
     curve = "" if evaluation is None else growth_html(browsing, evaluation)
-    parts = [panel(sentences(_agreement_words(evaluation)), curve, title=f"Your labels ({labelled:,})")]
+    none_yet = ["No labels yet: the judge's agreement with yours will stand here."]
+    words = none_yet if evaluation is None else headline(evaluation)
+    parts = [panel(sentences(words), curve, title=f"Your labels ({labelled:,})")]
     file = browsing.run.label_file
     saved = "" if file is None else f"Each is saved at once in {file.path}, which judgelm eval --labels reads."
     parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
@@ -447,12 +441,6 @@ def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
         reason,
         title=browsing.other.name,
     )
-
-
-def _agreement_words(evaluation: Evaluation | None) -> list[str]:
-    if evaluation is None:
-        return ["No labels yet: the judge's agreement with yours will stand here."]
-    return headline(evaluation)
 
 
 def _labels_beside(browsing: BrowseState) -> list[str]:

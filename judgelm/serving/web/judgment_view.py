@@ -1,4 +1,12 @@
-"""HTML of a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown."""
+"""HTML of a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown; and the page's pieces.
+
+A question, an answer, a reason and a run file's fields are untrusted: shown as text, never as Markdown or HTML. All
+texts from outside go through `escape`, or through a function that calls it.
+
+Charts are drawn with matplotlib, as in the reports: inline SVG without a script, which the page's content security
+policy allows, on a white panel in dark mode too. A table beside each chart has the digits, for screen readers as
+well.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

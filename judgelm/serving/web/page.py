@@ -1,4 +1,8 @@
-"""The page: a tab for each way of judging, and the tab to browse and label runs."""
+"""The page: a tab for each way of judging, the tab to browse and label runs, and the ASGI application that serves it.
+
+Nothing on the page comes from other servers: fonts, scripts and styles are served from here, telemetry is off, and a
+content security policy has the browser refuse requests to other servers.
+"""
 
 import hmac
 import json

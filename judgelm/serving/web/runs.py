@@ -1,4 +1,9 @@
-"""Run files to browse: judgments joined with the judged texts, labels of the user, and a position among them."""
+"""Run files to browse: judgments joined with the judged texts, labels of the user, and a position among them.
+
+Labels are saved in a file at once, so that neither a reload nor a killed server loses one: a line for each, `{"id":
+..., "winner": ...}`, as `judgelm eval --labels` reads them. Ids must be unique there, so a changed or removed label
+changes its line: a new file is written beside the old one and replaces it.
+"""
 
 import fcntl
 import hashlib
