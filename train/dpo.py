@@ -9,7 +9,7 @@ The judge is one that `train/sft.py` made. Any field of `judgelm.training.dpo.DP
 from a checkpoint, and the exit codes are those of `train/sft.py`.
 """
 
-from judgelm.cli.training import run_recipe
+from judgelm.cli.training import run_training
 from judgelm.training.dpo import (
     DPOArguments,
     JudgeDPOConfig,
@@ -21,9 +21,7 @@ from judgelm.training.dpo import (
     preference_row_options,
 )
 from judgelm.training.rows.preferences import PreferenceRowBuilder
-from judgelm.training.run import (
-    TrainingRun,
-)
+from judgelm.training.run import TrainingRun
 
 
 def build_trainer(run: TrainingRun) -> PreferenceTrainer:
@@ -46,4 +44,4 @@ def build_trainer(run: TrainingRun) -> PreferenceTrainer:
 
 
 if __name__ == "__main__":
-    run_recipe(build_trainer, DPOArguments, JudgeDPOConfig, facts=dpo_facts)
+    run_training(build_trainer, DPOArguments, JudgeDPOConfig, facts=dpo_facts)

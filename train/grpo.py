@@ -8,7 +8,7 @@ on the command line, which takes precedence. The output folder, resuming from a 
 those of `train/sft.py`.
 """
 
-from judgelm.cli.training import run_recipe
+from judgelm.cli.training import run_training
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.arguments import base_name
 from judgelm.training.grpo import (
@@ -44,4 +44,4 @@ def build_trainer(run: TrainingRun) -> VerdictTrainer:
 
 
 if __name__ == "__main__":
-    run_recipe(build_trainer, GRPOArguments, JudgeGRPOConfig, facts=grpo_facts)
+    run_training(build_trainer, GRPOArguments, JudgeGRPOConfig, facts=grpo_facts)

@@ -9,7 +9,7 @@ or with scores or a winner. Any field of `judgelm.training.preference.Preference
 from a checkpoint, and the exit codes are those of `train/sft.py`.
 """
 
-from judgelm.cli.training import run_recipe
+from judgelm.cli.training import run_training
 from judgelm.training.preference import (
     DistributionTrainer,
     PreferenceArguments,
@@ -38,4 +38,4 @@ def build_trainer(run: TrainingRun) -> DistributionTrainer:
 
 
 if __name__ == "__main__":
-    run_recipe(build_trainer, PreferenceArguments, JudgeSFTConfig, facts=preference_facts)
+    run_training(build_trainer, PreferenceArguments, JudgeSFTConfig, facts=preference_facts)

@@ -10,7 +10,7 @@ The same command again resumes from the last whole checkpoint, with the losses o
 SIGUSR1 save a checkpoint at the next step's end and stop: exit code 143 and 138 (the launcher's own is 1).
 """
 
-from judgelm.cli.training import run_recipe
+from judgelm.cli.training import run_training
 from judgelm.training.arguments import JudgeArguments, row_options
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.run import TrainingRun
@@ -33,4 +33,4 @@ def build_trainer(run: TrainingRun) -> JudgeTrainer:
 
 
 if __name__ == "__main__":
-    run_recipe(build_trainer, JudgeArguments, JudgeSFTConfig)
+    run_training(build_trainer, JudgeArguments, JudgeSFTConfig)

@@ -21,7 +21,7 @@ from judgelm.training.run import (
 from judgelm.training.save import save_judge
 
 
-def run_recipe(
+def run_training(
     build_trainer: Callable[[TrainingRun], Any],
     arguments: type[JudgeArguments],
     config: type[Any],

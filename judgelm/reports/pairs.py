@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judgelm.parsing.scores import LabelRule
 from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed, failure_name
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation

@@ -27,9 +27,9 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import Trainer
 from transformers.trainer_utils import EvalLoopOutput
-from trl import (
+from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
     GRPOConfig,
-    GRPOTrainer,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+    GRPOTrainer,
 )
 
 from judgelm.errors import ConfigError
@@ -358,7 +358,7 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
 
     max_length: int | None = argument("The judge's window in tokens: prompt and reply together.", default=2048)
     dataset_num_proc: int | None = argument("Processes that build the rows; left out: one for each core.", default=None)
-    use_vllm: bool | None = argument(
+    use_vllm: bool | None = argument(  # type: ignore[assignment]  # None until it is chosen
         "Generate with vLLM; left out: on a GPU where a vLLM that TRL supports is installed.", default=None
     )
     scale_rewards: str = argument(

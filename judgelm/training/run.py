@@ -33,9 +33,9 @@ from accelerate.utils import DistributedType
 from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
-from trl import (
-    ModelConfig,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
-    TrlParser,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+    ModelConfig,
+    TrlParser,
 )
 
 from judgelm.engines.gguf import gguf_checkpoint, gguf_note

@@ -18,9 +18,9 @@ from torch.distributed.tensor import DTensor
 from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy, SaveStrategy
 from transformers.utils.generic import is_flash_attention_requested
-from trl import (
-    SFTConfig,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
-    SFTTrainer,  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+    SFTConfig,
+    SFTTrainer,
 )
 from trl.kernels.chunked_logprob import _use_triton
 from trl.trainer import utils as trl_utils

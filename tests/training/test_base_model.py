@@ -73,12 +73,6 @@ def test_else_it_is_sdpa_and_why_is_told(options, why):
     assert chosen(**options) == (None, f"sdpa ({why})")
 
 
-def test_a_kernel_of_the_hub_is_never_taken_by_itself_and_named_where_it_could_be():
-    implementation, note = chosen(installed=(), kernels=True)
-    assert implementation is None
-    assert "attn_implementation: kernels-community/flash-attn2 would load it from the hub" in note
-
-
 def test_what_a_recipe_names_is_taken_and_what_it_downloads_is_told():
     assert named_attention("eager", (2,), kernels=False) == ("eager", "eager, as requested")
     hub = named_attention("kernels-community/flash-attn2", (2,), kernels=False)
@@ -122,15 +116,6 @@ def test_the_recipe_of_preferences_names_none_and_takes_sdpa():
     _, sft, model = TrlParser((PreferenceArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
     assert (model.attn_implementation, sft.padding_free) == (None, False)
     assert masked_attention(model, sft).implementation == "sdpa"
-
-
-def test_the_page_says_what_the_recipes_do():
-    page = " ".join((ROOT / "docs/training.md").read_text().split())
-    assert (
-        "No recipe names one. Training in 16 bits on a CUDA GPU takes FlashAttention, and rows without padding" in page
-    )
-    assert "else torch's `sdpa` with padded rows" in page
-    assert "Training on preferences takes `sdpa`, or `eager` if named" in page
 
 
 SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 400, "max_positions": 256, "seed": 0}
@@ -298,3 +283,9 @@ def test_layers_with_more_than_two_products_stay_pefts(tiny_model, options):
 @pytest.mark.parametrize("sharded", ["is_deepspeed_enabled", "is_fsdp_enabled"])
 def test_sharded_models_stay_pefts(tiny_model, sharded):
     assert speed_up_lora(trainer(adapted(tiny_model), **{sharded: True})) == 0
+
+
+def test_a_kernel_of_the_hub_is_never_taken_by_itself_and_named_where_it_could_be():
+    implementation, note = chosen(installed=(), kernels=True)
+    assert implementation is None
+    assert "attn_implementation: kernels-community/flash-attn2 would load it from the hub" in note

@@ -76,18 +76,6 @@ def test_a_save_marks_the_new_one_before_the_old_ones_go(tmp_path):
     assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-9", "checkpoint-3"]  # the last, the best
 
 
-def test_without_a_limit_all_are_kept(tmp_path):
-    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
-    for step in (3, 6):
-        checkpoint(tmp_path, step)
-    CheckpointCallback(SETTINGS).on_save(args, transformers.TrainerState(global_step=6), transformers.TrainerControl())
-    assert len(checkpoints_in(tmp_path)) == 2
-
-
-def test_an_empty_folder_is_where_a_run_begins(tmp_path):
-    assert start(tmp_path / "none") == StartingPoint()
-
-
 def test_torn_ones_are_removed_and_the_last_whole_one_is_gone_on_from(tmp_path):
     whole, torn = checkpoint(tmp_path, 3), checkpoint(tmp_path, 6, marked=False)
     found = start(tmp_path)
@@ -125,13 +113,6 @@ def test_where_all_are_damaged_nothing_is_removed(tmp_path):
     with pytest.raises(RunError, match=r"checkpoint-4: is damaged: model\.safetensors has .*; no earlier one is whole"):
         start(tmp_path)
     assert all(path.exists() for path in paths)
-
-
-def test_a_given_one_that_is_damaged_is_refused(tmp_path):
-    path = checkpoint(tmp_path, 3)
-    damage(path)
-    with pytest.raises(RunError, match=r"checkpoint-3: is damaged: model\.safetensors has sha256 \w{12}\.\.\., and"):
-        start(tmp_path, given=str(path))
 
 
 def test_where_all_are_torn_a_run_begins_anew(tmp_path):
@@ -210,3 +191,10 @@ def test_to_overwrite_removes_checkpoints_and_card_but_no_base(tmp_path):
     assert path.exists()
     assert start(tmp_path, overwrite=True) == StartingPoint()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_given_one_that_is_damaged_is_refused(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    damage(path)
+    with pytest.raises(RunError, match=r"checkpoint-3: is damaged: model\.safetensors has sha256 \w{12}\.\.\., and"):
+        start(tmp_path, given=str(path))

@@ -1,6 +1,5 @@
 """`train/dpo.py`: a judge that counts words learns from its own mistakes a teacher's taste for the second answer."""
 
-import itertools
 import json
 import math
 import re
@@ -11,9 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from accelerate.commands.config.config_args import load_config_from_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import DPOConfig, ModelConfig, TrlParser
+from trl import DPOConfig, ModelConfig
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -25,7 +23,6 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.serialization import judgment_from_row
-from judgelm.training.arguments import accumulation_steps
 from judgelm.training.checkpoints import run_settings
 from judgelm.training.dpo import DPOArguments, dpo_facts, find_tuned_card
 from judgelm.training.rows.builder import RowCounts
@@ -35,7 +32,6 @@ from tests.support import recipe_runs
 from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 
 ROOT = Path(__file__).parents[2]
-CONFIGS = sorted((ROOT / "configs/train").glob("*dpo*.yaml"))
 COMMON = {
     "max_length": 256, "per_device_train_batch_size": 8, "max_steps": 24, "learning_rate": 3e-4, "use_cpu": True,
     "bf16": False, "save_strategy": "no", "report_to": "none", "gradient_checkpointing": False, "disable_tqdm": True,
@@ -270,21 +266,3 @@ def test_an_adapter_is_no_judge_to_begin_from(tiny_judge, files, tmp_path):
     judge, _, model = arguments(files, adapter, tmp_path / "out")
     with pytest.raises(ConfigError, match=r"is an adapter; merge it into its base first: python train/merge_lora\.py"):
         find_tuned_card(model, judge)
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_config_is_parsed_and_states_its_batch(path):
-    told = ["--config", str(path), "--use_cpu", "true", "--tf32", "false"]  # this machine need not have a GPU
-    judge, dpo, model = TrlParser((DPOArguments, DPOConfig, ModelConfig)).parse_args_and_config(told)
-    comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
-    command = re.search(
-        r"accelerate launch --config_file (\S+) train/dpo\.py --config (\S+)",
-        " ".join(line.lstrip("# ") for line in comment),
-    )
-    assert command[2] == f"configs/train/{path.name}"
-    processes = load_config_from_file(str(ROOT / command[1])).num_processes
-    rows, passes = dpo.per_device_train_batch_size, dpo.gradient_accumulation_steps
-    passes = accumulation_steps(judge.global_batch, per_device=rows, accumulation=passes, processes=processes)
-    assert judge.judgments
-    assert (dpo.beta, rows * passes) in ((0.1, 64), (0.1, 8))
-    assert model.model_name_or_path.startswith("runs/")

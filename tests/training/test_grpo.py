@@ -151,12 +151,6 @@ def test_a_coin_gains_a_quarter_and_a_right_judge_everything():
     assert sum(coin) / len(coin) == pytest.approx(0.25, abs=0.03)
 
 
-def test_a_longer_right_reply_earns_less_than_a_shorter_one():
-    short, long = (rewards_of(lambda best, rng, tokens=tokens: (GOOD.format(best), tokens))[0] for tokens in (30, 95))
-    # beyond 75 of 100 tokens: 20 / 25 of the price of 0.1
-    assert (short, long) == pytest.approx((1.0, 1 - 0.1 * 0.8))
-
-
 GRPO = {
     "template": "reasoned-compact", "max_length": 256, "max_completion_length": 12, "num_generations": 4,
     "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "num_train_epochs": 1, "save_steps": 2,

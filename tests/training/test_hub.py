@@ -163,12 +163,6 @@ def test_what_is_no_finished_judge_is_refused(judge, change, message):
     assert message in str(raised.value)
 
 
-def test_a_checkpoint_is_refused_by_its_name(judge):
-    folder = judge.rename(judge.with_name("checkpoint-100"))
-    with pytest.raises(ModelError, match="a checkpoint with optimizer states"):
-        prepare(folder)
-
-
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -237,13 +231,19 @@ def test_a_base_that_only_this_machine_has_is_noted(judge):
     assert any("names its base by a local path, /home/me/base" in note for note in prepare(judge).notes)
 
 
-@pytest.mark.parametrize("name", ["my-judge", "a/b/c", "a/", "https://hub/a/b"])
-def test_a_name_of_the_hub_has_two_parts(judge, name):
-    with pytest.raises(ConfigError, match="expected OWNER/NAME"):
-        prepare_share(judge, name=name)
-
-
 def test_without_a_token_it_says_how_to_log_in(judge, monkeypatch):
     monkeypatch.setattr("judgelm.training.hub.get_token", lambda: None)
     with pytest.raises(ConfigError, match="no token of the hub; make one with write permission"):
         upload_share(prepare(judge), "me/my-judge", public=False)
+
+
+def test_a_checkpoint_is_refused_by_its_name(judge):
+    folder = judge.rename(judge.with_name("checkpoint-100"))
+    with pytest.raises(ModelError, match="a checkpoint with optimizer states"):
+        prepare(folder)
+
+
+@pytest.mark.parametrize("name", ["my-judge", "a/b/c", "a/", "https://hub/a/b"])
+def test_a_name_of_the_hub_has_two_parts(judge, name):
+    with pytest.raises(ConfigError, match="expected OWNER/NAME"):
+        prepare_share(judge, name=name)

@@ -98,13 +98,6 @@ def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, train_fi
     assert not (tmp_path / "model.safetensors").exists()
 
 
-def test_sound_training_leaves_no_such_file(tiny_model, train_file, tmp_path):
-    trainer = tune(tiny_model, train_file, tmp_path)
-    trainer.train()
-    assert checkpoints(tmp_path) == ["checkpoint-6"]
-    assert not list(tmp_path.glob("nan_step_*"))
-
-
 @pytest.mark.slow
 def test_two_processes_stop_together_where_the_rows_of_one_break(tiny_model, train_file, tmp_path):
     rows = tune(tiny_model, train_file, tmp_path / "first").rows.dataset

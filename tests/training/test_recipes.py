@@ -11,7 +11,7 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
 from packaging.specifiers import SpecifierSet
-from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantization_config
+from trl import ModelConfig, SFTConfig, TrlParser
 
 from judgelm.errors import ConfigError
 from judgelm.package import extra_requirements
@@ -115,45 +115,6 @@ def test_the_recipe_states_the_versions_of_vllm_that_trl_supports():
     low, high = re.search(r"vLLM ([\d.]+) to ([\d.]+)", text).groups()
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     assert supported == SpecifierSet(f">={low},<={high}")
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in TRAIN if path.stem.startswith("judgelm_")], ids=lambda path: path.stem
-)
-def test_large_recipes_train_on_rows_of_like_length(path):
-    _, args, _ = parse(path)
-    assert args.train_sampling_strategy == "group_by_length"
-
-
-MANY = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "x 8 proc" in path.read_text())
-ADAPTERS_ON_MANY = {f"judgelm_{size}_{kind}" for size in ("7b", "13b", "33b") for kind in ("lora", "qlora")}
-
-
-def test_adapters_of_every_size_have_a_command_for_eight_gpus():
-    commands = {path.stem: {Path(command[1]).stem for command in commands_of(path)} for path in MANY}
-    assert commands.keys() >= ADAPTERS_ON_MANY
-    for name in ADAPTERS_ON_MANY:
-        assert ("ddp" if "qlora" in name else "zero3") in commands[name]
-
-
-@pytest.mark.parametrize("path", [*MANY, ROOT / "configs/train/judgelm_33b.yaml"], ids=lambda path: path.stem)
-def test_where_several_processes_train_they_wait_for_the_rows(path):
-    # 100,000 rows x 3 epochs took 28 minutes on a core, and torch gives up after 30
-    assert yaml.safe_load(path.read_text())["ddp_timeout"] >= 2 * 60 * 60
-
-
-ADAPTERS = [path for path in TRAIN if "lora" in path.stem]
-
-
-@pytest.mark.parametrize("path", ADAPTERS, ids=names(ADAPTERS))
-def test_adapters_train_all_linear_layers_and_multiply_in_bf16(path):
-    _, _, model = parse(path)
-    assert get_peft_config(model).target_modules == "all-linear"
-    quantization = get_quantization_config(model)
-    assert ("qlora" in path.stem) == (quantization is not None)
-    if quantization is not None:
-        assert (quantization.bnb_4bit_quant_type, quantization.bnb_4bit_use_double_quant) == ("nf4", True)
-    assert model.dtype == "bfloat16"  # float32 is TRL's default, for the base and for 4-bit products
 
 
 @pytest.mark.parametrize("path", ACCELERATE, ids=names(ACCELERATE))

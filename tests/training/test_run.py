@@ -137,11 +137,6 @@ def test_a_full_disk_is_one_sentence(tmp_path, error):
         raise error
 
 
-def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(RuntimeError, match="CUDA"), disk_full_as_error(tmp_path):
-        raise RuntimeError("CUDA out of memory")
-
-
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of 4 MB, where a run's two checkpoints of 1.5 MB, its rows and its judge have just room."""
@@ -218,13 +213,6 @@ def test_a_signal_saves_whole_checkpoint_and_stops(tmp_path, number):
     assert (control.should_save, control.should_training_stop, control.should_evaluate) == (True, True, False)
     assert preemption.stopped_by == number
     assert not args.save_only_model  # weights alone could not be gone on from
-
-
-def test_signals_are_given_back(tmp_path):
-    before = signal.getsignal(signal.SIGTERM)
-    with PreemptionCallback().handle_signals():
-        assert signal.getsignal(signal.SIGTERM) != before
-    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_second_request_ends_the_process_at_once_and_an_echo_of_the_first_does_not():
@@ -367,3 +355,8 @@ def test_a_folder_that_changes_keeps_its_lock_until_it_is_quiet(lock):
     assert 0.5 < time.monotonic() - began < 30
     assert "no process of this machine holds this lock, but another machine may; waiting 1 s" in said[0]
     assert said[1].startswith(f"removed {lock}: ")
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    with pytest.raises(RuntimeError, match="CUDA"), disk_full_as_error(tmp_path):
+        raise RuntimeError("CUDA out of memory")

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic.pairs import generate
-from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine
 from judgelm.errors import CardError
 from judgelm.judge import Judge
 
@@ -60,13 +58,6 @@ def test_it_says_what_became_of_the_data(trained):
     assert "attention: sdpa (not on a CUDA GPU); padded rows" in out
 
 
-def test_the_loss_falls(trained):
-    _, out = trained
-    losses = [float(line.split("'loss': '")[1].split("'")[0]) for line in out.splitlines() if "'loss': '" in line]
-    assert len(losses) == 6
-    assert losses[-1] < losses[0]
-
-
 def test_the_card_says_how_the_judge_was_made(trained):
     folder, _ = trained
     card = json.loads((folder / "judge.json").read_text())
@@ -85,41 +76,6 @@ def test_the_judge_is_asked_as_its_card_says(trained):
         assert judge.format.source == "card"
         judgment = judge.compare("What is 2 + 2?", "4", "5")
     assert judgment.verdict is not None or judgment.failure is not None
-
-
-def test_another_template_than_the_cards_is_refused_with_the_way_out(trained):
-    folder, _ = trained
-    with pytest.raises(CardError, match=r"was trained with template 'judgelm-compact'.*--ignore-card"):
-        Judge(str(folder), template="judgelm-v1")
-    Judge(str(folder), template="judgelm-v1", ignore_card=True).close()
-
-
-def test_a_card_with_other_template_bytes_is_refused(trained, tmp_path):
-    folder, _ = trained
-    card = json.loads((folder / "judge.json").read_text())
-    for path in folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "judge.json").write_text(json.dumps(card | {"template_sha": "0" * 64}))
-    with pytest.raises(CardError, match="other bytes of template"):
-        Judge(str(tmp_path))
-    (tmp_path / "judge.json").write_text('{"template": 3}')
-    with pytest.raises(CardError, match=r"judge\.json: template"):
-        Judge(str(tmp_path))
-
-
-def test_lora_trains_an_adapter_that_loads_on_its_base(tiny_model, train_file, tmp_path):
-    folder = tmp_path / "adapter"
-    done = launch(
-        tmp_path, model_name_or_path=str(tiny_model), train_data=[str(train_file)], output_dir=str(folder),
-        use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"],
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert not (folder / "config.json").exists()
-    with Judge(str(folder)) as judge:  # the adapter names its base
-        assert judge.format.template == "judgelm-compact"
-        assert judge.engine.describe()["model"]["adapter"] == str(folder)
-    engine = load_engine("transformers", EngineOptions(model=str(tiny_model), adapter=str(folder)))
-    assert engine.describe()["model"]["path"] == str(tiny_model)
 
 
 def test_rows_of_one_answer_and_of_several_train_beside_pairs(tiny_model, train_file, tmp_path):
@@ -151,3 +107,23 @@ def test_a_data_file_that_is_not_there_ends_with_a_sentence(tiny_model, tmp_path
     done = launch(tmp_path, model_name_or_path=str(tiny_model), train_data=["nowhere.jsonl"], output_dir=str(tmp_path))
     assert done.returncode != 0
     assert "error: nowhere.jsonl: no such file" in done.stderr
+
+
+def test_another_template_than_the_cards_is_refused_with_the_way_out(trained):
+    folder, _ = trained
+    with pytest.raises(CardError, match=r"was trained with template 'judgelm-compact'.*--ignore-card"):
+        Judge(str(folder), template="judgelm-v1")
+    Judge(str(folder), template="judgelm-v1", ignore_card=True).close()
+
+
+def test_a_card_with_other_template_bytes_is_refused(trained, tmp_path):
+    folder, _ = trained
+    card = json.loads((folder / "judge.json").read_text())
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "judge.json").write_text(json.dumps(card | {"template_sha": "0" * 64}))
+    with pytest.raises(CardError, match="other bytes of template"):
+        Judge(str(tmp_path))
+    (tmp_path / "judge.json").write_text('{"template": 3}')
+    with pytest.raises(CardError, match=r"judge\.json: template"):
+        Judge(str(tmp_path))

@@ -45,13 +45,6 @@ def test_the_folder_loads_as_a_float32_llama_with_tied_embeddings(folder, tokeni
     assert model(torch.tensor([[5, 6, 7]])).logits.shape == (1, 3, len(tokenizer))
 
 
-def test_model_and_tokenizer_agree_on_the_special_tokens(folder, tokenizer):
-    config = AutoModelForCausalLM.from_pretrained(folder).config
-    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.bos_token) == ("</s>", "<pad>", None)
-    assert (config.eos_token_id, config.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
-    assert tokenizer("a b")["input_ids"] == tokenizer("a b", add_special_tokens=False)["input_ids"]
-
-
 @given(st.text())
 @settings(deadline=None, max_examples=200)
 def test_any_text_comes_back_from_its_tokens(tokenizer, text):
@@ -64,10 +57,6 @@ def test_the_words_of_the_world_and_the_markers_are_single_tokens(tokenizer):
     assert tokenizer.tokenize("[Q] What is the\n[S]") == ["[Q]", "ĠWhat", "Ġis", "Ġthe", "Ċ", "[S]"]
 
 
-def test_every_digit_stands_alone(tokenizer):
-    assert tokenizer.tokenize("10 6 482") == ["1", "0", "Ġ6", "Ġ4", "8", "2"]
-
-
 def test_the_score_line_is_tokenised_alike_alone_and_after_the_prompt(tokenizer):
     prompt, reply = "[2] It is opal.\n[S]", "8 6\n"
     joined = tokenizer(prompt + reply)["input_ids"]
@@ -78,10 +67,6 @@ def test_the_same_arguments_give_the_same_files(folder, tmp_path):
     again = make(tmp_path)
     for name in ("model.safetensors", "tokenizer.json", "config.json"):
         assert digest(again / name) == digest(folder / name)
-
-
-def test_another_seed_gives_other_weights(folder, tmp_path):
-    assert digest(make(tmp_path, seed=1) / "model.safetensors") != digest(folder / "model.safetensors")
 
 
 def test_making_a_base_leaves_the_global_random_state_alone(tmp_path):

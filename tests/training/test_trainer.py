@@ -129,20 +129,6 @@ def test_the_eval_loss_is_weighted_alike(tune, tiny_model, train_file):
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_where_all_is_score_line_the_weight_changes_nothing(tune):
-    # one row of four tokens or so: weights of 0.01 would sum to less than the 1 by which TRL divides at least
-    sizes = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1, "max_steps": 1}
-    plain, light = (tune({"reason_prob": 0, "score_weight": weight}, **sizes) for weight in (1.0, 0.01))
-    assert logged(light) == [pytest.approx(one, rel=1e-5) for one in logged(plain)]
-
-
-def test_without_a_weight_the_batches_are_trls_own(tune):
-    trainer = tune()
-    assert type(trainer.data_collator) is DataCollatorForLanguageModeling
-    assert "score_line" not in batch_of(trainer)
-    assert "score_line" in batch_of(tune({"score_weight": 2}))
-
-
 @pytest.mark.parametrize(
     ("padding_free", "expected"),
     [(False, [[0, 0, 1, 1, 1, 1, 0], [0, 1, 1, 1, 0, 0, 0]]), (True, [[0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1]])],

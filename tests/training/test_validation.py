@@ -250,19 +250,6 @@ def test_epochs_that_end_within_a_step_are_judged_and_saved_alike(tiny_judge, wo
     assert {path.name for path in (tmp_path / "judge").glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-5"}
 
 
-def test_without_a_strategy_there_is_one_evaluation_at_the_end(tiny_model, world, tmp_path):
-    trainer, _, _ = tune(tiny_model, tmp_path, *world, max_steps=2, learning_rate=0.0)
-    trainer.train()
-    [found] = evaluations(trainer)
-    # A random model's replies cannot be read: no agreement, and neither consistent nor leaning.
-    assert (found["step"], found["eval_agreement"], found["eval_failed"]) == (2, 0.0, 1.0)
-    assert "eval_consistency" not in found
-    assert trainer.validation.pairs.pairs == 60
-    assert (
-        str(trainer.validation.pairs) == "all 60 pairs are judged in both orders, without reference and with reference"
-    )
-
-
 def test_a_judge_is_asked_as_its_rows_ask(tiny_model, world, tmp_path):
     options = {"eval_pairs": 3, "reference_drop_prob": 1.0}
     trainer, _, _ = tune(tiny_model, tmp_path, *world, max_steps=1, judge_options=options)

@@ -293,9 +293,10 @@ def rows_in(paths: Sequence[str]) -> int | None:
 
 
 def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
-    """Tokens of each row, in all its lists together: only which row is longer matters."""
+    """Tokens of each row, in all its lists together (0 where it has texts): only which row is longer matters."""
     columns = [column for column in dataset.data.table.columns if pa.types.is_list(column.type)]
-    return np.asarray(sum(pyarrow.compute.list_value_length(column).to_numpy() for column in columns), dtype=np.int64)
+    lengths = (pyarrow.compute.list_value_length(column).to_numpy() for column in columns)
+    return np.asarray(sum(lengths, start=np.zeros(len(dataset))), dtype=np.int64)
 
 
 def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], schedule: Schedule) -> str:

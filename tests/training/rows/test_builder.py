@@ -156,11 +156,6 @@ def test_a_single_answer_stands_beside_its_reference_and_only_its_score_is_learn
     assert rows.counts.with_reference == 0  # no block of its own
 
 
-def test_a_single_answers_reason_is_learned_to_its_end(tokenizer):
-    label = Label(sample_id="s", winner=None, scores=(7,), reason="it can jump")
-    assert halves(build(builder(tokenizer), SINGLE, label, None), tokenizer)[1] == " 7\nit can jump</s>"
-
-
 def test_the_forced_score_is_the_highest_of_the_judges_scale(tokenizer):
     row = build(builder(tokenizer, scale=(0, 5)), SINGLE, Label(sample_id="s", winner=None, scores=(4,)), None)
     assert halves(row, tokenizer)[0].endswith("\n[S]5")
@@ -294,15 +289,3 @@ def test_the_step_is_the_widest_that_all_scores_share(tokenizer, scores, step):
     for pair in scores:
         assert build(rows, SAMPLE, Label(sample_id="1", winner=1, scores=pair), None) is not None
     assert rows.counts.step == step
-
-
-def test_a_row_that_was_left_out_has_no_say_in_the_step(tokenizer):
-    rows = builder(tokenizer)
-    build(
-        rows,
-        Sample(id="1", question=" big" * 300, answers=("a", "b")),
-        Label(sample_id="1", winner=1, scores=(8.5, 6)),
-        None,
-    )
-    build(rows, SAMPLE, Label(sample_id="1", winner=2, scores=(0.5, 6)), None)
-    assert (rows.counts.made, rows.counts.step) == (0, 1)

@@ -26,7 +26,6 @@ PAIR = {"id": "1", "question": "what is it", "answer_1": "a fox", "answer_2": "a
 STATED = PAIR | {"chosen": "8 6\nAnswer 1 can jump.", "rejected": "3 7\nAnswer 2 is lazy."}
 GIVEN = "[Q] what is it\n[1] a fox\n[2] a dog\n[S]"
 EXCHANGED = "[Q] what is it\n[1] a dog\n[2] a fox\n[S]"
-PROMPT = {"what is it|a fox|a dog": GIVEN, "what is it|a dog|a fox": EXCHANGED}
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +107,6 @@ def test_both_judgments_are_swapped_or_none(tokenizer, write):
         [texts], counts = read(tokenizer, write(STATED | {"rejected": rejected}), swap_prob=1)
         assert texts[0] == GIVEN
         assert (counts.swapped, counts.not_swapped) == (0, 1)
-
-
-def test_swaps_are_drawn_anew_in_every_epoch(tokenizer, write):
-    path = write(STATED)
-    prompts = {read(tokenizer, path, epoch=epoch, swap_prob=0.5)[0][0][0] for epoch in range(8)}
-    assert prompts == {GIVEN, EXCHANGED}
 
 
 def test_the_reference_and_the_judgments_made_with_it_are_dropped_together(tokenizer, write):
