@@ -580,7 +580,7 @@ def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
 
 def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
     """True or false, a number with four decimals at the most, or the choice that is nearest (of two the lower one)."""
-    fault = task.facts["fault"]
+    fault = bool(task.facts["fault"])
     if task.kind == "label":
         return is_fulfilled(result) != fault
     assert task.scale is not None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, ParamSpec
 
 from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, requests_of, sampling_for
 from judgelm.parsing.scores import LEAST_ASSIGNED, grade_distribution
-from judgelm.parsing.verdicts import Verdict
+from judgelm.parsing.verdicts import StatedVerdict
 from judgelm.records import (
     Completion,
     GradeDistribution,
@@ -81,7 +81,7 @@ def thinking_of(completion: Completion, reply: int = 0) -> str | None:
 
 def read_reply(
     completion: Completion,
-    parse: Callable[[str], Scores | Verdict | str | Unparsed],
+    parse: Callable[[str], Scores | StatedVerdict | str | Unparsed],
     *,
     max_tokens: int,
     order: tuple[int, ...] = (0,),
@@ -107,7 +107,7 @@ def read_reply(
         thinking=thinking_of(completion),
         referenced=referenced,
         scores=result.values if isinstance(result, Scores) else None,
-        label=result.label if isinstance(result, Verdict) else result if isinstance(result, str) else None,
+        label=result.label if isinstance(result, StatedVerdict) else result if isinstance(result, str) else None,
         failure=result if isinstance(result, Unparsed) else None,
         truncations=completion.truncations,
     )
@@ -173,7 +173,7 @@ def compare_by_label(
     mode: "Reasoned | SelectiveSelfReference",
     sample: Sample,
     prompts: Sequence[Prompt],
-    read: Callable[[str], Verdict | Unparsed],
+    read: Callable[[str], StatedVerdict | Unparsed],
     *,
     stop: tuple[str, ...] = (),
     referenced: bool,
@@ -319,7 +319,7 @@ def ask_probabilities(
     shown: Sequence[Shown],
     prompts: Sequence[Prompt],
     labels: Mapping[str, str],
-    read: Callable[[str], Verdict | Unparsed],
+    read: Callable[[str], StatedVerdict | Unparsed],
     *,
     max_tokens: int,
 ) -> RequestFlow[list[float | None]]:
@@ -421,7 +421,7 @@ def _request(
     text: str,
     prompt: Prompt,
     labels: Mapping[str, str],
-    read: Callable[[str], Verdict | Unparsed],
+    read: Callable[[str], StatedVerdict | Unparsed],
     max_tokens: int,
 ) -> Request:
     """Both words are written in the case in which the judge wrote its own; in mixed case as the prompt has them."""

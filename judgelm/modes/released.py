@@ -22,7 +22,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, graded, read_reply, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, pair_orders, requests_of, sampling_for
 from judgelm.modes.pairwise import in_sample_order, winner_of
-from judgelm.parsing.verdicts import Statement, Verdict, settled, unmarked_verdicts
+from judgelm.parsing.verdicts import StatedVerdict, Statement, settled, unmarked_verdicts
 from judgelm.prompts.template import PromptText, sha_of
 from judgelm.records import Completion, Judgment, Prompt, Sample, Scores, Shown, SpanKind, Unparsed
 
@@ -135,7 +135,7 @@ class MarkedReply:
     def _label(self, marked: list[_Marked], text: str) -> PairLabel | Unparsed:
         known = {written.casefold(): label for written, label in self.labels.items()}
         stated = [
-            Statement(Verdict(known[mark.written.casefold()], mark.position, mark.written), mark.start)
+            Statement(StatedVerdict(known[mark.written.casefold()], mark.position, mark.written), mark.start)
             for mark in marked
             if mark.written.casefold() in known
         ]
@@ -154,7 +154,7 @@ class MarkedReply:
         for group in groups:
             first, label = group[0][0], " ".join(f"{value:g}" for _, value in group)
             written = first.written if self.patterns else ""
-            stated.append(Statement(Verdict(label, first.position, written), first.start))
+            stated.append(Statement(StatedVerdict(label, first.position, written), first.start))
         counted = self._counted(stated, text, [])
         if isinstance(counted, Unparsed):
             return counted
@@ -170,7 +170,7 @@ class MarkedReply:
             return [float(part) for part in parts]
         return [value for part in parts if (value := _number(part)) is not None]
 
-    def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement]) -> Verdict | Unparsed:
+    def _counted(self, stated: list[Statement], text: str, unmarked: list[Statement]) -> StatedVerdict | Unparsed:
         """The verdict that counts."""
         if self.takes == "last":
             return stated[-1].verdict

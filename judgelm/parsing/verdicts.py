@@ -63,7 +63,7 @@ _GOES_ON = re.compile(
 )
 
 
-class Verdict(NamedTuple):
+class StatedVerdict(NamedTuple):
     """A label that a reply states, where its word begins in the reply, and how it is written there."""
 
     label: str
@@ -80,12 +80,12 @@ class Statement(NamedTuple):
         final: whether the grammar itself knows that it is stated as final.
     """
 
-    verdict: Verdict
+    verdict: StatedVerdict
     start: int
     final: bool = False
 
 
-def settled(text: str, statements: Sequence[Statement], missing: str) -> Verdict | Unparsed:
+def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedVerdict | Unparsed:
     """Decide which verdict of a reply counts.
 
     Args:
@@ -115,7 +115,7 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> Verdict
     return (finals or firm)[-1].verdict
 
 
-def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> Verdict | Unparsed:
+def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> StatedVerdict | Unparsed:
     """Read the verdict of a reply.
 
     It is in double brackets, in single ones or bare on the last line, or behind "Final verdict:". All verdicts must
@@ -168,9 +168,9 @@ def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
         word = _leading_label(rest, known)
         if word is not None:
             place = begin + word.start()
-            stated.append(Statement(Verdict(known[word[0].lower()], place, word[0]), place, final=True))
+            stated.append(Statement(StatedVerdict(known[word[0].lower()], place, word[0]), place, final=True))
         elif line[lead.end() :] and lead["noun"].lower() in _VERDICT_NOUNS and not _MARK.search(rest):
-            stated.append(Statement(Verdict("", begin, rest.strip()[:_QUOTED]), begin, final=True))
+            stated.append(Statement(StatedVerdict("", begin, rest.strip()[:_QUOTED]), begin, final=True))
     return stated
 
 
@@ -213,7 +213,7 @@ class _Word(NamedTuple):
 
 
 def _stated(word: _Word, known: Mapping[str, str]) -> Statement:
-    return Statement(Verdict(known[word.text.lower()], word.position, word.text), word.start)
+    return Statement(StatedVerdict(known[word.text.lower()], word.position, word.text), word.start)
 
 
 def _word(match: re.Match[str], start: int) -> _Word:
@@ -335,7 +335,9 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
         return Unparsed("off_grammar", text, why)
     stated = [
         Statement(
-            Verdict(known[_plain_level(answer)], mark.end(), answer), mark.start(), final=mark["final"] is not None
+            StatedVerdict(known[_plain_level(answer)], mark.end(), answer),
+            mark.start(),
+            final=mark["final"] is not None,
         )
         for answer, mark in answers
         if _plain_level(answer) in known
@@ -408,7 +410,7 @@ def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
     return verdict if isinstance(verdict, Unparsed) else verdict.label
 
 
-def read_label(text: str) -> Verdict | Unparsed:
+def read_label(text: str) -> StatedVerdict | Unparsed:
     """CORRECT or INCORRECT in any formatting; a reply that could be neither or both is a failure with its reason.
 
     What stands in tags counts where it is one of the two words, in any case of letters, quoted, bold or with a full
@@ -427,10 +429,10 @@ def read_label(text: str) -> Verdict | Unparsed:
     return settled(text, [*marked, *unmarked], why)
 
 
-def _labelled(text: str, start: int) -> Verdict | None:
+def _labelled(text: str, start: int) -> StatedVerdict | None:
     label = _LABELS.get(_DRESS.sub("", text).lower())
     word = _LABEL_WORD.search(text)
-    return None if label is None or word is None else Verdict(label, start + word.start(), word[0])
+    return None if label is None or word is None else StatedVerdict(label, start + word.start(), word[0])
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:

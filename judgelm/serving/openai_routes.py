@@ -159,8 +159,8 @@ class StreamEncoder:
         offset = 0 if index else len(self._sent)
         tokens = _tokens(response, index)
         yield from self._thinking(index, response)
-        pieces = [(token.token, (token,)) for token in tokens] or [(word, ()) for word in _PIECE.findall(text[offset:])]
-        for piece, logprobs in pieces:
+        pieces: list[tuple[str, tuple[TokenLogprobs, ...]]] = [(token.token, (token,)) for token in tokens]
+        for piece, logprobs in pieces or [(word, ()) for word in _PIECE.findall(text[offset:])]:
             yield self._piece(index, piece, logprobs, offset)
             offset += len(piece)
         yield self._end(index, response)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from judgelm.modes.released import MarkedReply
 from judgelm.parsing.thinking import reply_so_far, separate
-from judgelm.parsing.verdicts import Verdict, parse_level, read_label, read_verdict, settled, unmarked_verdicts
+from judgelm.parsing.verdicts import StatedVerdict, parse_level, read_label, read_verdict, settled, unmarked_verdicts
 from judgelm.records import Unparsed
 from tests.support import fuzzing
 
@@ -69,7 +69,7 @@ NEUTRAL = fuzzing.texts(
 def label_of(result):
     if isinstance(result, Unparsed):
         return None
-    label = result.label if isinstance(result, Verdict) else result
+    label = result.label if isinstance(result, StatedVerdict) else result
     return LABELS.get(label, label)
 
 
@@ -83,7 +83,7 @@ def test_verdicts(fuzz):
             if isinstance(found, Unparsed):
                 assert found.text == text
                 assert found.why
-            elif isinstance(found, Verdict):
+            elif isinstance(found, StatedVerdict):
                 assert text[found.position :].startswith(found.written)
         # a verdict stated as final behind anything: that one, or a failure
         assert label_of(read(f"{around}\n\nFinal verdict: {form.format(said)}")) in (said.lower(), None)

@@ -20,8 +20,8 @@ from judgelm.parsing.short_answers import (
     strictly_normalised,
 )
 from judgelm.parsing.verdicts import (
+    StatedVerdict,
     TagRule,
-    Verdict,
     parse_level,
     read_label,
     read_label_original,
@@ -188,7 +188,7 @@ def check_reply(text):
             case Unparsed():
                 assert one.text == text
                 assert one.why
-            case Verdict():
+            case StatedVerdict():
                 word = one.written
                 assert text[one.position : one.position + len(word)] == word
                 assert word
