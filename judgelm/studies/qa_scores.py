@@ -14,16 +14,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from judgelm.data.sources.qa import ANSWER_TYPES, answer_type
 from judgelm.errors import InputError
-from judgelm.metrics.qa import (
-    ANSWER_TYPES,
-    PREFERENCE_THRESHOLDS,
-    AnswerMatch,
-    Preference,
-    answer_type,
-    match,
-    preferences,
-)
+from judgelm.metrics.qa import PREFERENCE_THRESHOLDS, AnswerMatch, Preference, match, preferences
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.parsing.verdicts import read_label_original

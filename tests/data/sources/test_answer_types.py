@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.metrics.qa import ANSWER_TYPES, answer_type
+from judgelm.data.sources.qa import ANSWER_TYPES, answer_type
 
 TABLE_5 = [
     ("What profession did Willi Forst and Elmer Clifton share?", "job"),
