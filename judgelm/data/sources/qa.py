@@ -14,8 +14,8 @@ validated answers are in `references`, their spans in `reference_spans`. EVOUNA 
 people judged.
 
 Answer types: the paper names eight and what each is recognised by, but not its rules, so these rules are ours. They
-look at the question alone, but for yes and no. Rules are tried in order and the first that fits decides. Source: QA-Judge,
-Table 13.
+look at the question alone, but for yes and no. Rules are tried in order and the first that fits decides. Source:
+QA-Judge, Table 13.
 """
 
 import re
