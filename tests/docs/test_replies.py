@@ -32,7 +32,7 @@ LABELS = {
 FACTS = {
     "arena-hard": {"labels": ("A>>B", "A>B", "A=B", "B>A", "B>>A")},
     "llmbar-choice": {"explanation": True},
-    "openevals": {"choices": (), "reasoning": True},
+    "openevals": {"choices": (), "reasoning": True, "fault": False},
 }
 SHOWN = [
     pytest.param(one.title.removeprefix("Reply: "), one.text, id=one.place)
