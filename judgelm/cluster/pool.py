@@ -18,7 +18,7 @@ from judgelm.engines.base import Engine, EngineOptions, LoneFailures
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError, first_line
 from judgelm.package import VERSION
-from judgelm.prompts.chat_templates import Thinking
+from judgelm.parsing.thinking import Thinking
 from judgelm.records import Completion, Request
 from judgelm.runs.session import end_orphans, mark_children
 

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import longest_candidate
+from judgelm.engines.requests import thinking_policy
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
-from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
+from judgelm.parsing.thinking import Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED
 from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
 

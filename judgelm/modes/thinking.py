@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from judgelm.modes.flow import RequestFlow, Result, interleave
-from judgelm.parsing.thinking import CLOSE, OPEN, Separated, separate
-from judgelm.prompts.chat_templates import Thinking
+from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
 _AFTER_THINKING = "\n\n"

@@ -10,7 +10,10 @@ that a block without an end is always recognised.
 """
 
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from judgelm.records import ThinkingMode
 
 OPEN, CLOSE = "<think>", "</think>"
 _TAGS = ((OPEN, CLOSE), ("[THINK]", "[/THINK]"))
@@ -151,3 +154,30 @@ def _after_blanks(text: str, position: int) -> int:
 
 def _joined(parts: list[str]) -> str | None:
     return "\n\n".join(stripped for part in parts if (stripped := part.strip())) or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinking:
+    """The thinking of an engine's judge.
+
+    Attributes:
+        mode: the argument for its chat template.
+        max_tokens: room for the thinking, beside the room that each mode gives the reply.
+        resumes: whether the engine knows the prompt as the model reads it and lets a reply go on behind thinking that
+            stands there. Then a judge that is asked to think writes its thinking first, up to its end, and the reply
+            in a request of its own, with the reply's own stop strings, grammar, candidates and forced beginning.
+    """
+
+    mode: ThinkingMode = "absent"
+    max_tokens: int = 4096
+    resumes: bool = False
+
+    def within(self, window: int | None) -> "Thinking":
+        """At most half of the judge's window is for thinking."""
+        if window is None or self.max_tokens <= window // 2:
+            return self
+        return Thinking(mode=self.mode, max_tokens=max(1, window // 2), resumes=self.resumes)
+
+    def described(self) -> dict[str, dict[str, str | int]]:
+        """The entry in manifests; empty where `mode` is `absent`."""
+        return {} if self.mode == "absent" else {"thinking": {"asked": self.mode, "max_tokens": self.max_tokens}}

@@ -8,7 +8,8 @@ from jinja2 import TemplateError
 from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.chat_templates import Thinking, opening_of, render_chat
+from judgelm.parsing.thinking import Thinking
+from judgelm.prompts.chat_templates import opening_of, render_chat
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt, Span
 

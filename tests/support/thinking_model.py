@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.parsing.thinking import CLOSE, OPEN
-from judgelm.prompts.chat_templates import Thinking
+from judgelm.parsing.thinking import CLOSE, OPEN, Thinking
 
 THOUGHT = "8 1? Wait.\n[[B]] [[2]] <ans>INCORRECT</ans> Answer: no\nNo: the first is better."
 BLOCK = f"{OPEN}\n{THOUGHT}\n{CLOSE}\n\n"

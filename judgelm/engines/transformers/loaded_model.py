@@ -23,7 +23,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from judgelm.engines.base import INT8, EngineOptions, thinking_policy
+from judgelm.engines.base import INT8, EngineOptions
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.images import Vision
@@ -41,11 +41,13 @@ from judgelm.engines.model_files import (
     window_of,
     without_progress_bars,
 )
+from judgelm.engines.requests import thinking_policy
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import check_int8, pack, quantise
 from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
-from judgelm.prompts.chat_templates import NOT_ASKED, Thinking
+from judgelm.parsing.thinking import Thinking
+from judgelm.prompts.chat_templates import NOT_ASKED
 from judgelm.prompts.truncation import Truncator
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
