@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
@@ -315,15 +315,19 @@ class RequestMiddleware:
             return
         began = time.perf_counter()
         span = None if self._tracer is None else self._tracer.begin(scope["method"], scope["headers"])
-        exchange = _Exchange(receive, send, keep=self._log is not None and self._log.texts)
         scope.setdefault("state", {})
+
+        def count() -> None:
+            self._metrics.count(exchange.record(scope, time.perf_counter() - began))
+
+        exchange = _Exchange(receive, send, count, keep=self._log is not None and self._log.texts)
         self._traffic.in_flight += 1
         try:
             await self._answer(scope, exchange)
         finally:
             self._traffic.in_flight -= 1
+            exchange.end()
             record = exchange.record(scope, time.perf_counter() - began)
-            self._metrics.count(record)
             if self._log is not None and scope["path"] not in PROBES:
                 self._log.write(record, exchange.bodies)
             if self._tracer is not None:
@@ -356,13 +360,18 @@ class RequestMiddleware:
 
 
 class _Exchange:
-    """A request and its reply as they pass: the reply gets its id, and bodies are kept where they are to be logged."""
+    """A request and its reply as they pass: the reply gets its id, and bodies are kept where they are to be logged.
 
-    def __init__(self, receive: Receive, send: Send, *, keep: bool) -> None:
+    `count` is called once, before the reply's last piece is sent: a client that has read it finds it in `/metrics`.
+    """
+
+    def __init__(self, receive: Receive, send: Send, count: Callable[[], None], *, keep: bool) -> None:
         self.status = 0
         self._id = uuid4().hex
         self._receive = receive
         self._send = send
+        self._count = count
+        self._ended = False
         self._kept = (bytearray(), bytearray()) if keep else None
 
     async def receive(self) -> Message:
@@ -375,9 +384,17 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", self._id.encode())]}
-        elif self._kept is not None:
-            self._kept[1].extend(message.get("body", b""))
+        else:
+            if self._kept is not None:
+                self._kept[1].extend(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.end()
         await self._send(message)
+
+    def end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._count()
 
     @property
     def bodies(self) -> tuple[bytes, bytes] | None:
