@@ -61,7 +61,7 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 
     Example:
         >>> match("Barack H. Obama", [("Barack Obama",), ("Barack H Obama",)], "strict")
-        Match(exact=True, f1=1.0)
+        AnswerMatch(exact=True, f1=1.0)
 
     Source: QA-Judge's code, `run_eval.py`.
     """

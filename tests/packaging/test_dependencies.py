@@ -46,6 +46,7 @@ def imported():
     of_module = packages_distributions()
     found = {}
     for folder in ("judgelm", "train", "serve", "data_tools"):
+        own = {"judgelm", "benchmarks"} if folder == "data_tools" else {"judgelm"}  # benchmarks/ is not installed
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Import):
@@ -54,7 +55,7 @@ def imported():
                     names = [node.module]
                 else:
                     continue
-                for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"judgelm"}:
+                for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - own:
                     providers = {canonicalize_name(one).removesuffix("-cpu") for one in of_module.get(top, [top])}
                     found.setdefault(frozenset(providers), f"{path.relative_to(ROOT)}:{node.lineno}: {top}")
     return found
