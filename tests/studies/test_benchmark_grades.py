@@ -69,6 +69,6 @@ def test_verdicts_on_pairs_are_refused_with_what_to_do(labelled):
     key = next(iter(labelled.samples))
     pair = Judgment(sample_id=key, mode="pair", verdict=PairVerdict(winner=1), shown=())
     with pytest.raises(
-        InputError, match=f"judgment {key} is no grade of one answer; judge with judgelm-batch --mode base"
+        InputError, match=f"judgment {key} is no grade of one answer; judge with judgelm-batch --card prometheus-2"
     ):
         benchmark_study("prometheus", {key: pair}, labelled, HOW)
