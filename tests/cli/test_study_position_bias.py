@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from judgelm.cli.commands import add_command
 from judgelm.cli.study.pairs import position_bias_command
-from judgelm.errors import InputError
+from judgelm.errors import ConfigError
 
 APP = typer.Typer()
 add_command(APP, position_bias_command, "study")
@@ -54,7 +54,7 @@ def test_two_models_that_wrote_the_same_text_are_two_pairs(tmp_path):
     # of a the same answer wins in both orders; of b the second place does: one pair in two is alike
     assert (done.exit_code, rows["all"]["n"], rows["all"]["consistency"]["value"]) == (0, 2, 0.5)
     assert [rows[path.stem]["consistency"]["value"] for path in files[:2]] == [1.0, 0.0]
-    assert isinstance(studied(tmp_path, files[0], files[0])[0].exception, InputError)
+    assert isinstance(studied(tmp_path, files[0], files[0])[0].exception, ConfigError)
 
 
 def test_gpt_4s_own_order_effects_by_model(shared_data, tmp_path):

@@ -2,6 +2,9 @@
 
 import logging
 import re
+import subprocess
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -10,6 +13,8 @@ import pytest
 from judgelm.errors import ConfigError, InputError
 from judgelm.serving.middleware import ApiKeys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 from tests.support.known_judge import quality
 from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
 
@@ -228,3 +233,43 @@ def test_what_is_not_finished_in_time_is_told_so():
             for one in replies:
                 assert (one.result().status_code, error_of(one.result())["code"]) == (503, "engine_unavailable")
         assert server.server.unanswered == 2
+
+
+class HeldBackend(ScriptedBackend):
+    """Another server's model, which answers when its gate is open."""
+
+    def __init__(self):
+        super().__init__(marker="### Response:")
+        self.gate = threading.Event()
+        self.gate.set()
+        self.begun = 0
+
+    def generate(self, prompt, asked, number):
+        self.begun += not self.gate.is_set()
+        assert self.gate.wait(60)
+        return super().generate(prompt, asked, number)
+
+
+@pytest.mark.distributed
+def test_sigterm_with_twenty_requests_in_flight_loses_none():
+    backend = HeldBackend()
+    with endpoint(backend) as upstream:
+        command = [sys.executable, "-m", "judgelm", "serve", "tiny", "--upstream", upstream.base_url, "--port", "0"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            url = next(match[0] for line in process.stderr if (match := re.search(r"http://[^/]+/v1", line)))
+            backend.gate.clear()
+            pairs = [{"id": str(n), "question": f"q{n}", "answer_1": "a", "answer_2": "b"} for n in range(20)]
+            with ThreadPoolExecutor(20) as pool:
+                replies = [pool.submit(httpx.post, f"{url}/judge", json=pair, timeout=60) for pair in pairs]
+                until(lambda: backend.begun >= 20, 30)
+                process.terminate()
+                until(lambda: httpx.get(f"{url}/models").status_code == 503)
+                backend.gate.set()
+                results = [reply.result() for reply in replies]
+            assert [result.status_code for result in results] == [200] * 20
+            assert [result.json()["id"] for result in results] == [str(n) for n in range(20)]
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.communicate()
