@@ -81,7 +81,7 @@ def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
         dialects: with templates.
     """
     places = dict.fromkeys((len(request.messages) - 1, 0))
-    texts = {place: request.messages[place].text[:_LONGEST] for place in places if place >= 0}
+    texts = {place: request.messages[place].text[:_LONGEST] for place in places if 0 <= place < len(request.messages)}
     compared = [
         _Comparison(_score(template, text), dialect, template, place)
         for dialect in dialects

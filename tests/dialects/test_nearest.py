@@ -37,6 +37,10 @@ def test_it_says_what_else_differs(messages, words):
     assert re.search(words, nearest(*messages))
 
 
+def test_a_chat_without_messages_is_near_to_none():
+    assert nearest() == ""  # what is left of a chat of blank messages
+
+
 @pytest.mark.parametrize("text", ["", "hello", "Which of the two answers is better?", "\n\n\n", "[[A]]"])
 def test_other_texts_are_near_to_none(text):
     assert nearest(("user", text)) == ""
