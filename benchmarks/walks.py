@@ -91,8 +91,11 @@ def walk_sft(folder: Path) -> CalledFiles:
     """One optimiser step of SFT from a tiny base; the judge is in `folder / "judge"`."""
     words = ["what is the capital of france paris london a big red fox 1 2 3 4 5 6 7 8 9 10"] * 20
     make_base(words, folder / "base", hidden_size=64, layers=2, heads=2, vocab_size=400, max_positions=2048, seed=0)
+    rows = [json.loads(line) for line in (ROOT / "examples/pairs.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [{"id": row["id"], "question": "q?", "answers": ["a b", "c"], "scores": [8, 5]} for row in rows]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     settings = {
-        "model_name_or_path": str(folder / "base"), "train_data": [str(ROOT / "examples/pairs.jsonl")],
+        "model_name_or_path": str(folder / "base"), "train_data": [str(folder / "rows.jsonl")],
         "output_dir": str(folder / "judge"), "template": "judgelm-compact", "max_length": 512, "max_steps": 1,
         "per_device_train_batch_size": 4, "use_cpu": True, "bf16": False, "gradient_checkpointing": False,
         "report_to": "none", "disable_tqdm": True, "dataset_num_proc": 1,
@@ -139,7 +142,9 @@ def _ask(called: CalledFiles) -> None:
         "please provide a comprehensive explanation of your evaluation, avoiding any potential bias and ensuring that "
         "the order in which the responses were presented does not affect your judgment."
     )
-    body = {"model": "gpt-4", "messages": [{"role": "user", "content": prompt}], "max_tokens": 32}
+    system = "You are a helpful and precise assistant for checking the quality of the answer."
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
+    body = {"model": "gpt-4", "messages": messages, "max_tokens": 32}
     url = f"http://127.0.0.1:{PORT}"
     try:
         for _ in range(600):
