@@ -73,7 +73,7 @@ def _function(place: str) -> Callable[..., None]:
 
 
 def _first_sentence(place: str) -> str:
-    """What the docstring of a function says first; its module is read, not imported."""
+    """The first sentence of a function's docstring; its module is parsed, not imported."""
     module, _, name = place.partition(":")
     path = Path(__file__).parent / f"{module.replace('.', '/')}.py"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -143,7 +143,7 @@ def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> N
 
 
 def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
-    """What a command's docstring says before and after its options."""
+    """The parts of a command's docstring before and after its options."""
     text, _, end = (inspect.getdoc(function) or "").partition("\nExamples:\n")
     examples, *more = end.split("\n\n")
     lines = (re.sub(r"(?<!\\)\n +", " ", line.strip()) for line in re.split(r"\n {4}(?! )", examples))

@@ -223,7 +223,7 @@ def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], 
 def _turn_dialect(
     name: str, patterns: Mapping[bool, Pattern], *, referenced: bool, labels: tuple[str, ...], render: Render
 ) -> Dialect:
-    """A dialect of one turn. The instruction, in the prompt or else the system's message, tells of a reference."""
+    """A dialect of one turn; its instruction, in the prompt or the system message, says if there is a reference."""
 
     def recognise(request: ChatRequest) -> JudgeTask | None:
         texts = request.only("system", "user")

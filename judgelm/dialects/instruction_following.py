@@ -56,7 +56,7 @@ _MODELS = {1: "model_1", 2: "model_2"}
 
 
 def _asks_to_explain(template: Pattern, text: str) -> Mapping[str, bool]:
-    """Whether the instructions behind the outputs ask for an explanation."""
+    """True where the instructions after the outputs ask for an explanation."""
     return {
         "explanation": "explanation" in text[text.rfind(template.anchors[-1]) + len(template.anchors[-1]) :].lower()
     }

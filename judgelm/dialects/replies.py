@@ -386,8 +386,8 @@ def _finding(value: Any, schema: object, place: str, depth: int) -> str:
 def _inner_finding(value: Any, schema: Mapping[str, Any], place: str, depth: int) -> str:
     """As `_finding`, for what is in an object or a list."""
     if isinstance(value, list) and "items" in schema:
-        found = (_finding(item, schema["items"], f"an item of {place}", depth - 1) for item in value)
-        return next(filter(None, found), "")
+        findings = (_finding(item, schema["items"], f"an item of {place}", depth - 1) for item in value)
+        return next(filter(None, findings), "")
     if not isinstance(value, dict):
         return ""
     fields, required = schema.get("properties", {}), schema.get("required", [])
@@ -397,8 +397,9 @@ def _inner_finding(value: Any, schema: Mapping[str, Any], place: str, depth: int
         return f"{place} has no {missing[0]!r:.40}"
     if schema.get("additionalProperties") is False and (others := value.keys() - fields.keys()):
         return f"{place} has {min(others)!r}, which the schema forbids"
-    found = (_finding(value[name], fields[name], f"field {name!r:.40}", depth - 1) for name in value if name in fields)
-    return next(filter(None, found), "")
+    known = [name for name in value if name in fields]
+    findings = (_finding(value[name], fields[name], f"field {name!r:.40}", depth - 1) for name in known)
+    return next(filter(None, findings), "")
 
 
 def _is_of(value: Any, name: str) -> bool:

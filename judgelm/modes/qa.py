@@ -86,7 +86,7 @@ QA_ANSWERING = _template(
     after="\n* Answer:",
     delimiters=_TEXTS["answering"]["delimiters"],
 )
-"""What a model is asked whose answers are to be judged (QA-Judge, Table 8)."""
+"""Prompt for a model whose answers are to be judged (QA-Judge, Table 8)."""
 
 
 @cache

@@ -32,7 +32,7 @@ PairLabel = Literal["1", "2", "tie"]
 _LONGEST = 64
 """Characters between the marks; more is text that happens to follow a mark."""
 _AROUND = " \t*_`\"'.:[]()：。"
-"""What a judge may put around its verdict and that says nothing."""
+"""Characters around a verdict that carry no meaning."""
 
 
 class _Marked(NamedTuple):

@@ -209,23 +209,23 @@ class ColumnNames:
             alike[_folded(name)].append(name)
         names: dict[str, str] = {}
         for field, wanted in self._assigned.items():
-            found = [wanted] if wanted in fields else alike.get(_folded(wanted), [])
-            if len(found) != 1:
-                finding = f"several columns are called like it: {', '.join(found)}" if found else "there is none"
+            columns = [wanted] if wanted in fields else alike.get(_folded(wanted), [])
+            if len(columns) != 1:
+                finding = f"several columns are called like it: {', '.join(columns)}" if columns else "there is none"
                 return f'column "{wanted}", to be read as "{field}": {finding}; the columns are {", ".join(fields)}'
-            if found[0] in names:
-                return f'column "{wanted}" is to be read as both "{names[found[0]]}" and "{field}"; choose one'
-            names[found[0]] = field
-        for folded, found in alike.items():
+            if columns[0] in names:
+                return f'column "{wanted}" is to be read as both "{names[columns[0]]}" and "{field}"; choose one'
+            names[columns[0]] = field
+        for folded, columns in alike.items():
             field = self._known.get(folded, "")
-            found = [name for name in found if name not in names and (name == field or name not in self._exact)]
-            if not field or field in found or field in self._assigned:
+            columns = [name for name in columns if name not in names and (name == field or name not in self._exact)]
+            if not field or field in columns or field in self._assigned:
                 continue
-            if len(found) > 1:
-                several = " and ".join(f'"{name}"' for name in found)
+            if len(columns) > 1:
+                several = " and ".join(f'"{name}"' for name in columns)
                 return f'columns {several} could each be the field "{field}"; rename all but one'
-            if found:
-                names[found[0]] = field
+            if columns:
+                names[columns[0]] = field
         return {name: field for name, field in names.items() if name != field or name in self._assigned}
 
 
