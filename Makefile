@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install -qq --no-compile -c constraints.txt
 SEED ?= 0
 RUN ?= runs/demo-train$(if $(filter-out 0,$(SEED)),-seed$(SEED))
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml \
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
@@ -123,12 +123,12 @@ test: setup $(VENV)/.vllm
 test-distributed: setup $(VENV)/.vllm
 	$(BIN)/pytest -m "distributed and not slow"
 
-# pages whose commands load a model; all others are in the default tier
+# pages whose commands load a model or start many processes; all others are in the default tier
 test-docs: setup $(VENV)/.vllm
-	$(BIN)/pytest -m slow tests/docs
+	$(PYTEST) -m slow tests/docs
 
 test-slow: setup $(VENV)/.vllm
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m "slow or hypothesis" --hypothesis-profile slow-tier
 
 fuzz: setup $(VENV)/.vllm
 	FUZZ_SECONDS=600 $(BIN)/pytest -m slow tests/fuzz

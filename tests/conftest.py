@@ -9,8 +9,10 @@ import hypothesis
 import pytest
 from filelock import FileLock
 
-hypothesis.settings.register_profile("busy", deadline=None)  # time is not what properties are about; hangs time out
-hypothesis.settings.load_profile("busy")
+# time is not what properties are about; hangs time out
+hypothesis.settings.register_profile("default-tier", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("slow-tier", deadline=None, max_examples=100)
+hypothesis.settings.load_profile("default-tier")
 os.environ["COLUMNS"] = "200"  # a console takes its width when it is made, and long paths would wrap
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job ignores it, and so would our processes
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,6 +24,24 @@ SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 WORDS = (
     "what is the capital of france paris london a big red fox jumps over lazy dogs because it can 1 2 3 4 5 6 7 8 9 10"
 )
+
+
+def pytest_collection_modifyitems(items):
+    """Give a worker whole files; one loads vLLM, one trains, and these, which take longest, begin first."""
+    first = ("training", "vllm")
+    groups = {item: _group(item) for item in items}
+    items.sort(key=lambda item: first.index(groups[item]) if groups[item] in first else len(first))
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(item) -> str:
+    parts = item.path.relative_to(Path(__file__).parent).parts
+    if "vllm" in parts or "vllm_engine" in item.fixturenames:
+        return "vllm"
+    if parts[0] == "docs":  # its pages know nothing of each other
+        return item.nodeid
+    return "training" if parts[0] == "training" else "/".join(parts)
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,9 @@ PAGES = [README, *DOCS]
 NEED_A_MODEL = {"data.md", "judging.md", "rewards.md", "security.md", "training.md"}
 """Pages whose snippets load torch: `my-judge` is the tests' tiny judge."""
 
+MANY_COMMANDS = {"command-line.md", "quick-start.md", "recipes.md", "reports.md", "studies.md"}
+"""Pages that start a dozen processes and more."""
+
 NOT_RUN_OF_README = {
     "make": "minutes of training",
     "pip": "installs",
@@ -55,7 +58,7 @@ def _to_run(page: Path) -> list[Snippet]:
 
 
 RUN_PAGES = [
-    pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page.name in NEED_A_MODEL else [])
+    pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page.name in NEED_A_MODEL | MANY_COMMANDS else [])
     for page in DOCS
     if _to_run(page)
 ]
@@ -68,7 +71,13 @@ def served():
         yield address
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page.name == "training.md" else [])
+        for page in PAGES  # the one imports TRL five times
+    ],
+)
 def test_every_command_and_option_and_file_exists(page):
     for one in snippets(page):
         try:
@@ -82,6 +91,7 @@ def test_every_command_and_option_and_file_exists(page):
             raise AssertionError(f"{one.place}: {error}") from error
 
 
+@pytest.mark.slow
 def test_what_measured_the_figures_can_be_called_so():
     page = ROOT / "docs/benchmarks.md"
     calls = re.findall(r"`((?:make|python|pytest) [^`]+)`", page.read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import json
 import os
 import re
 import shlex
@@ -164,30 +163,21 @@ def _check_recipe(script: str, arguments: list[str]) -> None:
         raise SnippetError(f"{script} has no option {', '.join(unknown)}")
 
 
-def _options_in_help(script: str) -> frozenset[str]:
-    if script not in _helps():
-        raise SnippetError(f"{script} is no recipe or benchmark")
-    code, printed = _helps()[script]
-    if code:
-        raise SnippetError(f"{script} --help ends with {code}: {printed[-500:]}")
-    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", printed))
-
-
 @cache
-def _helps() -> dict[str, tuple[int, str]]:
-    """Exit code and output of each script's `--help`."""
-    found = [path for folder in FOLDERS for path in sorted(Path(ROOT, folder).glob("*.py"))]
-    found += [path.parent for folder in FOLDERS for path in sorted(Path(ROOT, folder).glob("*/__main__.py"))]
-    scripts = [str(path.relative_to(ROOT)) for path in found]
+def _options_in_help(script: str) -> frozenset[str]:
+    if not any(ROOT.joinpath(script, name).is_file() for name in ("", "__main__.py")):
+        raise SnippetError(f"{script} is no recipe or benchmark")
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("recipe_helps.py")), *scripts],
+        [sys.executable, script, "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(ROOT)},
-        check=True,
+        check=False,
     )
-    return json.loads(done.stdout)
+    if done.returncode:
+        raise SnippetError(f"{script} --help ends with {done.returncode}: {done.stderr[-500:]}")
+    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout))
 
 
 def _check_make(arguments: list[str]) -> None:
