@@ -142,13 +142,6 @@ def test_draws_are_uniform_and_depend_on_seed_purpose_id_and_epoch_alone():
     assert len(others) == 5
 
 
-def test_an_epoch_draws_anew():
-    pairs = [pair_of(label_of((8.0, 6.0)), pair_id=str(number)) for number in range(400)]
-    by_epoch = [[should_swap(pair, 0.5, seed=0, epoch=epoch) for pair in pairs] for epoch in range(2)]
-    differ = sum(one != other for one, other in zip(*by_epoch, strict=True))
-    assert 150 < differ < 250
-
-
 def test_what_is_drawn_is_the_pairs_own_draw_and_must_be_below_the_probability():
     for number in range(20):
         pair = pair_of(label_of((8.0, 6.0)), label_of((5.0, 9.0)), pair_id=str(number))

@@ -67,23 +67,6 @@ def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():
     assert counts.swapped == {"swapped without an ambiguous reason": 1}
 
 
-@pytest.mark.parametrize(
-    ("reason", "options", "what"),
-    [
-        ("Assistant 1 is right.", {"swap": "both"}, "swapped"),
-        ("Assistant 1 is right.", {"swap": "none"}, "left as it was"),
-        ("1 is better than 2.", {"swap": "both"}, "kept, its reason is ambiguous"),
-        ("1 is better than 2.", {"swap": "both", "ambiguous": "drop_reason"}, "swapped without an ambiguous reason"),
-    ],
-)
-def test_what_became_of_each_pair_is_counted(reason, options, what):
-    counts = BuildCounts()
-    given = BuildOptions(inputs=({"path": "pairs.jsonl"},), out="out", seed=SEED, **options)
-    for number in "123":
-        list(augment(pair_of(number, reason), given, 0, counts))
-    assert counts.swapped == {what: 3}
-
-
 def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
     numbers = set()
     for number in map(str, range(20)):

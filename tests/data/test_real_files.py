@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -29,10 +27,7 @@ def test_pandalm_has_999_pairs_and_six_cells_that_are_no_text():
 
 @pytest.mark.parametrize(
     ("name", "counts"),
-    [
-        ("gpt-3.5-turbo", {2: 476, 1: 460, "tie": 38, "off_grammar": 25}),
-        ("pandalm-7b", {2: 459, 1: 433, "tie": 107}),
-    ],
+    [("gpt-3.5-turbo", {2: 476, 1: 460, "tie": 38, "off_grammar": 25}), ("pandalm-7b", {2: 459, 1: 433, "tie": 107})],
 )
 def test_pandalm_baselines(name, counts):
     judgments = read_results(str(DATA / "pandalm" / f"{name}-testset-v1.json"), parse_pair_original)
@@ -53,18 +48,6 @@ def test_all_640_vicuna_reviews_join_and_24_are_rebuilt():
     assert len({review.row["question_id"] for review in reviews}) == len(reviews) == 640
     # The three math questions in each of eight files.
     assert Counter(review.question_id for review in reviews if review.rebuilt) == {"68": 8, "69": 8, "70": 8}
-
-
-def test_vicuna_converted_and_split_reads_back_as_labels(tmp_path):
-    questions, answers, reviews = vicuna_tables()
-    options = ["--questions", questions, "--answers", *answers, "--reviews", *reviews, "-o", tmp_path / "v.jsonl"]
-    script = ROOT / "data_tools" / "convert.py"
-    split = ["--split-by", "question", "--holdout", "20", "--seed", "0"]
-    subprocess.run([sys.executable, script, "reviews", *options, *split], check=True, capture_output=True)
-    train, holdout = (read_labels(str(tmp_path / f"v.{side}.jsonl")) for side in ("train", "holdout"))
-    assert (len(train.labels), len(holdout.labels)) == (480, 160)
-    asked = [{sample.question for sample in side.samples.values()} for side in (train, holdout)]
-    assert not asked[0] & asked[1]
 
 
 def test_qlora_ratings_are_labels_without_answers_and_their_failures_no_labels():

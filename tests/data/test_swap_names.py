@@ -15,29 +15,9 @@ def exchanged(text, order=SWAP, answers=ANSWERS):
     return result.text
 
 
-def why(text, order=SWAP, answers=ANSWERS):
-    result = swap_names(text, order, answers)
-    assert isinstance(result, Ambiguous), result
-    return result.code
-
-
-# What the original's replacement of two literals got wrong (or would have, had it been asked).
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Assistant 1 and 2 receive 8 and 6, respectively.", "Assistant 2 and 1 receive 8 and 6, respectively."),
-        ("Answer 1 is longer than Answer 2.", "Answer 2 is longer than Answer 1."),
-        ("the first assistant beats the second assistant", "the second assistant beats the first assistant"),
-        ("The former answer is better than the latter.", "former_latter"),
-        ("assistant 1 and ASSISTANT 2", "assistant 2 and ASSISTANT 1"),
-        ("Assistant 1's is better than the second assistant's.", "Assistant 2's is better than the first assistant's."),
-        ("Assistant 10 is better.", "no_such_answer"),
-        ("8 7", "unnamed_scores"),
-    ],
-)
-def test_failures_of_the_original_are_right_or_ambiguous(text, expected):
-    result = swap_names(text, SWAP, ANSWERS)
-    assert (result.text if isinstance(result, SwappedText) else result.code) == expected
+def why(text, answers=ANSWERS):
+    result = swap_names(text, SWAP, answers)
+    return result.code if isinstance(result, Ambiguous) else result.text
 
 
 def test_figure_15_leaves_no_name_behind():
@@ -174,6 +154,8 @@ def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text
         ("Compared to first answer it is short.", "unnamed_ordinal"),
         ("Model A is better.", "said_in_answer"),
         ("The third assistant", "no_such_answer"),
+        ("Assistant 10 is better.", "no_such_answer"),
+        ("Assistant 1 chose Option B", "unsure_noun"),  # but not where an answer has the option
     ],
 )
 def test_what_cannot_be_told_is_ambiguous(text, code):
@@ -264,11 +246,6 @@ def test_other_quotations_with_a_name_are_ambiguous():
     assert why('the so-called "Assistant 1"', answers=answers) == "quoted_name"
     assert why('"Assistant 1 is right" is wrong', answers=answers) == "quoted_name"
     assert why('Assistant "1" is right') == "quoted_name"  # an answer has a 1, but the name is not quoted whole
-
-
-def test_options_of_the_question_stay_where_an_answer_has_them():
-    assert exchanged("Assistant 1 chose Option B") == "Assistant 2 chose Option B"
-    assert why("Assistant 1 chose Option B", answers=("Yes.", "No.")) == "unsure_noun"
 
 
 def test_three_answers_take_their_new_places():

@@ -1,6 +1,5 @@
 """Rows of one id in a file of labels are votes, whatever their order."""
 
-import json
 from itertools import permutations
 
 import pytest
@@ -8,16 +7,6 @@ import pytest
 from judgelm.data.labelled_set import read_labelled_set, read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write_rows(*rows):
-        path = tmp_path / "labels.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(path)
-
-    return write_rows
 
 
 def vote(winner, key="q1", **fields):
@@ -101,7 +90,7 @@ def test_rows_of_one_id_with_other_texts_are_refused(write, change, part):
     row = {"id": "q1", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1}
     if "answers" in change:
         change = change | {"answer_1": None, "answer_2": None, "winner": None, "scores": [1, 2, 3]}
-    with pytest.raises(InputError, match=f'labels.jsonl:2: {part}.* differs from an earlier row with id "q1"'):
+    with pytest.raises(InputError, match=f'pairs.jsonl:2: {part}.* differs from an earlier row with id "q1"'):
         read_labels(write(row, row | change))
 
 

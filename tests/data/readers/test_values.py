@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.readers.fields import (
-    numbered_fields,
-    optional_text,
-    reference_field,
-    row_id,
-    text_field,
-    texts_field,
-)
+from judgelm.data.readers.fields import numbered_fields, optional_text, reference_field, row_id, text_field, texts_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.readers.values import bytes_in, cell_value
