@@ -224,11 +224,7 @@ _QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "
 
 
 def read_questions(
-    path: str,
-    *,
-    on_reject: OnReject = raise_reject,
-    limit: int | None = None,
-    columns: Mapping[str, str] | None = None,
+    path: str, *, on_reject: OnReject = raise_reject, limit: int | None = None, columns: Mapping[str, str] | None = None
 ) -> list[Sample]:
     """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
 
@@ -436,11 +432,7 @@ class JudgedRow(NamedTuple):
 
 
 def judged_rows(
-    questions: Sequence[Sample],
-    answers: dict[str, list[CollectedAnswer]],
-    task: QuestionTask,
-    *,
-    counts: Counter[str],
+    questions: Sequence[Sample], answers: dict[str, list[CollectedAnswer]], task: QuestionTask, *, counts: Counter[str]
 ) -> Iterator[JudgedRow]:
     """One row for each answer, in the order of the questions.
 

@@ -36,6 +36,8 @@ def test_both_orders_are_written_and_the_swapped_one_is_an_example():
     assert (swapped.plain.reason, swapped.referenced.reason) == ("Assistant 2 is right.", "The first answer is right.")
     assert counts.swapped == {"swapped": 1}
     assert counts.examples == [(uniform_hash(SEED, "7", "example"), judgelm_row(pair), judgelm_row(swapped))]
+    kept, counts = derived(pair, swap="none", swap_prob=1.0)
+    assert (kept, counts.swapped) == ([pair], {"left as it was": 1})
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
@@ -46,12 +48,6 @@ def test_an_epoch_shows_a_pair_in_the_order_that_is_drawn(epoch):
         assert (one.swapped, one.sample.answers) == ((True, ("b", "a")) if swapped else (False, ("a", "b")))
         assert (one.sample.id, one.epoch) == (f"{number}:e1" if epoch else number, epoch)
         assert counts.swapped == {"swapped" if swapped else "left as it was": 1}
-
-
-def test_nothing_is_swapped_where_that_is_wanted():
-    pair = pair_of()
-    assert derived(pair, swap="none", swap_prob=1.0)[0] == [pair]
-    assert derived(pair, swap="none")[1].swapped == {"left as it was": 1}
 
 
 def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():

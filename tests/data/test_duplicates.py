@@ -1,6 +1,4 @@
 import random
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
@@ -110,20 +108,6 @@ def test_texts_below_the_threshold_stay():
     assert duplicates.seen("2", "Why?", (with_replaced(text(1), *range(5, 100, 10)), text(2))) is None
 
 
-def test_short_texts_are_compared_exactly():
-    duplicates = Duplicates(least_words=10)
-    nine = "one two three four five six seven eight nine"
-    assert duplicates.seen("1", nine, ("a", "b")) is None
-    assert duplicates.seen("2", nine.replace("nine", "ten"), ("a", "b")) is None
-
-
-def test_a_threshold_of_one_finds_exact_duplicates_only():
-    duplicates = Duplicates(threshold=1)
-    assert duplicates.seen("1", "Why?", (text(1, 500), text(2))) is None
-    assert duplicates.seen("2", "Why?", (with_replaced(text(1, 500), 499), text(2))) is None
-    assert duplicates.seen("3", "Why?", (text(2), text(1, 500))) is not None
-
-
 @pytest.mark.parametrize("similarity", [0.95, 0.97])
 def test_nearly_all_near_duplicates_are_found(similarity):
     # k more words beside n shingles leave n / (n + k); 0.95 is 2.6 standard errors over 0.9, so few estimates miss it
@@ -139,18 +123,6 @@ def test_nearly_all_near_duplicates_are_found(similarity):
 def test_no_unrelated_rows_are_near():
     duplicates = Duplicates()
     assert not any(duplicates.seen(str(n), text(n, 30), (text(-n - 1), text(n + 9999))) for n in range(500))
-
-
-def test_another_process_finds_the_same():
-    code = (
-        "from judgelm.data.duplicates import *; t = ' '.join(f'word{n}' for n in range(200)); d = Duplicates();"
-        "d.seen('1', 'q', (t, 'no')); print(d.seen('2', 'q', ('no', t + ' more')).similarity)"
-    )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True)
-        for seed in "12"
-    ]
-    assert runs[0].stdout == runs[1].stdout != b""
 
 
 @pytest.mark.parametrize("kind", [Duplicates, QuestionGroups])
@@ -173,13 +145,24 @@ def test_a_group_is_named_by_the_least_digest_in_it_and_the_largest_stands_first
     question = text(1, 60)
     given_questions = [text(2, 60), question, with_replaced(question, 30), "What?"]
     groups = QuestionGroups()
-    digests = [groups.add(one) for one in given_questions]
+    digests = [groups.add(one) for one in given_questions[:3]]
+    assert list(groups.sizes().values()) == [2, 1]
+    digests.append(groups.add(given_questions[3]))
     assert digests == [xxh3_128_digest(one.casefold().rstrip("?").encode()) for one in given_questions]
     near = min(digests[1:3]).hex()
     alone = sorted((digests[0].hex(), digests[3].hex()))
     assert list(groups.sizes().items()) == [(near, 2), (alone[0], 1), (alone[1], 1)]
     assert [groups.group(digest) for digest in digests] == [digests[0].hex(), near, near, digests[3].hex()]
     assert groups.group(" WHAT ") == groups.group("What?")
+
+
+def test_a_threshold_of_one_finds_exact_duplicates_only():
+    one, other = text(1, 500), with_replaced(text(1, 500), 499)
+    duplicates = Duplicates(threshold=1)
+    assert duplicates.seen("1", "Why?", (one, text(2))) is None
+    assert duplicates.seen("2", "Why?", (other, text(2))) is None
+    assert duplicates.seen("3", "Why?", (text(2), one)) is not None
+    assert len(grouped([one, one.upper(), other], threshold=1).sizes()) == 2
 
 
 def test_a_chain_of_near_questions_is_one_group():
@@ -196,11 +179,6 @@ def test_a_template_filled_in_many_ways_is_one_group():
     assert len(groups.sizes()) == 1
 
 
-def test_a_threshold_of_one_groups_equal_questions_only():
-    question = text(1, 200)
-    assert len(grouped([question, question.upper(), with_replaced(question, 5)], threshold=1).sizes()) == 2
-
-
 @given(questions=QUESTIONS, seed=st.integers(0, 99), data=st.data())
 def test_groups_do_not_depend_on_order_or_repetition(questions, seed, data):
     near = [with_replaced(text(seed, 40), place) for place in range(5)]
@@ -209,14 +187,6 @@ def test_groups_do_not_depend_on_order_or_repetition(questions, seed, data):
     one, other = grouped(given_order), grouped(shuffled)
     assert one.sizes() == other.sizes()
     assert [one.group(question) for question in given_order] == [other.group(question) for question in given_order]
-
-
-def test_a_question_added_later_joins_its_group():
-    question = text(1, 60)
-    groups = grouped([question])
-    assert list(groups.sizes().values()) == [1]
-    groups.add(with_replaced(question, 30))
-    assert list(groups.sizes().values()) == [2]
 
 
 def test_a_question_that_was_not_added_has_no_group():

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.convert import JoinedReview, join_reviews
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.reviews import JoinedReview, join_reviews, read_results
+from judgelm.data.sources.reviews import read_results
 from judgelm.parsing.scores import parse_pair_original
 
 ROOT = Path(__file__).parents[2]

@@ -5,13 +5,14 @@ import json
 import pytest
 from hypothesis import strategies as st
 
+from benchmarks.convert import join_reviews
 from benchmarks.seeds import read_seeds
 from judgelm.data.answers import AnswerSet, read_questions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import join_outputs, read_references
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
-from judgelm.data.sources.reviews import join_reviews, match_orders, read_results, read_reviews
+from judgelm.data.sources.reviews import match_orders, read_results, read_reviews
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.answers import read_self_answers
 from judgelm.studies.truth_file import AnswerTruth, PairTruth, truth_from_row

@@ -444,11 +444,7 @@ def _problem(card: DatasetCard, row: _Entry, is_repeated: bool) -> str:
 
 
 def _source(
-    card: DatasetCard,
-    out: Path,
-    revision: Revision,
-    hashes: Hashes,
-    results: Mapping[str, SplitResult],
+    card: DatasetCard, out: Path, revision: Revision, hashes: Hashes, results: Mapping[str, SplitResult]
 ) -> dict[str, object]:
     """The contents of `source.json`; splits that an earlier import wrote keep their entries."""
     splits = {

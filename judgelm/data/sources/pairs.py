@@ -23,8 +23,7 @@ from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
 PANDALM = Shape(
-    name="PandaLM's test set",
-    needs=("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3"),
+    name="PandaLM's test set", needs=("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3")
 )
 
 

@@ -36,7 +36,7 @@ _ARENA_NEEDS = "conversation_a, conversation_b"
 _RESPONSES_NEEDS = "prompt (or question, instruction), response_a, response_b"
 _COMMON_FIELDS = frozenset({"category", "subset", "system", "reference", "reason", "votes", *ID_FIELDS})
 _PREFERENCE_FIELDS = _COMMON_FIELDS | {
-    *("chosen", "rejected", "chosen_model", "rejected_model", "score_chosen", "score_rejected"),
+    *("chosen", "rejected", "chosen_model", "rejected_model", "score_chosen", "score_rejected")
 }
 _BATTLE_FIELDS = _COMMON_FIELDS | {
     *("conversation_a", "conversation_b", "response_a", "response_b", "model_a", "model_b", "turn"),
@@ -44,11 +44,7 @@ _BATTLE_FIELDS = _COMMON_FIELDS | {
     *("score_1", "score_2", "score_a", "score_b"),
 }
 _BOTH_BAD = ("tie (bothbad)", "both_bad")
-_WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (
-    ("winner_model_a", 1),
-    ("winner_model_b", 2),
-    ("winner_tie", "tie"),
-)
+_WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (("winner_model_a", 1), ("winner_model_b", 2), ("winner_tie", "tie"))
 
 
 def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:

@@ -1,4 +1,4 @@
-"""Questions with gold answers: extractive QA as published, its sampling by answer type, and open QA judged by people.
+"""Questions with gold answers: extractive QA as published, and open QA judged by people.
 
 HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read in four shapes, as a JSON list or JSON lines or, the last two, as
 one nested JSON object:
@@ -20,12 +20,9 @@ QA-Judge, Table 13.
 
 import re
 import zlib
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, get_args
-
-import numpy as np
 
 from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
 from judgelm.data.readers.files import first_row, read_json, read_rows
@@ -269,58 +266,6 @@ def _has_titles(path: str) -> bool:
     """True if the contexts are titles with sentences, as in HotpotQA's own files."""
     row = first_row(path)
     return row is not None and isinstance(row.data.get("context"), list | dict)
-
-
-TARGET = 1000
-WHOLE_BELOW = 100
-
-
-def excluded_types(data_set: str) -> frozenset[str]:
-    """Answer types that are left out of a data set."""
-    return frozenset({"bool", "date", "year"}) if data_set == "quoref" else frozenset({"bool"})
-
-
-def sample_by_type(
-    samples: Sequence[Sample], *, target: int = TARGET, whole_below: int = WHOLE_BELOW, seed: int = 0
-) -> list[Sample]:
-    """A subset of one data set's questions, in their own order.
-
-    A type with fewer than `whole_below` questions is kept whole. Of another `target` times its share of all questions
-    used are drawn, at most all of them; so the subset can exceed `target` by what the small types have above their
-    share (the paper's have 1,000 to 1,124 questions). Ids and the seed decide what is drawn, not the order of the file.
-
-    Args:
-        samples: of one data set, with `answer_type` and `data_set` in their metadata.
-        target: about how many to keep, at least 1.
-        whole_below: types with fewer questions are kept whole.
-        seed: another seed draws others.
-
-    Raises:
-        ConfigError: `target` is below 1.
-    """
-    if target < 1:
-        raise ConfigError(f"target is {target}; it must be at least 1")
-    used = [
-        sample for sample in samples if _type_of(sample) not in excluded_types(str(sample.metadata.get("data_set", "")))
-    ]
-    by_type: dict[str, list[str]] = defaultdict(list)
-    for sample in used:
-        by_type[_type_of(sample)].append(sample.id)
-    chosen_ids: set[str] = set()
-    for name, ids in by_type.items():
-        share = len(ids) if len(ids) < whole_below else min(len(ids), round(target * len(ids) / len(used)))
-        drawing = np.random.default_rng([seed, *name.encode()])
-        chosen_ids.update(drawing.choice(sorted(ids), size=share, replace=False).tolist())
-    return [sample for sample in used if sample.id in chosen_ids]
-
-
-def type_counts(samples: Sequence[Sample]) -> Counter[str]:
-    """Number of questions of each answer type, as in the paper's Table 1."""
-    return Counter(_type_of(sample) for sample in samples)
-
-
-def _type_of(sample: Sample) -> str:
-    return str(sample.metadata.get("answer_type", sample.category or "string"))
 
 
 MODELS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")

@@ -105,6 +105,13 @@ def biased(tmp_path):
     return str(path)
 
 
+def test_a_balance_that_leaves_nothing_is_refused(write):
+    row = {"answer_1": "long answer", "answer_2": "short", "preference": 1, "answer_models": ["a", "b"]}
+    path = write(*(row | {"id": str(i), "question": f"question {i}"} for i in range(9)))
+    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; balance by less"):
+        built(path, "out", balance=["models"], validation=0, test=0)
+
+
 def built(path, out, **options):
     values = {"inputs": [path], "out": str(out), "validation": 0.2, "test": 0.2, "swap": "none"} | options
     return build(build_options(values, "test"))
@@ -133,14 +140,6 @@ def test_long_pairs_are_dropped_by_characters(biased, tmp_path):
     done = built(biased, tmp_path / "out", max_characters=750)
     assert 0 < done.counts.dropped["in", "too long"] < 2000
     assert done.counts.dropped.total() == done.counts.dropped["in", "too long"]
-
-
-def test_a_balance_that_leaves_nothing_is_refused(tmp_path):
-    path = tmp_path / "in.jsonl"
-    row = {"answer_1": "long answer", "answer_2": "short", "preference": 1, "answer_models": ["a", "b"]}
-    path.write_text("".join(json.dumps(row | {"id": str(i), "question": f"question {i}"}) + "\n" for i in range(9)))
-    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; balance by less"):
-        built(str(path), tmp_path / "out", balance=["models"], validation=0, test=0)
 
 
 def test_the_longer_answer_wins_as_often_as_requested():

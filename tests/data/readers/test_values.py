@@ -64,7 +64,7 @@ def test_nan_is_null_wherever_it_stands(tmp_path):
         ("nan", None),
         *(
             (text, text)
-            for text in ('["a"]', "[9, 2]", "[]", "(3, 4)", '("Yes" he said)', "[see below]", "[...]", "{x}")
+            for text in ('["a"]', "[9, 2]", "(3, 4)", '("Yes" he said)', "[see below]", "[...]", "{x}", "[]")
         ),
         *((text, text) for text in ("[__import__('os')]", "null", "None", "", "[x for x in y]", "['a'] and more")),
     ],
@@ -116,26 +116,16 @@ def test_a_list_in_a_cell_is_never_the_text_of_an_answer(tmp_path):
 
 
 def test_values_of_parquet_are_those_of_json(tmp_path):
-    columns = {
-        "time": [datetime.datetime(2025, 6, 1, 12, 1)],
-        "gap": [float("nan")],
-        "price": [Decimal("3.00")],
-        "nested": [{"day": datetime.date(2025, 6, 1), "scores": [1.5, float("nan")]}],
-        "picture": [b"\x00\x01"],
-    }
-    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    nested = {"day": datetime.date(2025, 6, 1), "scores": [1.5, float("nan")]}
+    columns = {"time": [datetime.datetime(2025, 6, 1, 12, 1)], "gap": [float("nan")], "price": [Decimal("3.00")]}
+    table = pyarrow.table(columns | {"nested": [nested], "picture": [b"\x00\x01"]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     [row] = read_rows(str(tmp_path / "a.parquet"))
-    plain = {
-        "time": "2025-06-01 12:01:00",
-        "gap": None,
-        "price": 3,
-        "nested": {"day": "2025-06-01", "scores": [1.5, None]},
-    }
+    plain = {"time": "2025-06-01 12:01:00", "gap": None, "price": 3}
+    plain["nested"] = {"day": "2025-06-01", "scores": [1.5, None]}
     assert row.data == plain | {"picture": b"\x00\x01"}
     assert bytes_in(plain) == ""
-    assert (
-        bytes_in({"a": [row.data]}) == 'field "a[0].picture": holds bytes, which JSON cannot hold; leave the column out'
-    )
+    assert bytes_in({"a": [row.data]}).startswith('field "a[0].picture": holds bytes')
     with pytest.raises(InputError, match='"picture": expected text, got "<2 bytes>"'):
         text_field(row, "picture", "picture")
 
