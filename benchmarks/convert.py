@@ -23,12 +23,12 @@ from functools import partial
 from pathlib import Path
 
 from judgelm.cli.console import echo
-from judgelm.data.labelled_pair import pair_fields, score_line
-from judgelm.data.readers.fields import optional_text, required_id, row_id, scores_field, text_field
+from judgelm.data.labelled_pair import pair_fields, score_line, scores_of_winner
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Reject, Row, convert_or_reject, convert_rows, reject_row, row_error
+from judgelm.data.readers.rows import Reject, Row, convert_or_reject, convert_rows, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
+from judgelm.data.sources.reviews import UNREADABLE
 from judgelm.data.sources.source import json_scores
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import check_no_input, whole_file
@@ -38,7 +38,6 @@ Converted = tuple[str, dict[str, object]]
 """The question that a row belongs to, and the row."""
 
 REVIEW_FIELDS = "review_id, question_id, answer1_id, answer2_id, text, score"
-UNREADABLE = (-1.0, -1.0)
 
 
 def main() -> int:
@@ -181,8 +180,7 @@ def label_fields(label: Label, scores: list[float] | None) -> dict[str, object]:
     """A label in JudgeLM's fields."""
     pair = label.scores
     if pair is None and scores is not None:
-        win, lose, tie = scores
-        pair = {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner]
+        pair = scores_of_winner(label.winner, scores)
     if pair is not None:
         text = f"{score_line(pair)}\n{label.reason or ''}"
         fields: dict[str, object] = {"score": json_scores(pair), "text": text}
@@ -234,10 +232,10 @@ def rows_by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
     rows: dict[str, Row] = {}
 
     def named(row: Row) -> tuple[str, Row]:
-        name = required_id(row, field, "the tables are joined by it")
+        name = row.required_id(field, "the tables are joined by it")
         if name in rows:
             before = rows[name]
-            raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
+            raise row.error(f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
         return name, row
 
     for path in paths:
@@ -247,30 +245,30 @@ def rows_by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
 
 def joined_row(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
     """A review with its question and answers."""
-    review_id = required_id(row, "review_id", "it becomes the id of the joined row")
+    review_id = row.required_id("review_id", "it becomes the id of the joined row")
     if review_id in seen:
-        raise row_error(row, f'review_id "{review_id}" appeared before; ids must be unique')
+        raise row.error(f'review_id "{review_id}" appeared before; ids must be unique')
     seen.add(review_id)
     question = partner_of(row, "question_id", questions)
     first, second = partner_of(row, "answer1_id", answers), partner_of(row, "answer2_id", answers)
-    question_id = row_id(row, ("question_id",)) or ""
+    question_id = row.id(("question_id",)) or ""
     for answer in (first, second):
-        if row_id(answer, ("question_id",)) != question_id:
+        if answer.id(("question_id",)) != question_id:
             location = f"{answer.file}:{answer.line}"
-            raise row_error(row, f'its answer in {location} belongs to another question than "{question_id}"')
+            raise row.error(f'its answer in {location} belongs to another question than "{question_id}"')
     scores, text, rebuilt = score_and_text(row)
     joined: dict[str, object] = {
         "question_id": review_id,
-        "question_body": text_field(question, "text", "question_id, text"),
-        "answer1_body": text_field(first, "text", "answer_id, text"),
-        "answer2_body": text_field(second, "text", "answer_id, text"),
-        "answer1_model_id": optional_text(first, "model_id"),
-        "answer2_model_id": optional_text(second, "model_id"),
+        "question_body": question.text("text", "question_id, text"),
+        "answer1_body": first.text("text", "answer_id, text"),
+        "answer2_body": second.text("text", "answer_id, text"),
+        "answer1_model_id": first.optional_text("model_id"),
+        "answer2_model_id": second.optional_text("model_id"),
         "score": json_scores(scores),
         "text": text,
         "metadata": {
             "question_id": question_id,
-            "category": optional_text(question, "category"),
+            "category": question.optional_text("category"),
             "source": f"{Path(row.file).name}:{row.line}",
         },
     }
@@ -279,26 +277,26 @@ def joined_row(row: Row, questions: dict[str, Row], answers: dict[str, Row], see
 
 def partner_of(row: Row, field: str, rows: dict[str, Row]) -> Row:
     """The row that a field names."""
-    name = required_id(row, field, "the tables are joined by it")
+    name = row.required_id(field, "the tables are joined by it")
     if name not in rows:
-        raise row_error(row, f'field "{field}": "{name}" is in none of the given files; give the file that holds it')
+        raise row.error(f'field "{field}": "{name}" is in none of the given files; give the file that holds it')
     return rows[name]
 
 
 def score_and_text(row: Row) -> tuple[tuple[float, float], str, bool]:
     """Scores and text of a review, and whether the scores were put before the text."""
-    text = text_field(row, "text", REVIEW_FIELDS)
+    text = row.text("text", REVIEW_FIELDS)
     if row.data.get("score") is None:
-        raise row_error(row, f'field "score" is missing; each row needs {REVIEW_FIELDS}')
-    scores = scores_field(row, "score")
+        raise row.error(f'field "score" is missing; each row needs {REVIEW_FIELDS}')
+    scores = row.score_pair("score")
     if scores == UNREADABLE:
-        raise row_error(row, "score [-1, -1]: the source could not read this review, so there is no label")
+        raise row.error("score [-1, -1]: the source could not read this review, so there is no label")
     written, _ = split_review(text)
     if written is None:
         return scores, f"{scores[0]:g} {scores[1]:g}\n{text}", True
     if written != scores:
         shown = f"{written[0]:g} {written[1]:g}"
-        raise row_error(row, f'score {json_scores(scores)} and the text, which opens "{shown}", disagree; correct one')
+        raise row.error(f'score {json_scores(scores)} and the text, which opens "{shown}", disagree; correct one')
     return scores, text, False
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from benchmarks.convert import JoinedReview, join_reviews
 from judgelm.data.labelled_set import read_labels
-from judgelm.data.samples import SampleStream
 from judgelm.data.sources.reviews import read_results
 from judgelm.parsing.scores import parse_pair_original
 
@@ -15,15 +14,6 @@ DATA = ROOT.parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")
 
 PANDALM = str(DATA / "pandalm" / "testset-v1.json")
-
-
-def test_pandalm_has_999_pairs_and_six_cells_that_are_no_text():
-    stream = SampleStream([PANDALM])
-    samples = list(stream)
-    assert (len(samples), stream.coerced, stream.rejected) == (999, 6, 0)
-    assert [s.id for s in samples if "coerced" in s.metadata] == ["157", "158", "159", "161", "162", "164"]
-    assert sum(answer == "" for sample in samples for answer in sample.answers) == 54
-    assert all(len(sample.answer_models) == 2 for sample in samples)
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,7 @@ def test_figure_15_leaves_no_name_behind():
         ("Assistant 1: 8/10\nAssistant 2: 6/10", "Assistant 2: 8/10\nAssistant 1: 6/10"),
         ("Scores for Assistant 1 and 2:\n\n8 6", "Scores for Assistant 2 and 1:\n\n8 6"),
         ("Final verdict: [[A]] or [[B>A]], not [[C]]", "Final verdict: [[B]] or [[A>B]], not [[C]]"),
-        (
-            "answer 1 and answer 2, like the first of the replies",
-            "answer 2 and answer 1, like the second of the replies",
-        ),
+        ("answer 1, answer 2, like the first of the replies", "answer 2, answer 1, like the second of the replies"),
         ("Assistant 1 beats the other.", "Assistant 2 beats the other."),
         ("Assistant 1 has more than 2 steps, not 2 tips.", "Assistant 2 has more than 2 steps, not 2 tips."),
         ("The first and second answers receive 8 and 6.", "The second and first answers receive 8 and 6."),

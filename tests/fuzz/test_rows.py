@@ -9,7 +9,6 @@ from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.registry import TABLE
-from judgelm.data.swap_names import SwappedText, swap_names
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nbecause", "\n\nHuman: ", "\n\nAssistant: ", "error", "Assistant 1", " ", "\n", "[[A]]")
@@ -108,22 +107,3 @@ def check_labels(path, rows):
             path.write_bytes(fuzzing.json_lines([written]))
             [again] = read_labelled(str(path), source="s")
             assert judgelm_row(again) == written, "what is written is read back as something else"
-
-
-REASONS = fuzzing.texts(
-    *("Assistant 1", "Assistant 2's ", "assistants 1 and 2", "the first", "second answer", "Answer 1", "both"),
-    *("former", "8 6", "8", " out of ", "10", "scores ", "is ", "better than ", ".", "\n", '"', "“", "'", "(", ")"),
-    *("1", "2", "and"),
-)
-
-
-def test_reasons(fuzz):
-    """A reason whose answers change places: put back, it says what it said, or it is called ambiguous."""
-
-    def check(text):
-        found = swap_names(text, (1, 0))
-        if isinstance(found, SwappedText):
-            back = swap_names(found.text, (1, 0))
-            assert not isinstance(back, SwappedText) or back.text == text
-
-    fuzz(REASONS, check)

@@ -24,7 +24,7 @@ import pandas as pd
 
 from judgelm.data.readers.fields import describe, encodable
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, reject_row, row_error
+from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, reject_row
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import parse_json
 from judgelm.records import GradeVerdict, Judgment, Sample
@@ -171,7 +171,7 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     if half is not None:
         name = getattr(columns, half, half)
         return _reject(row, f'"{name}": holds half a surrogate pair, which UTF-8 cannot say; remove it')
-    return Row(row.file, row.line, values)
+    return row.with_data(values)
 
 
 def _text(value: object) -> str:
@@ -254,11 +254,11 @@ def _wide_rows(
         "task": _TASKS.get(data_set, data_set),
         "length": values.get("pred_length"),
     }
-    rating = Row(row.file, row.line, shared | {"judge": _display_name(values["judge"]), "score": values["rating"]})
+    rating = row.with_data(shared | {"judge": _display_name(values["judge"]), "score": values["rating"]})
     key, gold = tuple(str(shared[name]) for name in ("item", "dimension", "model")), str(values["gt"])
     if key not in human:
         human[key] = gold
-        return [Row(row.file, row.line, shared | {"judge": HUMAN, "score": values["gt"]}), rating]
+        return [row.with_data(shared | {"judge": HUMAN, "score": values["gt"]}), rating]
     if human[key] != gold:
         reason = f'"gt" is {gold}, but an earlier row of this completion has {human[key]}'
         return [Reject(row.file, row.line, reason, str(values)[:1000])]
@@ -312,9 +312,7 @@ def run_ratings(
             raise InputError(f"{location}: not among the rows; give those that were judged")
         if len(sample.answers) != 1 or len(sample.answer_models) != 1:
             counts = f"{len(sample.answers)} answers and {len(sample.answer_models)} models"
-            raise InputError(
-                f"{location}: its row has {counts}; each needs one answer, and answer_models that names one"
-            )
+            raise InputError(f"{location}: its row has {counts}; each needs one answer and one name in answer_models")
         common = dict(sample.metadata) | {
             "item": sample.metadata.get(item) or sample.question,
             "judge": judge,
@@ -375,10 +373,8 @@ def helm_instruct_ratings(folder: Path, on_reject: OnReject) -> Iterator[Row]:
     runs = [(path, match) for path in files if (match := _HELM_RUN.fullmatch(path.absolute().parent.name)) is not None]
     if not runs:
         found = f"{files[0].parent.name!r} and {len(files) - 1} others" if files else f"no {RATINGS_FILE}"
-        raise InputError(
-            f"{folder}: no run of HELM Instruct, whose folders are named SCENARIO:model=MODEL,evaluator=EVALUATOR; "
-            f"found {found}"
-        )
+        expected = "folders named SCENARIO:model=MODEL,evaluator=EVALUATOR"
+        raise InputError(f"{folder}: no run of HELM Instruct: expected {expected}; found {found}")
     lengths: dict[tuple[str, str], Mapping[str, int]] = {}
     for path, match in runs:
         scenario, model, evaluator = match["scenario"], match["model"], match["evaluator"]
@@ -405,7 +401,7 @@ def helm_instruct_ratings(folder: Path, on_reject: OnReject) -> Iterator[Row]:
             instance = str(row.data["instance_id"])
             place = shared | {"item": f"{scenario}/{instance}", "length": lengths[scenario, model].get(instance)}
             for dimension, score in ratings:
-                yield Row(row.file, row.line, place | {"dimension": dimension, "score": score})
+                yield row.with_data(place | {"dimension": dimension, "score": score})
 
 
 def _ratings(row: Row) -> Iterator[tuple[str, float | None]]:
@@ -416,21 +412,21 @@ def _ratings(row: Row) -> Iterator[tuple[str, float | None]]:
     """
     stats = row.data.get("stats")
     if not isinstance(row.data.get("instance_id"), str) or not isinstance(stats, list):
-        raise row_error(row, f"expected instance_id and a list of stats, got the fields {', '.join(row.data)}")
+        raise row.error(f"expected instance_id and a list of stats, got the fields {', '.join(row.data)}")
     if row.data.get("perturbation") is not None:
-        raise row_error(row, "a perturbed instance; HELM Instruct has none")
+        raise row.error("a perturbed instance; HELM Instruct has none")
     for stat in stats:
         named = stat.get("name") if isinstance(stat, dict) else None
         name = named.get("name") if isinstance(named, dict) else None
         if not isinstance(name, str):
-            raise row_error(row, f"a stat without a name: {describe(stat)}")
+            raise row.error(f"a stat without a name: {describe(stat)}")
         if name not in DIMENSIONS:
             continue
         mean = stat.get("mean")
         if not stat.get("count"):
             yield name, None
         elif isinstance(mean, bool) or not isinstance(mean, int | float) or not 1 <= mean <= 5:
-            raise row_error(row, f"{name}: expected a mean from 1 to 5, got {describe(mean)}")
+            raise row.error(f"{name}: expected a mean from 1 to 5, got {describe(mean)}")
         else:
             yield name, float(mean)
 

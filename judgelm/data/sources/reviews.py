@@ -6,9 +6,9 @@ from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, optional_text, row_id, scores_field, text_field
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, row_error, unique
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.sources.layouts import split_review
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
@@ -16,7 +16,7 @@ from judgelm.records import Judgment, PairVerdict, Scores, Shown, TextHashes, Un
 
 NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
 _VERSUS = "-vs-"
-_UNREADABLE = (-1.0, -1.0)
+UNREADABLE = (-1.0, -1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +52,19 @@ def read_reviews(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[R
 
 
 def _review(row: Row) -> Review:
-    question, first, second = (row_id(row, (name,)) for name in NEEDS[:3])
+    question, first, second = (row.id((name,)) for name in NEEDS[:3])
     if question is None or first is None or second is None or row.data.get("score") is None:
         missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
-        raise row_error(row, f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
-    scores = scores_field(row, "score")
+        raise row.error(f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
+    scores = row.score_pair("score")
     return Review(
         question=question,
         answers=(first, second),
-        scores=None if scores == _UNREADABLE else scores,
-        by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
+        scores=None if scores == UNREADABLE else scores,
+        by_hand=scores != UNREADABLE and split_review(row.optional_text("text") or "")[0] is None,
         location=f"{row.file}:{row.line}",
-        id=row_id(row, ("review_id",)) or "",
-        text=optional_text(row, "text") or "",
+        id=row.id(("review_id",)) or "",
+        text=row.optional_text("text") or "",
     )
 
 
@@ -167,9 +167,9 @@ def read_results(
     """
 
     def convert(row: Row) -> Judgment:
-        name = row_id(row, ("question_id", "idx", "id", "review_id"))
+        name = row.id(("question_id", "idx", "id", "review_id"))
         if name is None:
-            raise row_error(row, "no id; a result needs question_id, idx or id")
+            raise row.error("no id; a result needs question_id, idx or id")
         return replace(_judgment(row, name, parser, fallback), hashes=hashes(row))
 
     read = unique(convert, attrgetter("sample_id"))
@@ -179,7 +179,7 @@ def read_results(
 def _judgment(row: Row, name: str, parser: Parser, fallback: Parser | None) -> Judgment:
     if "pred_text" not in row.data:
         return _from_result(row, name)
-    text = text_field(row, "pred_text", "pred_text")
+    text = row.text("pred_text", "pred_text")
     judgment = _from_reply(name, text, parser)
     if judgment.failure is None or fallback is None:
         return judgment
@@ -211,10 +211,10 @@ def _failed(name: str, text: str, failure: Unparsed) -> Judgment:
 def _from_result(row: Row, name: str) -> Judgment:
     field = next((field for field in row.data if field.endswith("_result")), None)
     if field is None:
-        raise row_error(row, f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
+        raise row.error(f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
     value = row.data[field]
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise field_error(row, field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')
+        raise row.field_error(field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')
     text = str(value)
     winner = _PANDALM_RESULTS.get(text.strip().lower())
     if winner is None:

@@ -136,12 +136,6 @@ def test_a_built_set_is_balanced_on_every_side_and_every_pair_accounted_for(bias
     assert sum(map(len, questions.values())) == len(set.union(*questions.values()))
 
 
-def test_long_pairs_are_dropped_by_characters(biased, tmp_path):
-    done = built(biased, tmp_path / "out", max_characters=750)
-    assert 0 < done.counts.dropped["in", "too long"] < 2000
-    assert done.counts.dropped.total() == done.counts.dropped["in", "too long"]
-
-
 def test_the_longer_answer_wins_as_often_as_requested():
     pairs = numbered(facts(index, winner=1 if index % 5 else 2, longer=50) for index in range(500))
     out = over_balance(pairs, ["length"], (25, 75), seed=0, longer_share=0.65)
@@ -152,12 +146,11 @@ def test_the_longer_answer_wins_as_often_as_requested():
         build_options({"inputs": ["a.jsonl"], "out": "b", "balance": ["position"], "longer_share": 0.65}, "here")
 
 
-def test_questions_of_excluded_files_are_dropped(biased, tmp_path):
-    tests = [{"question": "Question 7!"}, {"question": "question 9"}]
-    (tmp_path / "tests.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tests))
-    done = built(biased, tmp_path / "out", exclude=[str(tmp_path / "tests.jsonl")])
-    # 40 pairs of each of the 50 questions
-    assert done.counts.dropped == {("in", "question of an excluded file"): 80}
-    left_out = (tmp_path / "out" / "left_out.jsonl").read_text()
-    assert "question of an excluded file " in left_out
-    assert "tests.jsonl: exact 1" in left_out
+def test_pairs_that_are_long_or_ask_a_test_question_are_dropped(write, tmp_path):
+    row = {"answer_1": "yes", "answer_2": "no", "preference": 1}
+    rows = [row | {"id": str(i), "question": f"question {i}"} for i in range(9)]
+    rows[3] |= {"answer_1": "yes " * 300}
+    tests = write({"question": "Question 7!"}, {"question": "question 5"}, name="tests.jsonl")
+    done = built(write(*rows, name="in.jsonl"), tmp_path / "out", exclude=[tests], max_characters=750)
+    assert done.counts.dropped == {("in", "question of an excluded file"): 2, ("in", "too long"): 1}
+    assert "tests.jsonl: exact 1" in (tmp_path / "out" / "left_out.jsonl").read_text()

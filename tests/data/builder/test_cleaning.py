@@ -42,6 +42,7 @@ OFF_SCALE = Label(sample_id="", winner=2, scores=(0.0, 9.0))
 LOW = Label(sample_id="", winner=2, scores=(0.0, 1.0))
 WON, LOST, TIED = (Label(sample_id="", winner=winner) for winner in (1, 2, "tie"))
 TIE = Label(sample_id="", winner="tie", scores=(7.0, 7.0))
+CLIPPED = replace(TIE, scores=(1.0, 1.0))
 LEFT_OUT = "the judgment with reference left out: scores outside the scale"
 
 

@@ -68,7 +68,9 @@ def test_the_place_depends_on_the_texts_and_not_on_which_was_chosen(pair):
     assert {label.winner, other.winner} == {1, 2}
 
 
+HUMAN, ASKED = "\n\nHuman:", "User: q\n\nAssistant: a\n\nUser: r"
 DIALOGUE = [user("q"), assistant("a"), user("r")]
+SHAREGPT = {"from": "human", "value": "q"}
 SYSTEM = {"role": "system", "content": "s"}
 
 
@@ -78,32 +80,24 @@ SYSTEM = {"role": "system", "content": "s"}
         *(({field: "q", "chosen": "g", "rejected": "b"}, "q", "g") for field in ("prompt", "question", "instruction")),
         (HH, "User: Hi\n\nAssistant: Hello!\n\nUser: What is 2+2?", "4"),
         (
-            {"chosen": "\n\nHuman: q\nr\n\ns\n\nAssistant: a\n\nb", "rejected": "\n\nHuman: q\nr\n\ns\n\nAssistant:"},
+            {"chosen": f"{HUMAN} q\nr\n\ns\n\nAssistant: a\n\nb", "rejected": f"{HUMAN} q\nr\n\ns\n\nAssistant:"},
             "q\nr\n\ns",
             "a\n\nb",
         ),
         (
-            {"prompt": "\n\nHuman: q\n\nAssistant: a\n\nHuman: r\n\nAssistant:", "chosen": " g", "rejected": " b"},
-            "User: q\n\nAssistant: a\n\nUser: r",
+            {"prompt": f"{HUMAN} q\n\nAssistant: a{HUMAN} r\n\nAssistant:", "chosen": " g", "rejected": " b"},
+            ASKED,
             " g",
         ),
         ({"prompt": [user("q")], "chosen": [assistant("g")], "rejected": [assistant("b")]}, "q", "g"),
         ({"prompt": "q", "chosen": [assistant("g")], "rejected": [assistant("b")]}, "q", "g"),
         ({"prompt": [user("q")], "chosen": "g", "rejected": "b"}, "q", "g"),
-        (
-            {"chosen": [user("q"), assistant("g")], "rejected": [{"from": "human", "value": "q"}, assistant("b")]},
-            "q",
-            "g",
-        ),
+        ({"chosen": [user("q"), assistant("g")], "rejected": [SHAREGPT, assistant("b")]}, "q", "g"),
         ({"prompt": [SYSTEM, user("q")], "chosen": "g", "rejected": "b"}, "System: s\n\nUser: q", "g"),
         ({"system": "s", "question": "q", "chosen": "g", "rejected": "b"}, "System: s\n\nUser: q", "g"),
         (ULTRA | {"system": "s"}, "System: s\n\nUser: q", "good"),
         ({"instruction": "q", "input": "x", "chosen": "g", "rejected": "b"}, "q\n\nx", "g"),
-        (
-            {"prompt": "r", "chosen": [*DIALOGUE, assistant("g")], "rejected": [*DIALOGUE, assistant("b")]},
-            "User: q\n\nAssistant: a\n\nUser: r",
-            "g",
-        ),
+        ({"prompt": "r", "chosen": [*DIALOGUE, assistant("g")], "rejected": [*DIALOGUE, assistant("b")]}, ASKED, "g"),
         ({"prompt": "q", "chosen": [assistant([{"type": "text", "text": "g"}])], "rejected": "b"}, "q", "g"),
     ],
 )
@@ -133,17 +127,14 @@ def test_scores_and_models_follow_the_answers(pair):
         (PLAIN | {"chosen": []}, 'field "chosen": expected chat messages, got none'),
         (PLAIN | {"chosen": [{"role": "tool", "content": "x"}]}, 'field "chosen[0].role": expected user, assistant or'),
         (PLAIN | {"chosen": [assistant(None)]}, 'field "chosen[0].content": expected text, got null'),
-        (
-            PLAIN | {"chosen": [assistant([{"type": "image"}])]},
-            'field "chosen[0].content": expected parts of text only',
-        ),
+        (PLAIN | {"chosen": [assistant([{"type": "image"}])]}, 'field "chosen[0].content": expected parts'),
         (ULTRA | {"prompt": "another"}, 'field "chosen": its dialogue does not hold the prompt'),
         (ULTRA | {"chosen": [*ULTRA["chosen"], user("thanks")]}, 'field "chosen": its last turn is the user\'s'),
         (HH | {"rejected": HH["rejected"].replace("Hello!", "Yo")}, "chosen and rejected part at turn 2 of 4 and 4"),
         (HH | {"rejected": HH["rejected"].replace("2+2", "2+3")}, "chosen and rejected part at turn 3 of 4 and 4"),
         (
-            HH | {"rejected": HH["rejected"] + "\n\nHuman: Sure?\n\nAssistant: No"},
-            "chosen and rejected part at turn 4 of 4 and 6, before the last one",
+            HH | {"rejected": HH["rejected"] + f"{HUMAN} Sure?\n\nAssistant: No"},
+            "chosen and rejected part at turn 4 of 4 and 6",
         ),
         ({"system": "s", "chosen": "g", "rejected": "b"}, "no question before the answers in chosen and rejected"),
         (PLAIN | {"score_chosen": 5, "score_rejected": 5}, "score_chosen and score_rejected are both 5"),
@@ -156,7 +147,10 @@ def test_a_bad_preference_is_a_reject(labelled, row, message):
 
 
 def test_arena_battles_keep_their_order(pair):
-    sample, label, _ = pair(ARENA | {"judge": "arena_user_973"})
+    copied = {"judge": "arena_user_973", "full_conversation": [{"user": "q"}]}
+    sample, label, _ = pair(
+        ARENA | copied | {"conversation_a": [user([{"type": "text", "text": "q"}]), assistant("a")]}
+    )
     assert (sample.question, sample.answers, sample.answer_models) == ("q", ("a", "b"), ("m", "n"))
     assert (sample.id, label) == (ARENA["question_id"], Label(sample_id=sample.id, winner=2))
     assert sample.metadata == {"judge": "arena_user_973"}
@@ -171,7 +165,7 @@ def test_arenas_ties_of_two_bad_answers_say_so(pair, winner, both_bad):
 def test_arena_conversations_that_share_their_earlier_turns(pair):
     sides = {f"conversation_{side}": json.dumps([*DIALOGUE, assistant(side)]) for side in "ab"}
     sample, _, _ = pair(ARENA | sides | {"turn": 2})
-    assert (sample.question, sample.answers) == ("User: q\n\nAssistant: a\n\nUser: r", ("a", "b"))
+    assert (sample.question, sample.answers) == (ASKED, ("a", "b"))
 
 
 def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and_turn(pair, labelled):
@@ -238,7 +232,7 @@ def test_a_text_in_brackets_is_no_list_of_turns(pair):
         ({"response_b": '["\\ud83d"]'}, 'field "response_b[0]": holds half a surrogate pair'),
         (
             {"prompt": '["q", "r"]', "response_a": '["a", "x"]', "response_b": '["b", "y"]'},
-            "response_a and response_b part at turn 2 of 4 and 4, before the last one",
+            "response_a and response_b part",
         ),
         ({"winner_tie": 1}, "expected 1 in one of winner_model_a, winner_model_b, winner_tie, got 2 such"),
         ({"winner_model_a": 0}, "expected 1 in one of winner_model_a, winner_model_b, winner_tie, got 0 such"),

@@ -113,11 +113,6 @@ HOTPOT = {"_id": "h1", "question": "Where?", "answer": "Paris", "context": [["Fr
 DROP = {"passage": "It was 3.", "qa_pairs": [{"query_id": "d1", "question": "How many?", "answer": {"number": "3"}}]}
 
 
-def test_predictions_are_answers_to_judge(write):
-    _, [row], _ = imported("hotpotqa", write(HOTPOT | {"pred_answer": "Lyon", "model": "m1", "context": "Paris."}))
-    assert (row["answer"], row["answer_models"]) == ("Lyon", ["m1"])
-
-
 def test_one_qa_set_is_not_taken_for_another_unless_its_rows_are_flat(write):
     path = write({"history_1": DROP}, name="drop.json")
     _, [row], _ = imported("drop", path)

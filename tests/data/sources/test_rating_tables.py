@@ -37,7 +37,7 @@ def test_na_options_are_missing_values_and_never_numbers(ratings, missing):
     assert table.rejects == ()
 
 
-LONG, WIDE_ROW = rating(), {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "rating": 4}
+LONG, WIDE = rating(), {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "rating": 4}
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,8 @@ LONG, WIDE_ROW = rating(), {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1
         (LONG, {name: value for name, value in LONG.items() if name != "score"}, 'no "score"; give null where the'),
         (LONG, LONG | {"judge": "a\ud800"}, '"judge": holds half a surrogate pair'),
         (LONG, LONG | {"score": 1}, "rated twice"),
-        (WIDE_ROW, WIDE_ROW | {"judge": "b", "gt": 2}, '"gt" is 2, but an earlier row of this completion has 3'),
-        (
-            WIDE_ROW,
-            {name: value for name, value in WIDE_ROW.items() if name != "prompt_id"},
-            "lacks prompt_id, which the",
-        ),
+        (WIDE, WIDE | {"judge": "b", "gt": 2}, '"gt" is 2, but an earlier row of this completion has 3'),
+        (WIDE, {name: value for name, value in WIDE.items() if name != "prompt_id"}, "lacks prompt_id, which the"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_a_reject_with_its_place(ratings, good, bad, finding):

@@ -85,30 +85,6 @@ def test_nectar_is_its_best_against_its_worst_answer(entries, answers):
     assert (row[f"answer_{winner}"], row["answer_models"][winner - 1], len(rejects)) == ("7", "m7", 1)
 
 
-def test_offsetbias_keeps_the_order_and_the_label(entries):
-    [row], _ = entries("offsetbias", OFFSETBIAS)
-    assert (row["question"], row["answer_1"], row["winner"]) == ("Correct it.", "right", 1)
-
-
-def test_the_large_arena_sets_parts_of_text_are_joined_and_its_copy_of_the_dialogues_left_out(entries):
-    def said(role, text):
-        return {"role": role, "content": [{"type": "text", "text": text, "image": None, "mimeType": None}]}
-
-    vote = {"id": "v1", "model_a": "m1", "model_b": "m2", "winner": "both_bad", "evaluation_order": 1, "language": "en"}
-    vote |= {side: [said("user", "Hi"), said("assistant", side)] for side in ("conversation_a", "conversation_b")}
-    vote["full_conversation"] = [{"user": "Hi"}]
-    made, rejects = entries("arena", vote, vote | {"id": "v2", "evaluation_order": 2})
-    assert (made[0]["winner"], made[0]["answer_2"]) == ("tie", "conversation_b")
-    assert made[0]["metadata"] == {"evaluation_order": 1, "language": "en", "both_bad": True}
-    assert len(rejects) == 1  # the second vote of a session
-
-
-def test_judgelm_keeps_both_judgments(entries):
-    [row], _ = entries("judgelm", JUDGELM)
-    assert (row["score"], row["score_w_reference"]) == ([2, 8], [3, 7])
-    assert (row["text"], row["reference"]) == ("2 8\nThe second helps.", {"text": "A bird."})
-
-
 def test_judgelms_validation_set_is_joined_by_question(write):
     unreadable = {"text": "error", "score": [-1, -1]}
     statistics = {"answer1_body": "a", "answer2_body": "b", "score": [{"bleu": 1.0}, {"bleu": 2.0}]}
