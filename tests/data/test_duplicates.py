@@ -37,27 +37,46 @@ def test_what_means_something_else_stays_apart():
     assert [pair for pair in apart if normalised(pair[0]) == normalised(pair[1])] == []
 
 
+def seen(*rows, **options):
+    """What each row repeats: a question and its two answers, named by their numbers from 1."""
+    duplicates = Duplicates(**options)
+    return [duplicates.seen(str(number), *row) for number, row in enumerate(rows, 1)]
+
+
+def why(*answers):
+    return "Why?", answers
+
+
+LONG = text(1, 300)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ([("a b", ("c", "d")), ("a", ("b c", "d")), ("c", ("a b", "d"))], {}),  # texts do not run into each other
+        # the union of all three texts is nearly the same, but these are different pairs
+        ([why(LONG, "I cannot say."), why(LONG, "Because it is so."), ("Where?", (LONG, "I cannot say."))], {}),
+        # 10 words of 100, apart from each other: 30 of 98 shingles go and 30 come, 68 / 128 = 0.53
+        ([why(text(1), text(2)), why(with_replaced(text(1), *range(5, 100, 10)), text(2))], {}),
+        ([(text(n, 30), (text(-n - 1), text(n + 9999))) for n in range(500)], {}),
+        ([why(LONG, "no"), why(with_replaced(LONG, 299), "no")], {"threshold": 1}),
+    ],
+    ids=["shared words", "another answer", "below the threshold", "unrelated", "a threshold of one"],
+)
+def test_rows_that_repeat_none(rows, options):
+    assert set(seen(*rows, **options)) == {None}
+
+
 def test_a_row_or_its_swapped_copy_is_an_exact_duplicate_of_the_first():
-    duplicates = Duplicates()
-    assert duplicates.seen("1", "Why?", ("yes", "no")) is None
     exact = Duplicate(kind="exact", of="1", similarity=1.0)
-    assert duplicates.seen("2", "why", ("Yes.", "No.")) == exact
-    assert duplicates.seen("3", "Why?", ("no", "yes")) == exact
-
-
-def test_texts_do_not_run_into_each_other():
-    duplicates = Duplicates()
-    assert duplicates.seen("1", "a b", ("c", "d")) is None
-    assert duplicates.seen("2", "a", ("b c", "d")) is None
-    assert duplicates.seen("3", "c", ("a b", "d")) is None
+    assert seen(why("yes", "no"), ("why", ("Yes.", "No.")), why("no", "yes")) == [None, exact, exact]
+    assert seen(why(LONG, "no"), why("no", LONG), threshold=1) == [None, exact]
 
 
 def test_the_similarity_is_the_share_of_bytes_that_agree_without_those_by_chance():
-    duplicates = Duplicates()
-    long = " ".join(WORDS[:200])
-    assert duplicates.seen("1", "Why?", (long, "no")) is None
+    words = " ".join(WORDS[:200])
     # 123 of 128 bytes agree: (123 / 128 - 1 / 256) / (1 - 1 / 256) = 245 / 255
-    found = duplicates.seen("2", "Why?", (long.replace("word100 ", "x "), "no"))
+    found = seen(why(words, "no"), why(words.replace("word100 ", "x "), "no"))[1]
     assert found == Duplicate(kind="near", of="1", similarity=pytest.approx(245 / 255))
 
 
@@ -66,63 +85,32 @@ def test_the_nearest_row_is_named(order):
     # 198 shingles; 8 words replaced leave 174 / 222 = 0.78, 6 others 180 / 216 = 0.83, between them 156 / 240 = 0.65
     long = text(1, 200)
     rows = {"far": with_replaced(long, *range(3, 200, 25)), "near": with_replaced(long, *range(10, 200, 33))}
-    duplicates = Duplicates(threshold=0.7)
-    assert [duplicates.seen(row_id, "Why?", (rows[row_id], "no")) for row_id in order] == [None, None]
-    assert duplicates.seen("new", "Why?", ("no", long)).of == "near"
+    first, second, third = seen(*(why(rows[name], "no") for name in order), why("no", long), threshold=0.7)
+    assert (first, second, third.of) == (None, None, str(order.index("near") + 1))
 
 
 def test_the_near_row_is_named_among_others():
     # 3-grams as sets: the same words in a circle have the same ones, wherever they begin
-    circle = ["a b c " * 4, "b c a " * 4, "c a b " * 4]
-    duplicates = Duplicates(threshold=0.99)
-    assert duplicates.seen("0", "Who?", (text(3), "no")) is None
-    assert duplicates.seen("1", "Why?", (circle[0], "no")) is None
-    assert duplicates.seen("2", "When?", (text(4), "no")) is None
-    assert duplicates.seen("3", "Why?", (circle[1], "no")) == Duplicate(kind="near", of="1", similarity=1.0)
-    assert duplicates.seen("4", "Why?", ("no", circle[2])) == Duplicate(kind="near", of="1", similarity=1.0)
+    circle = [why("a b c " * 4, "no"), why("b c a " * 4, "no"), why("no", "c a b " * 4)]
+    found = seen(("Who?", (text(3), "no")), circle[0], ("When?", (text(4), "no")), *circle[1:], threshold=0.99)
+    near = Duplicate(kind="near", of="2", similarity=1.0)
+    assert found == [None, None, None, near, near]
 
 
 @pytest.mark.parametrize(("words", "found"), [(9, False), (10, True)])
 def test_ten_words_are_enough_to_be_near(words, found):
     one, other = (" ".join((start * 4)[:words]) for start in ("abc", "bca"))  # the same 2-grams and 3-grams
-    duplicates = Duplicates()
-    assert duplicates.seen("1", "Why?", (one, "no")) is None
-    assert (duplicates.seen("2", "Why?", (other, "no")) is not None) is found
+    assert (seen(why(one, "no"), why(other, "no"))[1] is not None) is found
     groups = grouped([one, other])
     assert (groups.group(one) == groups.group(other)) is found
-
-
-def test_the_other_answer_must_be_near_too():
-    # the union of all three texts is nearly the same, but these are different pairs
-    duplicates = Duplicates()
-    long = text(1, 300)
-    assert duplicates.seen("1", "Why?", (long, "I cannot say.")) is None
-    assert duplicates.seen("2", "Why?", (long, "Because it is so.")) is None
-    assert duplicates.seen("3", "Where?", (long, "I cannot say.")) is None
-
-
-def test_texts_below_the_threshold_stay():
-    # 10 words of 100, apart from each other: 30 of 98 shingles go and 30 come, 68 / 128 = 0.53
-    duplicates = Duplicates()
-    assert duplicates.seen("1", "Why?", (text(1), text(2))) is None
-    assert duplicates.seen("2", "Why?", (with_replaced(text(1), *range(5, 100, 10)), text(2))) is None
 
 
 @pytest.mark.parametrize("similarity", [0.95, 0.97])
 def test_nearly_all_near_duplicates_are_found(similarity):
     # k more words beside n shingles leave n / (n + k); 0.95 is 2.6 standard errors over 0.9, so few estimates miss it
-    found = 0
-    for seed in range(100):
-        duplicates, long = Duplicates(), text(seed, 190)
-        duplicates.seen("1", "Why?", (long, "no"))
-        added = " ".join(f"new{number}" for number in range(round(188 / similarity) - 188))
-        found += duplicates.seen("2", "Why?", (f"{long} {added}", "no")) is not None
-    assert found >= 92
-
-
-def test_no_unrelated_rows_are_near():
-    duplicates = Duplicates()
-    assert not any(duplicates.seen(str(n), text(n, 30), (text(-n - 1), text(n + 9999))) for n in range(500))
+    added = " ".join(f"new{number}" for number in range(round(188 / similarity) - 188))
+    texts = [text(seed, 190) for seed in range(100)]
+    assert sum(seen(why(long, "no"), why(f"{long} {added}", "no"))[1] is not None for long in texts) >= 92
 
 
 @pytest.mark.parametrize("kind", [Duplicates, QuestionGroups])
@@ -156,15 +144,6 @@ def test_a_group_is_named_by_the_least_digest_in_it_and_the_largest_stands_first
     assert groups.group(" WHAT ") == groups.group("What?")
 
 
-def test_a_threshold_of_one_finds_exact_duplicates_only():
-    one, other = text(1, 500), with_replaced(text(1, 500), 499)
-    duplicates = Duplicates(threshold=1)
-    assert duplicates.seen("1", "Why?", (one, text(2))) is None
-    assert duplicates.seen("2", "Why?", (other, text(2))) is None
-    assert duplicates.seen("3", "Why?", (text(2), one)) is not None
-    assert len(grouped([one, one.upper(), other], threshold=1).sizes()) == 2
-
-
 def test_a_chain_of_near_questions_is_one_group():
     # each differs from the next in one word of 60; the ends differ in 20: 59 - 40 of 59 + 40 shingles, 0.19
     chain = [with_replaced(text(1, 60), *range(0, 2 * count, 2)) for count in range(21)]
@@ -177,6 +156,7 @@ def test_a_template_filled_in_many_ways_is_one_group():
     template = text(1, 100)
     groups = grouped(with_replaced(template, 50).replace("other50", f"filled{number}") for number in range(300))
     assert len(groups.sizes()) == 1
+    assert len(grouped([template, template.upper(), with_replaced(template, 5)], threshold=1).sizes()) == 2
 
 
 @given(questions=QUESTIONS, seed=st.integers(0, 99), data=st.data())

@@ -79,21 +79,6 @@ def test_what_names_no_answer_stays():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "From 1 to 9, the scores differ.",  # a scale
-        "They take 8 and 6 steps. Scores follow.",
-        "Fine.\n8 6 of them",
-        "They take 8 6\nin all.",
-        "Fine.\n8 6 x",
-        "x 8 6",
-    ],
-)
-def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text):
-    assert swap_names(text, SWAP, ANSWERS) == SwappedText(text=text, mentions=0)
-
-
-@pytest.mark.parametrize(
     ("text", "code"),
     [
         ("1 is better than 2.", "bare_name"),
@@ -143,6 +128,9 @@ def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text
         ("Fine.\n# [8 6].", "unnamed_scores"),
         ("Fine.\n> 8/10 6/10", "unnamed_scores"),
         ("I'd rate them 8 and 6.", "unnamed_scores"),
+        # two numbers are no scores unless they stand alone or are called so
+        *((text, None) for text in ("From 1 to 9, the scores differ.", "They take 8 and 6 steps. Scores follow.")),
+        *((text, None) for text in ("Fine.\n8 6 of them", "They take 8 6\nin all.", "Fine.\n8 6 x", "x 8 6")),
         ("They get 8/10 and 6/10 respectively.", "unnamed_scores"),
         ("They get 8/10 and 10/10 respectively.", "unnamed_scores"),
         ("Summary 1 is better.", "unsure_noun"),
@@ -156,7 +144,7 @@ def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text
     ],
 )
 def test_what_cannot_be_told_is_ambiguous(text, code):
-    assert why(text) == code
+    assert why(text) == (code or text)
 
 
 # The rules of names, each with the texts on both sides of its border; a code where the text is ambiguous.
@@ -212,8 +200,7 @@ def test_what_cannot_be_told_is_ambiguous(text, code):
     ],
 )
 def test_a_word_is_a_name_by_those_around_it(text, expected):
-    result = swap_names(text, SWAP, ("Yes.", "No."))
-    assert (result.text if isinstance(result, SwappedText) else result.code) == expected
+    assert why(text, answers=("Yes.", "No.")) == expected
 
 
 def test_former_and_latter_go_with_the_names_before_them():

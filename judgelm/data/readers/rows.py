@@ -128,10 +128,10 @@ class Row:
         texts = [self.text(pattern.format(1), needs), self.text(pattern.format(2), needs)]
         while self.data.get(name := pattern.format(len(texts) + 1)) is not None:
             texts.append(self.text(name, needs))
-        self.refuseleft_over_names(pattern, len(texts))
+        self.refuse_left_over(pattern, len(texts))
         return tuple(texts)
 
-    def refuseleft_over_names(self, pattern: str, count: int) -> None:
+    def refuse_left_over(self, pattern: str, count: int) -> None:
         """Refuse a numbered field that is not read: `answer_0` beside `answer_1`, `answer_4` without `answer_3`.
 
         Args:
