@@ -80,17 +80,6 @@ def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
     assert len(derived(pair_of(), resample={"2": 0.0})[0]) == 1
 
 
-def test_a_reference_is_drawn_where_that_is_wanted():
-    for number in map(str, range(20)):
-        pair = pair_of(number)
-        [one], _ = derived(pair, 1, swap="none", reference="draw", reference_drop_prob=0.3)
-        dropped = uniform_hash(SEED, number, "reference", 1) < 0.3
-        assert (one.sample.reference, one.plain is None) == ((None, False) if dropped else ("r", True))
-        assert derived(pair, 1, swap="none", reference_drop_prob=0.3)[0] == [
-            replace(pair.with_id(f"{number}:e1"), epoch=1)
-        ]
-
-
 def test_reasons_go_from_a_share_of_the_pairs():
     for number in map(str, range(20)):
         pair = pair_of(number)

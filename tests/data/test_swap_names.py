@@ -20,20 +20,6 @@ def why(text, answers=ANSWERS):
     return result.code if isinstance(result, Ambiguous) else result.text
 
 
-def test_figure_15_leaves_no_name_behind():
-    # JudgeLM, Figure 15: there, "but Assistant 1 provided an acronym" stayed as it was.
-    text = (
-        "{0}'s response is not helpful, relevant, or accurate. The user asked for an acronym using the letters ABCDEF, "
-        "but {1} provided an acronym that only uses the letters FIDE, which is not what the user asked for. Therefore, "
-        "{2} receives a score of 2. On the other hand, {3}'s response is both helpful and accurate. Therefore, {4} "
-        "receives a score of 10."
-    )
-    given = text.format(*(f"**Assistant {n}**" for n in (1, 1, 1, 2, 2)))
-    expected = text.format(*(f"**Assistant {n}**" for n in (2, 2, 2, 1, 1)))
-    result = swap_names(given, SWAP, ("FIDE", "A Better Comprehension of Digital Education Fund"))
-    assert result == SwappedText(text=expected, mentions=5)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -63,6 +63,7 @@ def test_every_row_is_written_or_named_with_its_reason(world, write):
     }
 
 
+@pytest.mark.distributed
 def test_any_number_of_workers_writes_the_same_bytes_and_either_format_the_same_rows(world, tmp_path):
     options = {
         "swap": "draw",

@@ -374,3 +374,20 @@ def test_outputs_become_judgments_and_others_rejects(write):
 def test_pandalm_outputs_become_judgments(write, result, winner):
     [judgment] = read_results(write({"idx": 1, "gpt_result": result, "gpt_reason": "why"}), parse_pair_original)
     assert (judgment.winner, judgment.failure and judgment.failure.code) == (winner, None if winner else "off_grammar")
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("gpt-3.5-turbo", {2: 476, 1: 460, "tie": 38, "off_grammar": 25}), ("pandalm-7b", {2: 459, 1: 433, "tie": 107})],
+)
+def test_the_real_pandalm_baselines(shared_data, name, counts):
+    judgments = read_results(str(shared_data / "pandalm" / f"{name}-testset-v1.json"), parse_pair_original)
+    assert Counter(j.verdict.winner if j.verdict else j.failure.code for j in judgments) == counts
+
+
+def test_the_real_qlora_ratings_are_labels_without_answers_and_their_failures_no_labels(shared_data):
+    files = sorted((shared_data / "qlora_ratings" / "relative-gpt-3.5").iterdir())
+    sets = [read_labels(str(path)) for path in files]
+    assert [found.samples for found in sets] == [{}] * len(files)
+    assert sum(len(found.labels) + found.unlabelled for found in sets) == 14 * 80
+    assert sum(len(found.labels) for found in sets) > 1100

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from judgelm.data.sources.codes import majority
 from judgelm.errors import InputError
 from tests.support.benchmark_files import imported
 
@@ -77,10 +76,6 @@ def test_a_pair_that_people_saw_either_way_round_is_one_row(mt_bench, write, fil
     # alpaca has two of the experts' three votes; the author's is kept apart
     assert (row["winner"], row["votes"]) == (1, [1, 2, 1])
     assert row["metadata"]["other_votes"] == {"author_1": 2}
-
-
-def test_a_majority_is_more_than_half():
-    assert [majority(votes) for votes in ((1, 2), (1, 2, 2), ())] == [None, 2, None]
 
 
 def test_without_votes_every_pair_of_models_is_a_row_for_each_turn(mt_bench, write, files):

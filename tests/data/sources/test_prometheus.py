@@ -6,7 +6,6 @@ import json
 import pytest
 
 from judgelm.data.labelled_set import read_labels
-from judgelm.errors import InputError
 from judgelm.judges.released import released_judge
 from tests.support import benchmark_files
 
@@ -62,11 +61,6 @@ def test_what_cannot_be_used_is_a_reject_that_says_why(tmp_path, change, finding
     done, rows = imported(tmp_path, ROW, ROW | {"idx": 8} | change)
     assert len(rows) == 1
     assert finding in done.rejects[0].message
-
-
-def test_another_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no row of Prometheus' absolute grading: it lacks gpt4_score"):
-        imported(tmp_path, {"instruction": PROMPT})
 
 
 def prompt_of(flow):
