@@ -1,8 +1,9 @@
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from judgelm.data.labelled_set import groups_of
+from judgelm.data.labelled_set import groups_of, read_labels
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream, join_outputs
 from judgelm.data.sources.reviews import read_results
