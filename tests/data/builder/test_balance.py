@@ -151,6 +151,7 @@ def test_pairs_that_are_long_or_ask_a_test_question_are_dropped(write, tmp_path)
     rows = [row | {"id": str(i), "question": f"question {i}"} for i in range(9)]
     rows[3] |= {"answer_1": "yes " * 300}
     tests = write({"question": "Question 7!"}, {"question": "question 5"}, name="tests.jsonl")
-    done = built(write(*rows, name="in.jsonl"), tmp_path / "out", exclude=[tests], max_characters=750)
+    limits = {"exclude": [tests], "max_characters": 750}
+    done = built(write(*rows, name="in.jsonl"), tmp_path / "out", validation=0, test=0, **limits)
     assert done.counts.dropped == {("in", "question of an excluded file"): 2, ("in", "too long"): 1}
     assert "tests.jsonl: exact 1" in (tmp_path / "out" / "left_out.jsonl").read_text()
