@@ -126,7 +126,7 @@ def test_what_names_no_answer_stays():
         ("Model A is better.", "said_in_answer"),
         ("The third assistant", "no_such_answer"),
         ("Assistant 10 is better.", "no_such_answer"),
-        ("Assistant 1 chose Option B", "unsure_noun"),  # but not where an answer has the option
+        ("Assistant 1 chose Option B", "Assistant 2 chose Option B"),  # an option that an answer has
     ],
 )
 def test_what_cannot_be_told_is_ambiguous(text, code):
@@ -182,6 +182,7 @@ def test_what_cannot_be_told_is_ambiguous(text, code):
         ("to answer 2 questions", "value_or_name"),
         ("Answer 2 points to it", "Answer 2 points to it"),
         ("output 1 is longer", "value_or_name"),
+        ("Assistant 1 chose Option B", "unsure_noun"),
         ("Output 1 is longer", "Output 2 is longer"),
     ],
 )

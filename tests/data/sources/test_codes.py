@@ -157,7 +157,7 @@ def test_a_file_is_read_by_one_code_or_refused_in_any_order_of_its_rows(tmp_path
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         try:
             found = read_labels(str(path), on_reject=lambda reject: None, reading=Reading(label_code=code))
-        except InputError:
+        except (InputError, LabelCodeError):
             return "refused"
         named = {name: found.samples[name].answers if name in found.samples else () for name in found.labels}
         winners = {name: label.winner for name, label in found.labels.items()}

@@ -139,7 +139,7 @@ def test_a_stream_can_ask_for_a_number_of_answers(write):
 def test_pandalm_joins_instruction_and_input_and_guesses_no_models(write, key, models):
     sample = sample_of(write, PANDALM | {"input": "ctx", "motivation_app": "Gmail", "cmp_key": key})
     assert (sample.id, sample.question, sample.answers) == ("7", "i\n\nctx", ("a", "b"))
-    assert (sample.answer_models, sample.category, "cmp_key" in sample.metadata) == (models, "Gmail", not models)
+    assert (sample.answer_models, sample.category, sample.metadata) == (models, "Gmail", {"cmp_key": key})
 
 
 def test_only_pandalm_coerces_booleans_and_counts_them(write):
@@ -348,10 +348,12 @@ def test_a_file_without_a_good_row_reports_each_line_and_then_fails(tmp_path, mo
 def test_groups_of_the_synthetic_world():
     vices = {"1": ["wordy", "blunt"], "2": [None, "wordy"], "3": []}
     samples = [
-        Sample(id=name, question="q", answers=(), category="c", metadata={"vices": vices[name]}) for name in vices
+        Sample(id=name, question="q", answers=(), category="c", metadata={"kind": "k", "vices": each})
+        for name, each in vices.items()
     ]
     assert groups_of(samples) == {
-        "category": {"1": "c", "2": "c", "3": "c"}, "vice": {"1": "blunt / wordy", "2": "none / wordy"},
+        "category": dict.fromkeys(vices, "c"), "kind": dict.fromkeys(vices, "k"),
+        "vice": {"1": "blunt / wordy", "2": "none / wordy"},
     }  # fmt: skip
 
 

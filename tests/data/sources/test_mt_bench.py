@@ -57,7 +57,9 @@ def test_votes_with_their_conversations_are_enough(mt_bench, write):
 
 def test_votes_are_joined_with_questions_answers_and_references(mt_bench, write, files):
     references = write(answers("gpt-4", "R1", "R2"), name="reference_answer/gpt-4.jsonl")
-    done, rows = mt_bench(*files, references, write(vote("e", "model_b", 2), vote("e", "model_a", second="llama")))
+    done, rows = mt_bench(
+        *files, references, write(vote("expert_0", "model_b", 2), vote("expert_0", "model_a", second="llama"))
+    )
     [row] = rows.values()
     assert (row["winner"], row["reference"], row["answer_models"]) == (2, "R2", ["alpaca", "vicuna"])
     assert [one["reference"] for one in row["metadata"]["turns"]] == ["R1", "R2"]

@@ -90,7 +90,7 @@ SYSTEM = {"role": "system", "content": "s"}
             " g",
         ),
         ({"prompt": [user("q")], "chosen": [assistant("g")], "rejected": [assistant("b")]}, "q", "g"),
-        ({"prompt": "q", "chosen": [assistant("g")], "rejected": [assistant("b")]}, "q", "g"),
+        ({"prompt": "q", "chosen": [assistant("g")], "rejected": str([assistant("b")])}, "q", "g"),  # as Python prints
         ({"prompt": [user("q")], "chosen": "g", "rejected": "b"}, "q", "g"),
         ({"chosen": [user("q"), assistant("g")], "rejected": [SHAREGPT, assistant("b")]}, "q", "g"),
         ({"prompt": [SYSTEM, user("q")], "chosen": "g", "rejected": "b"}, "System: s\n\nUser: q", "g"),
@@ -107,7 +107,8 @@ def test_where_the_question_of_a_preference_stands(pair, fields, question, bette
 
 
 def test_scores_and_models_follow_the_answers(pair):
-    sample, label, winning = pair(ULTRA | {"prompt_id": "abc", "score_chosen": 8.5, "score_rejected": 3.0})
+    more = {"prompt_id": "abc", "messages": ULTRA["chosen"], "score_chosen": 8.5, "score_rejected": 3.0}
+    sample, label, winning = pair(ULTRA | more)
     assert (winning, sample.metadata, label.scores[label.winner - 1]) == ("good", {"prompt_id": "abc"}, 8.5)
     row = PLAIN | {"id": 30, "subset": "mt-bench-easy", "chosen_model": "good-m", "rejected_model": "bad-m"}
     sample, label, _ = pair(row)
@@ -138,6 +139,7 @@ def test_scores_and_models_follow_the_answers(pair):
         ),
         ({"system": "s", "chosen": "g", "rejected": "b"}, "no question before the answers in chosen and rejected"),
         (PLAIN | {"score_chosen": 5, "score_rejected": 5}, "score_chosen and score_rejected are both 5"),
+        (PLAIN | {"score_chosen": 3, "score_rejected": 5}, "score_chosen 3 is not above score_rejected 5"),
         (PLAIN | {"score_chosen": 5}, 'field "score_rejected": expected a finite number, got null'),
     ],
 )

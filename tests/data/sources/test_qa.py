@@ -119,8 +119,9 @@ def test_one_qa_set_is_not_taken_for_another_unless_its_rows_are_flat(write):
     assert row["reference"] == "3"
     with pytest.raises(InputError, match="has the shape of drop, not of quoref"):
         imported("quoref", path)
-    _, [row], _ = imported("drop", write(HOTPOT | {"context": "One paragraph.\n\nAnother."}))
-    assert row["metadata"]["data_set"] == "drop"
+    flat = {"context": "One paragraph.\n\nAnother.", "pred_answer": "Lyon", "model": "m1"}
+    _, [row], _ = imported("drop", write(HOTPOT | flat))
+    assert (row["metadata"]["data_set"], row["answer"], row["answer_models"]) == ("drop", "Lyon", ["m1"])
     with pytest.raises(InputError, match="has the shape of hotpotqa, not of drop"):
         imported("drop", write(HOTPOT))
 
