@@ -9,17 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from string import ascii_uppercase
 
-from judgelm.data.readers.fields import (
-    ID_FIELDS,
-    extra_fields,
-    optional_text,
-    reference_field,
-    required_id,
-    row_id,
-    text_field,
-)
+from judgelm.data.readers.fields import ID_FIELDS
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Row, convert_rows, row_error
+from judgelm.data.readers.rows import Row, convert_rows
 from judgelm.errors import InputError
 from judgelm.parsing.short_answers import Task, canonical, final_answer
 from judgelm.prompts.self_reference import question_of
@@ -44,16 +36,16 @@ def read_solved_questions(path: str) -> Iterator[Sample]:
 
 
 def _known(row: Row) -> Sample:
-    name, reference = row_id(row, ID_FIELDS), reference_field(row)
+    name, reference = row.id(ID_FIELDS), row.reference()
     if name is None or reference is None:
-        raise row_error(row, f"no {'id' if name is None else 'reference'}; each row needs {_NEEDS}")
+        raise row.error(f"no {'id' if name is None else 'reference'}; each row needs {_NEEDS}")
     return Sample(
         id=name,
-        question=text_field(row, "question", _NEEDS),
+        question=row.text("question", _NEEDS),
         answers=(),
         reference=reference,
-        category=optional_text(row, "category"),
-        metadata=extra_fields(row, frozenset({*ID_FIELDS, "question", "reference", "category"})),
+        category=row.optional_text("category"),
+        metadata=row.extras(frozenset({*ID_FIELDS, "question", "reference", "category"})),
     )
 
 
@@ -72,8 +64,8 @@ def _answer(row: Row) -> tuple[str, str] | None:
     """The question's id and the text; None for a failure."""
     if row.data.get("failure") is not None:
         return None
-    name = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
-    return name, text_field(row, "text", _ANSWER_NEEDS)
+    name = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
+    return name, row.text("text", _ANSWER_NEEDS)
 
 
 def generator_prompts(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:

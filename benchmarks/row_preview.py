@@ -158,11 +158,7 @@ def preview_row(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> RowP
         cuts[sum(len(token.text) for token in tokens)] = "the reason is cut at half the window"
     loss = int(np.count_nonzero(row.labels != IGNORED))
     return RowPreview(
-        tokens=tokens,
-        prompt_tokens=len(row.labels) - loss,
-        loss_tokens=loss,
-        cuts=cuts,
-        with_reference=with_reference,
+        tokens=tokens, prompt_tokens=len(row.labels) - loss, loss_tokens=loss, cuts=cuts, with_reference=with_reference
     )
 
 
@@ -254,9 +250,7 @@ def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[TokenPreview]:
         if end < len(ids) and (text.endswith("\ufffd") or len(text) <= len(known)):
             continue
         yield TokenPreview(
-            text=text[len(known) :],
-            loss=bool(row.labels[end - 1] != IGNORED),
-            special=ids[end - 1] in special,
+            text=text[len(known) :], loss=bool(row.labels[end - 1] != IGNORED), special=ids[end - 1] in special
         )
         before, start = start, end
 

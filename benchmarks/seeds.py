@@ -15,9 +15,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from judgelm.data.readers.fields import optional_text, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Reject, Row, convert_or_reject, field_error, row_error
+from judgelm.data.readers.rows import Reject, Row, convert_or_reject
 from judgelm.data.sources.dialogues import message_list, read_turns
 from judgelm.errors import ConfigError, InputError
 
@@ -93,7 +92,7 @@ def detect_seed_kind(row: Row) -> SeedKind:
         if all(name in row.data for name in needs):
             return kind
     fields = ", ".join(row.data) or "none"
-    raise row_error(row, f"fields of no seed source: {fields}. Known are {_KNOWN}; rename the fields")
+    raise row.error(f"fields of no seed source: {fields}. Known are {_KNOWN}; rename the fields")
 
 
 def _seed(row: Row, kind: SeedKind, source: str) -> Seed:
@@ -102,15 +101,15 @@ def _seed(row: Row, kind: SeedKind, source: str) -> Seed:
         name, (question, reference) = "conversations", _first_turns(row)
     elif kind == "gpt4all":
         name, question, reference = "prompt", _text(row, "prompt", kind), _text(row, "response", kind)
-        category = optional_text(row, "source")
+        category = row.optional_text("source")
     else:
         context, answer = ("context", "response") if kind == "dolly" else ("input", "output")
         question, reference = _text(row, "instruction", kind), _text(row, answer, kind)
-        more = optional_text(row, context)
+        more = row.optional_text(context)
         question = f"{question}\n\n{more}" if more and more.strip() else question
-        category = optional_text(row, "category")
+        category = row.optional_text("category")
     if not question.strip():
-        raise field_error(row, name, "the question is blank; leave the row out")
+        raise row.field_error(name, "the question is blank; leave the row out")
     return Seed(
         id=f"s-{digest(normalised(question)):016x}",
         question=question,
@@ -122,7 +121,7 @@ def _seed(row: Row, kind: SeedKind, source: str) -> Seed:
 
 
 def _text(row: Row, name: str, kind: SeedKind) -> str:
-    return text_field(row, name, ", ".join(_NEEDS[kind]))
+    return row.text(name, ", ".join(_NEEDS[kind]))
 
 
 def _first_turns(row: Row) -> tuple[str, str | None]:
@@ -130,16 +129,16 @@ def _first_turns(row: Row) -> tuple[str, str | None]:
     name = row.data.get("id")
     if isinstance(name, str) and _LATER_PART.fullmatch(name):
         finding = f"{name} is a later part of a conversation, whose first question needs what came before"
-        raise field_error(row, "id", f"{finding}; leave the row out")
+        raise row.field_error("id", f"{finding}; leave the row out")
     messages = message_list(row.data.get("conversations"))
     if not messages:
-        raise field_error(row, "conversations", "expected a list of turns with from and value; leave the row out")
-    opening = Row(row.file, row.line, {"conversations": messages[:3]})
+        raise row.field_error("conversations", "expected a list of turns with from and value; leave the row out")
+    opening = row.with_data({"conversations": messages[:3]})
     turns = read_turns(opening, "conversations", alone="user", needs="conversations")
     if turns[0].role == "system":
         turns = turns[1:]
     if not turns or turns[0].role != "user":
-        raise field_error(row, "conversations", "the first turn is not the human's; leave the row out")
+        raise row.field_error("conversations", "the first turn is not the human's; leave the row out")
     return turns[0].text, turns[1].text if len(turns) > 1 and turns[1].role == "assistant" else None
 
 
@@ -260,9 +259,7 @@ def sample_seeds(
 
 
 def _index(
-    sources: Mapping[str, SeedSource],
-    counts: Mapping[str, SourceCount],
-    on_reject: Callable[[Reject], None] | None,
+    sources: Mapping[str, SeedSource], counts: Mapping[str, SourceCount], on_reject: Callable[[Reject], None] | None
 ) -> dict[int, tuple[int, int]]:
     """For each distinct question, by its hash, the rank and the source of the row that is kept."""
     distinct: dict[int, tuple[int, int]] = {}

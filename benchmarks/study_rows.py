@@ -16,9 +16,17 @@ mode `ssr`, and writes OUT.truth.jsonl for `judgelm study ssr`.
 """
 
 import argparse
+import math
+import random
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
 
 from benchmarks.contrastive_pairs import (
     contrastive_pair,
@@ -29,13 +37,20 @@ from benchmarks.contrastive_pairs import (
 )
 from judgelm.cli.console import echo
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.qa import TARGET, qa_row, read_qa, sample_by_type, type_counts
-from judgelm.data.sources.rating_tables import attention_checks
+from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import check_no_input, whole_file
 from judgelm.parsing.short_answers import majority
+from judgelm.records import Sample
 from judgelm.runs.answers import read_self_answers
+
+AttentionCheck = Literal["random_pairing", "reversed_words", "dropped_characters"]
+
+MOST_DROPPED = 1 / 3
+SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
+TARGET = 1000
+WHOLE_BELOW = 100
 
 
 def main() -> int:
@@ -57,7 +72,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ways = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     attention = ways.add_parser("attention", help="answers that must be scored low")
-    attention.add_argument("--check", required=True, choices=("random_pairing", "reversed_words", "dropped_characters"))
+    attention.add_argument("--check", required=True, choices=get_args(AttentionCheck))
     drawn = ways.add_parser("questions", help="a sample of a QA set by answer type")
     drawn.add_argument("--target", type=int, default=TARGET, help=f"about how many (default {TARGET})")
     own = ways.add_parser("own-references", help="a judge's own answers as references")
@@ -146,6 +161,128 @@ def check_absent(out: Path, *, overwrite: bool) -> None:
     """
     if out.exists() and not overwrite:
         raise RunError(f"{out}: is there already; choose another -o, or pass --overwrite")
+
+
+def attention_checks(samples: Sequence[Sample], check: AttentionCheck, *, seed: int = 0) -> list[Sample]:
+    """The samples with their answers spoiled; `metadata["check"]` names how, and ids get the check's name behind.
+
+    Args:
+        samples: at least two for `random_pairing`.
+        check: which of the three.
+        seed: the same seed spoils in the same way.
+
+    Raises:
+        ValueError: `random_pairing` of samples that cannot be paired with another's answers.
+    """
+    if check == "random_pairing":
+        answers = of_others(samples, seed)
+    elif check == "reversed_words":
+        answers = [tuple(map(reversed_words, sample.answers)) for sample in samples]
+    else:
+        answers = [
+            tuple(
+                dropped_characters(text, seed=f"{seed}|{sample.id}|{index}")
+                for index, text in enumerate(sample.answers)
+            )
+            for sample in samples
+        ]
+    return [
+        replace(sample, id=f"{sample.id}#{check}", answers=new, metadata={**sample.metadata, "check": check})
+        for sample, new in zip(samples, answers, strict=True)
+    ]
+
+
+def reversed_words(text: str) -> str:
+    """The words of each sentence in reverse, sentences and their end marks in place."""
+    return SENTENCE.sub(lambda match: reversed_sentence(match[1]) + match[2], text)
+
+
+def dropped_characters(text: str, *, share: float = MOST_DROPPED, seed: int | str = 0) -> str:
+    """The text without a random `share` of its characters, rounded down.
+
+    Raises:
+        ValueError: `share` is not in [0, 1/3]; the paper drops up to a third.
+    """
+    if not 0 <= share <= MOST_DROPPED:
+        raise ValueError(f"dropped_characters: share: expected 0 to 1/3, got {share}")
+    count = math.floor(len(text) * share + 1e-9)
+    gone = set(random.Random(str(seed)).sample(range(len(text)), count))
+    return "".join(letter for index, letter in enumerate(text) if index not in gone)
+
+
+def of_others(samples: Sequence[Sample], seed: int) -> list[tuple[str, ...]]:
+    """Each sample's answers replaced by those of another: samples in random order, each takes the next one's."""
+    if len(samples) < 2:
+        raise ValueError("random_pairing: needs at least two samples, or there is no other answer to take")
+    order = list(range(len(samples)))
+    random.Random(seed).shuffle(order)
+    new_answers: list[tuple[str, ...]] = [()] * len(samples)
+    for here, following in zip(order, [*order[1:], order[0]], strict=True):
+        if len(samples[here].answers) != len(samples[following].answers):
+            raise ValueError(
+                f"random_pairing: sample {samples[here].id} has {len(samples[here].answers)} answers, "
+                f"{samples[following].id} has {len(samples[following].answers)}; give samples with as many"
+            )
+        if samples[here].question == samples[following].question:
+            raise ValueError(f"random_pairing: question of {samples[here].id} occurs twice; give each question once")
+        new_answers[here] = samples[following].answers
+    return new_answers
+
+
+def reversed_sentence(sentence: str) -> str:
+    """The words of one sentence in reverse."""
+    words = sentence.split()
+    lead = sentence[: len(sentence) - len(sentence.lstrip())]
+    return lead + " ".join(reversed(words))
+
+
+def excluded_types(data_set: str) -> frozenset[str]:
+    """Answer types that are left out of a data set."""
+    return frozenset({"bool", "date", "year"}) if data_set == "quoref" else frozenset({"bool"})
+
+
+def sample_by_type(
+    samples: Sequence[Sample], *, target: int = TARGET, whole_below: int = WHOLE_BELOW, seed: int = 0
+) -> list[Sample]:
+    """A subset of one data set's questions, in their own order.
+
+    A type with fewer than `whole_below` questions is kept whole. Of another `target` times its share of all questions
+    used are drawn, at most all of them; so the subset can exceed `target` by what the small types have above their
+    share (the paper's have 1,000 to 1,124 questions). Ids and the seed decide what is drawn, not the order of the file.
+
+    Args:
+        samples: of one data set, with `answer_type` and `data_set` in their metadata.
+        target: about how many to keep, at least 1.
+        whole_below: types with fewer questions are kept whole.
+        seed: another seed draws others.
+
+    Raises:
+        ConfigError: `target` is below 1.
+    """
+    if target < 1:
+        raise ConfigError(f"target is {target}; it must be at least 1")
+    used = [
+        sample for sample in samples if type_of(sample) not in excluded_types(str(sample.metadata.get("data_set", "")))
+    ]
+    by_type: dict[str, list[str]] = defaultdict(list)
+    for sample in used:
+        by_type[type_of(sample)].append(sample.id)
+    chosen_ids: set[str] = set()
+    for name, ids in by_type.items():
+        share = len(ids) if len(ids) < whole_below else min(len(ids), round(target * len(ids) / len(used)))
+        drawing = np.random.default_rng([seed, *name.encode()])
+        chosen_ids.update(drawing.choice(sorted(ids), size=share, replace=False).tolist())
+    return [sample for sample in used if sample.id in chosen_ids]
+
+
+def type_counts(samples: Sequence[Sample]) -> Counter[str]:
+    """Number of questions of each answer type, as in the paper's Table 1."""
+    return Counter(type_of(sample) for sample in samples)
+
+
+def type_of(sample: Sample) -> str:
+    """The answer type of a question."""
+    return str(sample.metadata.get("answer_type", sample.category or "string"))
 
 
 COMMANDS = {

@@ -27,17 +27,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from judgelm.data.readers.fields import (
-    content_id,
-    extra_fields,
-    optional_text,
-    reference_field,
-    required_id,
-    row_id,
-    text_field,
-)
+from judgelm.data.readers.fields import content_id
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, unique
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.source import plain_row
 from judgelm.engines.base import EngineOptions
@@ -103,9 +95,7 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
     if decodings is not None and alone:
         raise ConfigError(f"{label}: give temperature and seed in decodings or beside them, not both")
     if decodings is not None and not (isinstance(decodings, list) and decodings):
-        raise ConfigError(
-            f"{label}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]; {{}} is greedy"
-        )
+        raise ConfigError(f"{label}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]")
     return AnswerGenerator(
         **own | {"name": str(own["name"])},
         options=_checked(EngineOptions, rest, label, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
@@ -139,10 +129,8 @@ def parse_generator(text: str) -> AnswerGenerator:
         name, equals, value = part.partition("=")
         into, _, inner = name.strip().rpartition(".")
         if not equals or into not in ("", "engine_args"):
-            raise ConfigError(
-                f"--generator: expected NAME=VALUE,NAME=VALUE,..., got {name!r}; values that hold commas go into "
-                "a --config file"
-            )
+            finding = f"expected NAME=VALUE,NAME=VALUE,..., got {name!r}"
+            raise ConfigError(f"--generator: {finding}; values that hold commas go into a --config file")
         target = settings.setdefault(into, {}) if into else settings
         try:
             target[inner] = value if inner in ("name", "model") else parse_yaml(value)
@@ -161,9 +149,7 @@ def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenera
     for generator in generators:
         earlier = by_name.get(generator.name)
         if earlier is not None and replace(earlier, decodings=generator.decodings) != generator:
-            raise ConfigError(
-                f"generator {generator.name} is given twice, with other settings; give the second another name"
-            )
+            raise ConfigError(f"generator {generator.name} is given twice, with other settings; rename one")
         by_name[generator.name] = (
             generator if earlier is None else replace(generator, decodings=earlier.decodings + generator.decodings)
         )
@@ -224,11 +210,7 @@ _QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "
 
 
 def read_questions(
-    path: str,
-    *,
-    on_reject: OnReject = raise_reject,
-    limit: int | None = None,
-    columns: Mapping[str, str] | None = None,
+    path: str, *, on_reject: OnReject = raise_reject, limit: int | None = None, columns: Mapping[str, str] | None = None
 ) -> list[Sample]:
     """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
 
@@ -246,19 +228,19 @@ def read_questions(
 
 def _question(row: Row) -> Sample:
     name = "question_body" if "question_body" in row.data else "question"
-    text = text_field(row, name, _QUESTION_NEEDS)
+    text = row.text(name, _QUESTION_NEEDS)
     if not text.strip():
-        raise field_error(row, name, "is empty; remove the row")
-    reference, metadata = reference_field(row), extra_fields(row, _QUESTION_FIELDS)
+        raise row.field_error(name, "is empty; remove the row")
+    reference, metadata = row.reference(), row.extras(_QUESTION_FIELDS)
     if all(name in row.data for name in _PAIR):
-        metadata["pair"] = [text_field(row, name, ", ".join(_PAIR)) for name in _PAIR]
+        metadata["pair"] = [row.text(name, ", ".join(_PAIR)) for name in _PAIR]
         reference = None if row.data.get("winner") is None else _LETTERS[winner_field(row)]
     return Sample(
-        id=row_id(row, _IDS) or content_id(text, (), None),
+        id=row.id(_IDS) or content_id(text, (), None),
         question=text,
         answers=(),
         reference=reference,
-        category=optional_text(row, "category"),
+        category=row.optional_text("category"),
         metadata=metadata,
     )
 
@@ -322,13 +304,13 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
 
 
 def _collected(row: Row) -> tuple[str, CollectedAnswer]:
-    question = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
+    question = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
     return question, CollectedAnswer(
-        model=text_field(row, "model", _ANSWER_NEEDS),
-        decoding=optional_text(row, "decoding_method") or "",
-        text=None if row.data.get("failure") is not None else text_field(row, "text", _ANSWER_NEEDS),
-        final=optional_text(row, "answer"),
-        task=optional_text(row, "task") or "question",
+        model=row.text("model", _ANSWER_NEEDS),
+        decoding=row.optional_text("decoding_method") or "",
+        text=None if row.data.get("failure") is not None else row.text("text", _ANSWER_NEEDS),
+        final=row.optional_text("answer"),
+        task=row.optional_text("task") or "question",
         finish_reason=str(row.data.get("finish_reason", "stop")),
     )
 
@@ -436,11 +418,7 @@ class JudgedRow(NamedTuple):
 
 
 def judged_rows(
-    questions: Sequence[Sample],
-    answers: dict[str, list[CollectedAnswer]],
-    task: QuestionTask,
-    *,
-    counts: Counter[str],
+    questions: Sequence[Sample], answers: dict[str, list[CollectedAnswer]], task: QuestionTask, *, counts: Counter[str]
 ) -> Iterator[JudgedRow]:
     """One row for each answer, in the order of the questions.
 

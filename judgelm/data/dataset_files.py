@@ -1,5 +1,6 @@
 """Files of rows that `datasets` loads, JSONL or Parquet; each file appears complete or not at all."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -138,6 +139,12 @@ class _ParquetWriter:
     def close(self) -> None:
         self._flush()
         self._writer.close()
+
+
+def file_sha256(path: str | Path) -> str:
+    """Hex sha256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

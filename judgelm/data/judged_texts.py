@@ -228,10 +228,8 @@ def check_reversed(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judg
 
 
 def _other_texts(counted: str, different: Sequence[str]) -> InputError:
-    return InputError(
-        f"{counted} are not of the texts that the other run judged under the same id; for example, {different[0]}; "
-        "give runs over the same input"
-    )
+    finding = f"are not of the texts that the other run judged under the same id; for example, {different[0]}"
+    return InputError(f"{counted} {finding}; give runs over the same input")
 
 
 def judged_orders(
@@ -258,10 +256,8 @@ def judged_orders(
             same += 1
     if different:
         joined = same + not_compared + len(orders) + len(different)
-        raise InputError(
-            f"{name}: {len(different):,} of {joined:,} rows have other texts than those judged under the same id; for "
-            f"example, {different[0]}; give the rows that were judged, or judge these"
-        )
+        finding = f"{len(different):,} of {joined:,} rows have other texts than those judged under the same id"
+        raise InputError(f"{name}: {finding}; for example, {different[0]}; give the rows that were judged")
     return orders, TextComparison(same=same, turned=len(orders), not_compared=not_compared)
 
 

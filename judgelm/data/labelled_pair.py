@@ -7,6 +7,7 @@ turns p into 1 - p.
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,6 +114,13 @@ def _text(label: Label | None) -> str | None:
     if label.scores is None:
         return label.reason
     return f"{score_line(label.scores)}\n{label.reason}" if label.reason else score_line(label.scores)
+
+
+def scores_of_winner(winner: Winner | None, scores: Sequence[float]) -> tuple[float, float]:
+    """The scores that stand for a winner, of those of the winner, the loser and both in a tie."""
+    win, lose, tie = scores
+    assert winner is not None, "a pair's label names its winner"
+    return {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[winner]
 
 
 _SHARE_OF_SCALE = 2 / 3

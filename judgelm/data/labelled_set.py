@@ -4,7 +4,6 @@ The rows of one id are votes: their majority is the label, whatever their order 
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from judgelm.data.judged_texts import (
 from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
+from judgelm.data.sources.codes import majority
 from judgelm.data.sources.registry import recognise
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
@@ -138,10 +138,8 @@ def _as_in_first_row(
         return label, first
     if part != EXCHANGED or len(set(own.answers)) < len(own.answers):
         name = json.dumps(sample.id, ensure_ascii=False)
-        raise InputError(
-            f"{row.file}:{row.line}: {part} differs from an earlier row with id {name}; rows of one id are votes on "
-            "the same texts: give other texts another id"
-        )
+        finding = f"{part} differs from an earlier row with id {name}"
+        raise row.error(f"{finding}; rows of one id are votes on the same texts: give other texts another id")
     order = tuple(own.answers.index(answer) for answer in hashes.answers)
     return None if label is None else turned_label(label, sample, order), first
 
@@ -153,8 +151,7 @@ def majority_label(labels: Sequence[Label]) -> Label:
     some, and left out where they contradict the winner; without winners (one answer, or three and more) scores alone.
     """
     votes = tuple(label.winner for label in labels if label.winner is not None)
-    winner, count = Counter(votes).most_common(1)[0] if votes else (None, 0)
-    winner = winner if 2 * count > len(votes) else None
+    winner = majority(votes)
     scores = _mean_scores(labels)
     known = [label.preference for label in labels if label.preference is not None]
     preference = rounded_preference(fmean(known)) if len(known) == len(labels) else None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.fields import describe, reference_field, refuse_left_over, row_id
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import first_row, read_rows
 from judgelm.data.readers.rows import (
     FileUse,
@@ -23,11 +23,9 @@ from judgelm.data.readers.rows import (
     Reject,
     Row,
     convert_rows,
-    field_error,
     no_usable_row,
     raise_reject,
     reject_row,
-    row_error,
     unique,
 )
 from judgelm.data.readers.streams import all_input_files
@@ -181,7 +179,7 @@ class SampleStream:
         self.source = recognise(self._first, label_rows=self.label_rows)
         self._patterns = _numbered(self.source)
         if self.source.note and not (self.label_rows and self.source.name == LABELS.name):
-            raise row_error(self._first, self.source.note)
+            raise self._first.error(self.source.note)
         self._decoder = self.source.decoder(self.reading.label_code)
 
     def _open(self) -> Iterator[Row | Reject]:
@@ -195,10 +193,8 @@ class SampleStream:
             if isinstance(row, Row):
                 return row
             self._refuse(row)
-        finding = f"none of its {self.read} rows can be used"
-        raise InputError(
-            f"{', '.join(self.paths)}: {finding}; the first: {self._refused.message if self._refused else 'none'}"
-        )
+        first = self._refused.message if self._refused else "none"
+        raise InputError(f"{', '.join(self.paths)}: none of its {self.read} rows can be used; the first: {first}")
 
     def _refuse(self, reject: Reject) -> None:
         self._refused = self._refused or reject
@@ -281,7 +277,7 @@ class SampleStream:
         source = recognise(row, label_rows=self.label_rows)
         if source.name != self.source.name:
             finding = f"its rows are of the format {source.name}, those of {self._first.file} of {self.source.name}"
-            raise row_error(row, f"{finding}; give files of one format at a time")
+            raise row.error(f"{finding}; give files of one format at a time")
 
     def _sample(self, row: Row) -> Sample | None:
         """The sample of a row; None for a repeated one that is to be left out."""
@@ -289,13 +285,13 @@ class SampleStream:
         sample = self.source.sample(row)
         for pattern in self._patterns:
             if pattern.format(1) in row.data or pattern.format("a") in row.data:
-                refuse_left_over(row, pattern, max(2, len(sample.answers)))
+                row.refuse_left_over(pattern, max(2, len(sample.answers)))
         for index, answer in enumerate(sample.answers if "answers" in row.data else (), 1):
             if row.data.get(f"answer_{index}") not in (None, "", answer):
-                raise field_error(row, f"answer_{index}", "is another text than that in answers; leave one of them out")
+                raise row.field_error(f"answer_{index}", "is another text than that in answers; leave one of them out")
         if self.answers is not None and not allows_count(len(sample.answers), self.answers):
             finding = f"expected {count_range_text(self.answers)}, got {len(sample.answers)}"
-            raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")
+            raise row.error(f"{finding}; judgelm modes shows which --mode judges how many")
         # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
         id_hash = hash(sample.id)
@@ -314,7 +310,7 @@ class SampleStream:
             self.references_used += 1
         if sample.reference is None:
             if self.reference == "use":
-                raise row_error(row, "no reference; give one in each row or with --references, or use --reference auto")
+                raise row.error("no reference; give one in each row or with --references, or use --reference auto")
         elif self.reference == "ignore":
             sample = replace(sample, reference=None)
         self.check(sample)
@@ -323,13 +319,13 @@ class SampleStream:
     def _repeated(self, row: Row, sample: Sample) -> Sample | None:
         if self.repeats == "votes":
             return sample
-        if row_id(row) is not None:
+        if row.id() is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
-            raise row_error(row, f"id {name} appeared before in this input; ids must be unique, joins are by id")
+            raise row.error(f"id {name} appeared before in this input; ids must be unique, joins are by id")
         if self.source.single_votes:
             if self.repeats == "skip":
                 return None
-            raise row_error(row, "this pair appeared before in this input; keep one row, with one label")
+            raise row.error("this pair appeared before in this input; keep one row, with one label")
         count = self._copies.get(sample.id, 1) + 1
         self._copies[sample.id] = count
         repeated = replace(sample, id=f"{sample.id}-{count}")
@@ -346,12 +342,12 @@ def read_references(path: str) -> dict[str, str]:
     references: dict[str, str] = {}
 
     def read(row: Row) -> tuple[str, str | None]:
-        name = row_id(row, ("question_id", "id", "idx", "review_id"))
+        name = row.id(("question_id", "id", "idx", "review_id"))
         if name is None or "reference" not in row.data:
-            raise row_error(row, "a row of references needs question_id (or id) and reference")
+            raise row.error("a row of references needs question_id (or id) and reference")
         if name in references:
-            raise row_error(row, f"id {json.dumps(name)} appeared before in this file; keep one reference")
-        return name, reference_field(row)
+            raise row.error(f"id {json.dumps(name)} appeared before in this file; keep one reference")
+        return name, row.reference()
 
     for name, text in convert_rows(read_rows(path), read, path=path, expected="question_id (or id) and reference"):
         if text is not None:
@@ -394,7 +390,7 @@ def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
             joined = {name: value for name, value in row.data.items() if name not in ("output", "generator")}
             joined |= {"output_1": row.data["output"], "output_2": partner.data["output"]}
             joined |= {"generator_1": row.data.get("generator"), "generator_2": partner.data.get("generator")}
-            yield Row(row.file, row.line, joined)
+            yield row.with_data(joined)
     for row in partners.values():
         yield reject_row(row, InputError(f"no row of {first_path} has this instruction"))
 
@@ -411,7 +407,7 @@ def _outputs(path: str) -> Iterator[Row | Reject]:
         if not isinstance(instruction, str) or "output" not in row.data:
             if not any_good:
                 finding = "two input files are joined only where both hold AlpacaEval outputs (instruction, output)"
-                raise row_error(row, f"{finding}; found the fields {', '.join(row.data) or 'none'}")
+                raise row.error(f"{finding}; found the fields {', '.join(row.data) or 'none'}")
             yield reject_row(row, InputError(f'field "instruction": expected text, got {describe(instruction)}'))
         elif instruction in seen:
             yield reject_row(row, InputError("this instruction appeared before in this file; keep one output"))
@@ -469,11 +465,11 @@ def draw_subset(
 
 
 def _id(row: Row) -> str:
-    name = row_id(row, ("id", "question_id", "_id", "idx"))
+    name = row.id(("id", "question_id", "_id", "idx"))
     if name is None:
-        raise row_error(row, "no id; a row is drawn by its id, so give each row one")
+        raise row.error("no id; a row is drawn by its id, so give each row one")
     if problem := bytes_in(row.data):
-        raise row_error(row, problem)
+        raise row.error(problem)
     return name
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from judgelm.data.answers import AnswerGenerator, answer_row
 from judgelm.data.judged_texts import text_hashes
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Row, convert_rows, row_error
+from judgelm.data.readers.rows import Row, convert_rows
 from judgelm.engines.base import MODEL_ENGINES
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.errors import InputError
@@ -202,7 +202,7 @@ def _checked(row: Row) -> Row:
     if _is_answer(row):
         if isinstance(row.data["text"], str) or row.data.get("failure") is not None:
             return row
-        raise row_error(row, "an answer without text; give a file of judgelm data answers")
+        raise row.error("an answer without text; give a file of judgelm data answers")
     solves = row.data.get("solves", [])
     texts = (
         [answer.get("text") if isinstance(answer, dict) else None for answer in solves]
@@ -210,5 +210,5 @@ def _checked(row: Row) -> Row:
         else [None]
     )
     if "id" not in row.data or not all(isinstance(text, str) for text in texts):
-        raise row_error(row, "expected a judgment with id and solves, each with a text; give a run file")
+        raise row.error("expected a judgment with id and solves, each with a text; give a run file")
     return row

@@ -36,6 +36,8 @@ def test_both_orders_are_written_and_the_swapped_one_is_an_example():
     assert (swapped.plain.reason, swapped.referenced.reason) == ("Assistant 2 is right.", "The first answer is right.")
     assert counts.swapped == {"swapped": 1}
     assert counts.examples == [(uniform_hash(SEED, "7", "example"), judgelm_row(pair), judgelm_row(swapped))]
+    kept, counts = derived(pair, swap="none", swap_prob=1.0)
+    assert (kept, counts.swapped) == ([pair], {"left as it was": 1})
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
@@ -46,12 +48,6 @@ def test_an_epoch_shows_a_pair_in_the_order_that_is_drawn(epoch):
         assert (one.swapped, one.sample.answers) == ((True, ("b", "a")) if swapped else (False, ("a", "b")))
         assert (one.sample.id, one.epoch) == (f"{number}:e1" if epoch else number, epoch)
         assert counts.swapped == {"swapped" if swapped else "left as it was": 1}
-
-
-def test_nothing_is_swapped_where_that_is_wanted():
-    pair = pair_of()
-    assert derived(pair, swap="none", swap_prob=1.0)[0] == [pair]
-    assert derived(pair, swap="none")[1].swapped == {"left as it was": 1}
 
 
 def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():
@@ -65,23 +61,6 @@ def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():
     [without], counts = derived(pair, swap_prob=1.0, ambiguous="drop_reason")
     assert (without.plain.scores, without.plain.reason, without.referenced.reason) == ((6.0, 8.0), None, None)
     assert counts.swapped == {"swapped without an ambiguous reason": 1}
-
-
-@pytest.mark.parametrize(
-    ("reason", "options", "what"),
-    [
-        ("Assistant 1 is right.", {"swap": "both"}, "swapped"),
-        ("Assistant 1 is right.", {"swap": "none"}, "left as it was"),
-        ("1 is better than 2.", {"swap": "both"}, "kept, its reason is ambiguous"),
-        ("1 is better than 2.", {"swap": "both", "ambiguous": "drop_reason"}, "swapped without an ambiguous reason"),
-    ],
-)
-def test_what_became_of_each_pair_is_counted(reason, options, what):
-    counts = BuildCounts()
-    given = BuildOptions(inputs=({"path": "pairs.jsonl"},), out="out", seed=SEED, **options)
-    for number in "123":
-        list(augment(pair_of(number, reason), given, 0, counts))
-    assert counts.swapped == {what: 3}
 
 
 def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
@@ -99,17 +78,6 @@ def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
         derived(pair_of(), resample={"1": uniform_hash(SEED, "7", "resample")})[0] == []
     )  # the draw must be below the share
     assert len(derived(pair_of(), resample={"2": 0.0})[0]) == 1
-
-
-def test_a_reference_is_drawn_where_that_is_wanted():
-    for number in map(str, range(20)):
-        pair = pair_of(number)
-        [one], _ = derived(pair, 1, swap="none", reference="draw", reference_drop_prob=0.3)
-        dropped = uniform_hash(SEED, number, "reference", 1) < 0.3
-        assert (one.sample.reference, one.plain is None) == ((None, False) if dropped else ("r", True))
-        assert derived(pair, 1, swap="none", reference_drop_prob=0.3)[0] == [
-            replace(pair.with_id(f"{number}:e1"), epoch=1)
-        ]
 
 
 def test_reasons_go_from_a_share_of_the_pairs():

@@ -1,6 +1,5 @@
 """Derived pairs by hand: preferences subtracted over a baseline, answers to other questions, balance, repeatability."""
 
-import json
 import math
 
 import pytest
@@ -10,6 +9,7 @@ from judgelm.cli.main import app
 from judgelm.data.derived_pairs import Derivation, derived_pairs
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.labelled_set import read_labelled
+from judgelm.jsonl import read_jsonl
 from judgelm.records import Label, Sample
 
 
@@ -118,59 +118,34 @@ def test_answers_to_other_questions_are_cut_to_one_length():
         assert all(140 < len(answer) <= 145 and answer.endswith("word") for answer in pair.sample.answers)
 
 
-def test_long_pairs_are_left_out():
-    assert all(
-        len(pair.sample.question) + sum(map(len, pair.sample.answers)) <= 200
-        for pair in derived(world(), max_characters=200)
-    )
+def derive(*arguments):
+    result = CliRunner().invoke(app, ["data", "derive", *arguments])
+    return result.exit_code, str(result.output) + str(result.exception)
 
 
-def test_the_command_writes_rows_for_training_and_passes_test_questions_over(tmp_path):
+def test_the_command_writes_rows_for_training_and_passes_test_questions_over(write):
+    pair = {"answer_2": "base"}
     rows = [
-        {
-            "id": f"{q}{n}",
-            "question": f"Question {q}?",
-            "answer_1": f"{q} {n}",
-            "answer_2": "base",
-            "preference": 0.1 + 0.8 * (n % 2),
-        }
+        pair
+        | {"id": f"{q}{n}", "question": f"Question {q}?", "answer_1": f"{q} {n}", "preference": 0.1 + 0.8 * (n % 2)}
         for q in range(6)
         for n in range(4)
     ]
-    judged_file, test, out = (tmp_path / name for name in ("judged.jsonl", "test.jsonl", "out.jsonl"))
-    judged_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    test.write_text(json.dumps({"id": "t", "question": "Question 3?", "answer_1": "a", "answer_2": "b"}) + "\n")
-    command = ["data", "derive", str(judged_file), "-o", str(out), "--exclude", str(test)]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
-    pairs = list(read_labelled(str(out), source="x"))
+    test = write({"id": "t", "question": "Question 3?", "answer_1": "a", "answer_2": "b"}, name="test.jsonl")
+    command = (write(*rows), "-o", "out.jsonl", "--exclude", test)
+    assert derive(*command)[0] == 0
+    pairs = list(read_labelled("out.jsonl", source="x"))
     assert {pair.sample.question for pair in pairs} == {f"Question {q}?" for q in (0, 1, 2, 4, 5)}
     assert all(not any(text.startswith("3 ") for text in pair.sample.answers) for pair in pairs)
-    assert {json.loads(line)["source"].split(": ")[1].split(",")[0] for line in out.open()} == {
-        "same baseline",
-        "other question",
-    }
-    again = CliRunner().invoke(app, command)
-    assert again.exit_code == 1
-    assert "exists already" in str(again.output) + str(again.exception)
+    rules = {row["source"].split(": ")[1].split(",")[0] for _, row in read_jsonl("out.jsonl")}
+    assert rules == {"same baseline", "other question"}
+    code, error = derive(*command)
+    assert (code, "exists already" in error) == (1, True)
 
 
-def test_a_file_that_gives_no_pair_is_an_error(tmp_path):
-    only = tmp_path / "one.jsonl"
-    only.write_text(json.dumps({"id": "1", "question": "Q?", "answer_1": "a", "answer_2": "b", "preference": 1}) + "\n")
-    result = CliRunner().invoke(app, ["data", "derive", str(only), "-o", str(tmp_path / "out.jsonl")])
-    assert result.exit_code == 1
-    assert "no pair could be derived" in str(result.output) + str(result.exception)
+def test_a_file_that_gives_no_pair_is_an_error_that_counts_pairs_with_a_reference(write, tmp_path):
+    row = {"answer_1": "a", "answer_2": "b", "winner": "1", "reference": "a"}
+    path = write(*(row | {"id": name, "question": f"Question {name}?"} for name in "123"))
+    code, error = derive(path, "-o", "out.jsonl")
+    assert (code, "3 judged pairs with a reference are not used" in error) == (1, True)
     assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_pairs_with_a_reference_are_counted_where_nothing_could_be_derived(tmp_path):
-    rows = [
-        {"id": name, "question": f"Question {name}?", "answer_1": "a", "answer_2": "b", "winner": "1", "reference": "a"}
-        for name in ("1", "2", "3")
-    ]
-    judged = tmp_path / "judged.jsonl"
-    judged.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    result = CliRunner().invoke(app, ["data", "derive", str(judged), "-o", str(tmp_path / "out.jsonl")])
-    assert result.exit_code == 1
-    assert "3 judged pairs with a reference are not used" in str(result.output) + str(result.exception)

@@ -4,8 +4,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from judgelm.data.labelled_set import read_labelled, read_labels
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,18 +32,6 @@ def test_winners_are_balanced_by_order_and_by_length():
     )
 
 
-@pytest.mark.parametrize("category", sorted({row["category"] for row in ROWS}))
-def test_each_kind_has_both_orders_both_lengths_and_a_tie(category):
-    rows = [row for row in ROWS if row["category"] == category]
-    assert len(rows) == 6
-    assert {row["winner"] for row in rows} == {1, 2, "tie"}
-    assert {better_is_longer(row) for row in rows if row["winner"] != "tie"} == {True, False}
-
-
-def test_rows_are_short():
-    assert [row["id"] for row in ROWS if len(json.dumps(row, ensure_ascii=False)) > 1200] == []
-
-
 def test_all_rows_are_read_for_judging_for_training_and_as_labels():
     labelled = read_labels(str(PAIRS))
     assert {name: label.winner for name, label in labelled.labels.items()} == {r["id"]: r["winner"] for r in ROWS}
@@ -53,13 +39,3 @@ def test_all_rows_are_read_for_judging_for_training_and_as_labels():
     pairs = list(read_labelled(str(PAIRS), source="examples"))
     assert [pair.sample.answers for pair in pairs] == [(row["answer_1"], row["answer_2"]) for row in ROWS]
     assert [pair.label.reason for pair in pairs] == [row["reason"] for row in ROWS]
-
-
-def test_the_table_of_the_readme_is_counted():
-    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    for category in dict.fromkeys(row["category"] for row in ROWS):
-        rows = [row for row in ROWS if row["category"] == category]
-        winners = Counter(row["winner"] for row in rows)
-        longer = sum(better_is_longer(row) for row in rows if row["winner"] != "tie")
-        line = f"| {category} | {len(rows)} | {winners[1]} | {winners[2]} | {winners['tie']} | {longer} |"
-        assert line in text

@@ -1,33 +1,26 @@
 """Samples of several files, and rows of which a part would be dropped."""
 
-import json
-
 import pytest
 
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 
 
-def write(folder, name, *rows):
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(folder / name)
-
-
 def pair(name, **more):
     return {"id": name, "question": "q", "answer_1": "a", "answer_2": "b"} | more
 
 
-def test_answers_said_twice_must_be_the_same(tmp_path):
+def test_answers_said_twice_must_be_the_same(write):
     rejects = []
     rows = (pair(1, answers=["a", "b"]), pair(2, answers=["b", "a"]))
-    assert len(list(SampleStream([write(tmp_path, "a.jsonl", *rows)], on_reject=rejects.append))) == 1
+    assert len(list(SampleStream([write(*rows, name="a.jsonl")], on_reject=rejects.append))) == 1
     assert [reject.reason.split(" is ")[0] for reject in rejects] == ['field "answer_1":']
 
 
-def test_shards_are_read_one_after_the_other_and_ids_are_unique_over_them(tmp_path):
+def test_shards_are_read_one_after_the_other_and_ids_are_unique_over_them(write, tmp_path):
     rejects = []
-    first = write(tmp_path, "part-0.jsonl", pair(1), pair(2))
-    second = write(tmp_path, "part-1.jsonl", pair(2), pair(3), {"question": "q"})
+    first = f"{tmp_path}/{write(pair(1), pair(2), name='part-0.jsonl')}"
+    second = f"{tmp_path}/{write(pair(2), pair(3), {'question': 'q'}, name='part-1.jsonl')}"
     for paths in ([first, second], [str(tmp_path)], [f"{tmp_path}/part-?.jsonl"]):
         rejects.clear()
         stream = SampleStream(paths, on_reject=rejects.append)
@@ -35,9 +28,9 @@ def test_shards_are_read_one_after_the_other_and_ids_are_unique_over_them(tmp_pa
         assert [(reject.file, reject.line) for reject in rejects] == [(second, 1), (second, 3)]
 
 
-def test_a_later_file_of_another_format_is_refused_after_the_samples_before_it(tmp_path):
-    first = write(tmp_path, "a.jsonl", pair(1))
-    second = write(tmp_path, "b.jsonl", {"prompt": "q", "chosen": "a", "rejected": "b"})
+def test_a_later_file_of_another_format_is_refused_after_the_samples_before_it(write):
+    first = write(pair(1), name="a.jsonl")
+    second = write({"prompt": "q", "chosen": "a", "rejected": "b"}, name="b.jsonl")
     stream = iter(SampleStream([first, second]))
     assert next(stream).id == "1"
     with pytest.raises(
@@ -46,15 +39,15 @@ def test_a_later_file_of_another_format_is_refused_after_the_samples_before_it(t
         next(stream)
 
 
-def test_an_empty_shard_is_refused(tmp_path):
-    write(tmp_path, "a.jsonl", pair(1))
-    write(tmp_path, "b.jsonl")
+def test_an_empty_shard_is_refused(write, tmp_path):
+    write(pair(1), name="a.jsonl")
+    write(name="b.jsonl")
     with pytest.raises(InputError, match=r"b\.jsonl: no rows; the file is empty"):
         list(SampleStream([str(tmp_path)]))
 
 
-def test_an_input_without_a_usable_row_is_an_error(tmp_path):
-    path = write(tmp_path, "a.jsonl", pair(1, answer_2=7), pair(2, answer_2=8))
+def test_an_input_without_a_usable_row_is_an_error(write):
+    path = write(pair(1, answer_2=7), pair(2, answer_2=8), name="a.jsonl")
     with pytest.raises(InputError, match=r"a\.jsonl: no row can be used \(2 read\); the first: .*a\.jsonl:1: field"):
         list(SampleStream([path], on_reject=lambda reject: None))
 
@@ -71,8 +64,8 @@ def test_an_input_without_a_usable_row_is_an_error(tmp_path):
         ({"prompt": "q", "response_a": "a", "response_b": "b", "response_c": "z"}, "response_c"),
     ],
 )
-def test_an_answer_that_would_be_dropped_is_refused(tmp_path, row, field):
+def test_an_answer_that_would_be_dropped_is_refused(write, row, field):
     rejects = []
-    stream = SampleStream([write(tmp_path, "a.jsonl", row, row | {field: None})], on_reject=rejects.append)
+    stream = SampleStream([write(row, row | {field: None}, name="a.jsonl")], on_reject=rejects.append)
     assert len(list(stream)) == 1
     assert [reject.reason.split(" and ")[0] for reject in rejects] == [f'field "{field}": holds "z"']

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,25 +53,25 @@ def test_the_target_of_a_label(winner, preference, target):
     assert preference_of(Label(sample_id="", winner=winner, preference=preference)) == target
 
 
-def read_one(tmp_path, row):
-    path = tmp_path / "in.jsonl"
-    path.write_text(json.dumps(row) + "\n")
-    [pair] = read_labelled(str(path), source="s", on_reject=lambda reject: pytest.fail(reject.reason))
-    return pair
+@pytest.fixture
+def pairs(write):
+    """Reads rows as labelled pairs: the pairs, and the reasons of rejects."""
+
+    def read(*rows):
+        rejects = []
+        found = list(read_labelled(write(*rows), source="s", on_reject=rejects.append))
+        return found, [reject.reason for reject in rejects]
+
+    return read
 
 
-def test_a_preference_goes_into_a_judgelm_row_and_out_again_swapped(tmp_path):
-    pair = swap_answers(read_one(tmp_path, PLAIN | {"preference": 0.3})).pair
-    row = judgelm_row(pair)
+def test_a_preference_goes_into_a_judgelm_row_and_out_again_swapped_or_beside_scores(pairs):
+    [alone, scored], _ = pairs(PLAIN | {"preference": 0.3}, PLAIN | {"id": "2", "preference": 0.3, "scores": [3, 5]})
+    row = judgelm_row(swap_answers(alone).pair)
     assert (row["answer1_body"], row["preference"], row["winner"], row["score"]) == ("b", 0.7, "1", None)
-    again = read_one(tmp_path, row).plain
-    assert (again.preference, again.winner, again.scores) == (0.7, 1, None)
-
-
-def test_a_preference_stands_beside_scores(tmp_path):
-    row = judgelm_row(read_one(tmp_path, PLAIN | {"preference": 0.3, "scores": [3, 5]}))
-    label = read_one(tmp_path, row).plain
-    assert (label.preference, label.scores, label.winner) == (0.3, (3, 5), 2)
+    [again, beside], _ = pairs(row, judgelm_row(scored))
+    assert (again.plain.preference, again.plain.winner, again.plain.scores) == (0.7, 1, None)
+    assert (beside.plain.preference, beside.plain.winner, beside.plain.scores) == (0.3, 2, (3, 5))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +83,6 @@ def test_a_preference_stands_beside_scores(tmp_path):
         ({"preference": "high"}, 'field "preference": expected a finite number'),
     ],
 )
-def test_a_preference_that_cannot_be_is_a_reject(tmp_path, fields, finding):
-    path = tmp_path / "in.jsonl"
-    path.write_text("".join(json.dumps(PLAIN | extra) + "\n" for extra in (fields, {"id": "2", "winner": 1})))
-    rejects = []
-    assert len(list(read_labelled(str(path), source="s", on_reject=rejects.append))) == 1
-    assert finding in rejects[0].reason
+def test_a_preference_that_cannot_be_is_a_reject(pairs, fields, finding):
+    [_], [reason] = pairs(PLAIN | fields, PLAIN | {"id": "2", "winner": 1})
+    assert finding in reason

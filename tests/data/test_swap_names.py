@@ -15,43 +15,9 @@ def exchanged(text, order=SWAP, answers=ANSWERS):
     return result.text
 
 
-def why(text, order=SWAP, answers=ANSWERS):
-    result = swap_names(text, order, answers)
-    assert isinstance(result, Ambiguous), result
-    return result.code
-
-
-# What the original's replacement of two literals got wrong (or would have, had it been asked).
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Assistant 1 and 2 receive 8 and 6, respectively.", "Assistant 2 and 1 receive 8 and 6, respectively."),
-        ("Answer 1 is longer than Answer 2.", "Answer 2 is longer than Answer 1."),
-        ("the first assistant beats the second assistant", "the second assistant beats the first assistant"),
-        ("The former answer is better than the latter.", "former_latter"),
-        ("assistant 1 and ASSISTANT 2", "assistant 2 and ASSISTANT 1"),
-        ("Assistant 1's is better than the second assistant's.", "Assistant 2's is better than the first assistant's."),
-        ("Assistant 10 is better.", "no_such_answer"),
-        ("8 7", "unnamed_scores"),
-    ],
-)
-def test_failures_of_the_original_are_right_or_ambiguous(text, expected):
-    result = swap_names(text, SWAP, ANSWERS)
-    assert (result.text if isinstance(result, SwappedText) else result.code) == expected
-
-
-def test_figure_15_leaves_no_name_behind():
-    # JudgeLM, Figure 15: there, "but Assistant 1 provided an acronym" stayed as it was.
-    text = (
-        "{0}'s response is not helpful, relevant, or accurate. The user asked for an acronym using the letters ABCDEF, "
-        "but {1} provided an acronym that only uses the letters FIDE, which is not what the user asked for. Therefore, "
-        "{2} receives a score of 2. On the other hand, {3}'s response is both helpful and accurate. Therefore, {4} "
-        "receives a score of 10."
-    )
-    given = text.format(*(f"**Assistant {n}**" for n in (1, 1, 1, 2, 2)))
-    expected = text.format(*(f"**Assistant {n}**" for n in (2, 2, 2, 1, 1)))
-    result = swap_names(given, SWAP, ("FIDE", "A Better Comprehension of Digital Education Fund"))
-    assert result == SwappedText(text=expected, mentions=5)
+def why(text, answers=ANSWERS):
+    result = swap_names(text, SWAP, answers)
+    return result.code if isinstance(result, Ambiguous) else result.text
 
 
 @pytest.mark.parametrize(
@@ -74,10 +40,7 @@ def test_figure_15_leaves_no_name_behind():
         ("Assistant 1: 8/10\nAssistant 2: 6/10", "Assistant 2: 8/10\nAssistant 1: 6/10"),
         ("Scores for Assistant 1 and 2:\n\n8 6", "Scores for Assistant 2 and 1:\n\n8 6"),
         ("Final verdict: [[A]] or [[B>A]], not [[C]]", "Final verdict: [[B]] or [[A>B]], not [[C]]"),
-        (
-            "answer 1 and answer 2, like the first of the replies",
-            "answer 2 and answer 1, like the second of the replies",
-        ),
+        ("answer 1, answer 2, like the first of the replies", "answer 2, answer 1, like the second of the replies"),
         ("Assistant 1 beats the other.", "Assistant 2 beats the other."),
         ("Assistant 1 has more than 2 steps, not 2 tips.", "Assistant 2 has more than 2 steps, not 2 tips."),
         ("The first and second answers receive 8 and 6.", "The second and first answers receive 8 and 6."),
@@ -98,21 +61,6 @@ def test_what_names_no_answer_stays():
         "and beyond, be the right answer, get the answer right, use the last part, a scale of 1 to 10. Both receive 9 "
         "and 9. One has to say so. Model 7, Assistant C, the answer 2%, a solution 1 out of 9.\n1. Good.\n2. Bad."
     )
-    assert swap_names(text, SWAP, ANSWERS) == SwappedText(text=text, mentions=0)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "From 1 to 9, the scores differ.",  # a scale
-        "They take 8 and 6 steps. Scores follow.",
-        "Fine.\n8 6 of them",
-        "They take 8 6\nin all.",
-        "Fine.\n8 6 x",
-        "x 8 6",
-    ],
-)
-def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text):
     assert swap_names(text, SWAP, ANSWERS) == SwappedText(text=text, mentions=0)
 
 
@@ -166,6 +114,9 @@ def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text
         ("Fine.\n# [8 6].", "unnamed_scores"),
         ("Fine.\n> 8/10 6/10", "unnamed_scores"),
         ("I'd rate them 8 and 6.", "unnamed_scores"),
+        # two numbers are no scores unless they stand alone or are called so
+        *((text, None) for text in ("From 1 to 9, the scores differ.", "They take 8 and 6 steps. Scores follow.")),
+        *((text, None) for text in ("Fine.\n8 6 of them", "They take 8 6\nin all.", "Fine.\n8 6 x", "x 8 6")),
         ("They get 8/10 and 6/10 respectively.", "unnamed_scores"),
         ("They get 8/10 and 10/10 respectively.", "unnamed_scores"),
         ("Summary 1 is better.", "unsure_noun"),
@@ -174,10 +125,12 @@ def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text
         ("Compared to first answer it is short.", "unnamed_ordinal"),
         ("Model A is better.", "said_in_answer"),
         ("The third assistant", "no_such_answer"),
+        ("Assistant 10 is better.", "no_such_answer"),
+        ("Assistant 1 chose Option B", "Assistant 2 chose Option B"),  # an option that an answer has
     ],
 )
 def test_what_cannot_be_told_is_ambiguous(text, code):
-    assert why(text) == code
+    assert why(text) == (code or text)
 
 
 # The rules of names, each with the texts on both sides of its border; a code where the text is ambiguous.
@@ -229,12 +182,12 @@ def test_what_cannot_be_told_is_ambiguous(text, code):
         ("to answer 2 questions", "value_or_name"),
         ("Answer 2 points to it", "Answer 2 points to it"),
         ("output 1 is longer", "value_or_name"),
+        ("Assistant 1 chose Option B", "unsure_noun"),
         ("Output 1 is longer", "Output 2 is longer"),
     ],
 )
 def test_a_word_is_a_name_by_those_around_it(text, expected):
-    result = swap_names(text, SWAP, ("Yes.", "No."))
-    assert (result.text if isinstance(result, SwappedText) else result.code) == expected
+    assert why(text, answers=("Yes.", "No.")) == expected
 
 
 def test_former_and_latter_go_with_the_names_before_them():
@@ -264,11 +217,6 @@ def test_other_quotations_with_a_name_are_ambiguous():
     assert why('the so-called "Assistant 1"', answers=answers) == "quoted_name"
     assert why('"Assistant 1 is right" is wrong', answers=answers) == "quoted_name"
     assert why('Assistant "1" is right') == "quoted_name"  # an answer has a 1, but the name is not quoted whole
-
-
-def test_options_of_the_question_stay_where_an_answer_has_them():
-    assert exchanged("Assistant 1 chose Option B") == "Assistant 2 chose Option B"
-    assert why("Assistant 1 chose Option B", answers=("Yes.", "No.")) == "unsure_noun"
 
 
 def test_three_answers_take_their_new_places():

@@ -1,6 +1,5 @@
 """Rows of one id in a file of labels are votes, whatever their order."""
 
-import json
 from itertools import permutations
 
 import pytest
@@ -10,35 +9,24 @@ from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_rows(*rows):
-        path = tmp_path / "labels.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(path)
-
-    return write_rows
-
-
 def vote(winner, key="q1", **fields):
     return {"id": key, "winner": winner} | fields
 
 
 def annotation(first, second, preference, **fields):
-    row = {"instruction": "Name a prime number.", "output_1": first, "output_2": second, "preference": preference}
-    return row | fields
+    return {"instruction": "Name a prime.", "output_1": first, "output_2": second, "preference": preference} | fields
 
 
-def test_the_majority_is_the_label_in_every_order_of_the_rows(write):
+def test_the_majority_is_the_label_in_every_order_of_the_rows(labelled):
     for rows in permutations([vote(1), vote(2), vote(2), vote("tie", "q2")]):
-        found = read_labels(write(*rows))
+        found = labelled(*rows)[0]
         assert {key: label.winner for key, label in found.labels.items()} == {"q1": 2, "q2": "tie"}
         assert sorted(found.labels["q1"].votes) == [1, 2, 2]
         assert (found.voted, found.split, found.rejected) == (1, {}, 0)
 
 
-def test_votes_without_a_majority_are_no_label_and_no_tie(write):
-    found = read_labels(write(vote(1), vote(2), vote(1, "q2"), vote(1, "q2"), vote(2, "q2"), vote("tie", "q2")))
+def test_votes_without_a_majority_are_no_label_and_no_tie(labelled):
+    found = labelled(vote(1), vote(2), vote(1, "q2"), vote(1, "q2"), vote(2, "q2"), vote("tie", "q2"))[0]
     assert found.labels == {}
     assert {key: sorted(votes, key=str) for key, votes in found.split.items()} == {
         "q1": [1, 2], "q2": [1, 1, 2, "tie"],
@@ -49,14 +37,14 @@ def test_votes_without_a_majority_are_no_label_and_no_tie(write):
     ]
 
 
-def test_rows_without_a_label_are_no_votes(write):
-    found = read_labels(write(vote(None), vote(1), vote(None)))
+def test_rows_without_a_label_are_no_votes(labelled):
+    found = labelled(vote(None), vote(1), vote(None))[0]
     assert (found.labels["q1"].winner, found.unlabelled, found.voted) == (1, 2, 0)
 
 
-def test_scores_of_several_rows_are_means_that_never_contradict_the_majority(write):
+def test_scores_of_several_rows_are_means_that_never_contradict_the_majority(labelled):
     def scored(*scores):
-        return read_labels(write(*({"id": "q1", "score": pair} for pair in scores))).labels["q1"]
+        return labelled(*({"id": "q1", "score": pair} for pair in scores))[0].labels["q1"]
 
     assert scored([8, 6], [9, 3]).scores == (8.5, 4.5)
     # two of three for the second, yet the mean of the first is higher: (9 + 4 + 4) / 3 against (1 + 5 + 5) / 3
@@ -64,16 +52,16 @@ def test_scores_of_several_rows_are_means_that_never_contradict_the_majority(wri
     assert (label.winner, label.scores) == (2, None)
 
 
-def test_several_grades_of_one_answer_are_their_mean(write):
+def test_several_grades_of_one_answer_are_their_mean(labelled):
     rows = [{"id": "q1", "question": "q", "answer": "a", "score": score} for score in (4, 7)]
-    found = read_labels(write(*rows))
+    found = labelled(*rows)[0]
     assert (found.labels["q1"].scores, found.labels["q1"].winner, found.split) == ((5.5,), None, {})
 
 
-def test_one_pair_of_alpaca_eval_is_named_alike_in_both_orders_of_its_outputs(write):
+def test_one_pair_of_alpaca_eval_is_named_alike_in_both_orders_of_its_outputs(labelled):
     rows = [annotation("9", "7", 2.0), annotation("7", "9", 1.0), annotation("9", "7", 1.0), annotation("9", "8", 1.0)]
     for order in permutations(rows):
-        found = read_labels(write(*order))
+        found = labelled(*order)[0]
         [pair, other] = sorted(found.labels, key=lambda key: -len(found.labels[key].votes))
         right = found.samples[pair].answers.index("7") + 1
         assert (found.labels[pair].winner, len(found.labels[pair].votes)) == (right, 3)
@@ -101,14 +89,14 @@ def test_rows_of_one_id_with_other_texts_are_refused(write, change, part):
     row = {"id": "q1", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1}
     if "answers" in change:
         change = change | {"answer_1": None, "answer_2": None, "winner": None, "scores": [1, 2, 3]}
-    with pytest.raises(InputError, match=f'labels.jsonl:2: {part}.* differs from an earlier row with id "q1"'):
+    with pytest.raises(InputError, match=f'pairs.jsonl:2: {part}.* differs from an earlier row with id "q1"'):
         read_labels(write(row, row | change))
 
 
-def test_exchanged_rows_of_one_id_vote_for_the_same_answer(write):
+def test_exchanged_rows_of_one_id_vote_for_the_same_answer(labelled):
     row = {"id": "q1", "question": "q", "answer_1": "good", "answer_2": "bad", "winner": 1}
     turned = row | {"answer_1": "bad", "answer_2": "good", "winner": 2}
-    found = read_labels(write(row, turned, turned))
+    found = labelled(row, turned, turned)[0]
     assert (found.labels["q1"].winner, found.labels["q1"].votes, found.samples["q1"].answers) == (
         1, (1, 1, 1), ("good", "bad"),
     )  # fmt: skip

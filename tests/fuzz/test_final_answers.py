@@ -30,36 +30,10 @@ LABELS = {"1": "correct", "2": "incorrect"}
 
 AROUND = fuzzing.texts(
     *("[[Correct]]", "[[Incorrect]]", "[[", "]]", "[Correct]", "Correct", "incorrect", "<ans>CORRECT</ans>", "<ans>"),
-    *(
-        "Answer: correct",
-        "Answer：",
-        "Final verdict: ",
-        "final answer",
-        "Final score is",
-        "My final decision",
-        "Verdict:",
-    ),
-    *("not ", "n't ", "I would have written ", "Had it said 42, ", "if it were so, ", "but ", "Wait, ", "Note: ", "> "),
-    *(
-        "\n",
-        "\n\n",
-        "\r\n",
-        " ",
-        ". ",
-        "**",
-        "`",
-        '"',
-        "“",
-        "”",
-        "（",
-        "）",
-        "：",
-        "。",
-        "\u2028",
-        "\u0130",
-        "ß",
-        "### ",
-    ),
+    *("Answer: correct", "Answer：", "Final verdict: ", "final answer", "Final score is", "My final decision"),
+    *("Verdict:", "not ", "n't ", "I would have written ", "Had it said 42, ", "if it were so, ", "but ", "Wait, "),
+    *("Note: ", "> ", "\n", "\n\n", "\r\n", " ", ". ", "**", "`", '"', "“", "”", "（", "）", "：", "。", "\u2028"),
+    *("\u0130", "ß", "### "),
 )
 NEUTRAL = fuzzing.texts(
     "The sum is 41", "it fails", ". ", "\n", "\n\n", "so ", "**", "- ", "1.", "(x)", "\t", "；", "ß"

@@ -13,7 +13,6 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import read_qa
-from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.data.swap_names import find_quotes, swap_names
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
@@ -115,32 +114,6 @@ def test_a_header_of_thousands_of_columns_is_checked_in_no_time(tmp_path):
     path.write_text("\t".join([*(f"c{number}" for number in range(60_000)), "c7"]) + "\n1\n")
     with fuzzing.limited_cpu(), pytest.raises(InputError, match=r'wide\.tsv:1: column "c7" appears twice'):
         list(read_rows(str(path)))
-
-
-def test_a_rating_beyond_the_largest_float_is_a_reject(tmp_path):
-    path = tmp_path / "r.jsonl"
-    rows = [{"item": str(i), "judge": "a", "model": "b", "score": score} for i, score in enumerate((10**400, 3))]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    [reject] = read_ratings([path]).rejects
-    assert reject.message.startswith(f'{path}:1: "score": expected a number or NA')
-
-
-def test_half_a_surrogate_in_a_rating_is_a_reject(tmp_path):
-    path = tmp_path / "r.jsonl"
-    rows = [{"item": str(i), "judge": judge, "model": "b", "score": 3} for i, judge in enumerate(("a\ud800", "c"))]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    [reject] = read_ratings([path]).rejects
-    assert reject.message.startswith(f'{path}:1: "judge": holds half a surrogate pair')
-
-
-def test_a_wide_row_that_lacks_a_field_is_a_reject(tmp_path):
-    path = tmp_path / "wide.jsonl"
-    whole = {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "rating": 4}
-    rows = [whole, {name: value for name, value in whole.items() if name != "prompt_id"}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = read_ratings([path])
-    assert len(table.frame) == 2  # the judge's rating and the human one
-    assert [one.message for one in table.rejects] == [f"{path}:2: lacks prompt_id, which the rows before have"]
 
 
 @pytest.mark.parametrize("read", [lambda path: list(read_qa(path)), read_capabilities])

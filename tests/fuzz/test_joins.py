@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 
 from judgelm.data.judged_texts import check_same_texts, text_hashes
-from judgelm.data.labelled_set import LabelledSet, match_labels, read_labels
-from judgelm.errors import InputError, LabelCodeError, RunError
+from judgelm.data.labelled_set import LabelledSet, match_labels
+from judgelm.errors import InputError, RunError
 from judgelm.records import Judgment, Label, PairVerdict, Sample
 from judgelm.runs.run_files import FinishedIds
 from judgelm.runs.serialization import judgment_row
@@ -98,33 +98,3 @@ def test_runs_and_inputs_of_other_texts_are_never_taken_for_the_same(fuzz, tmp_p
                 check_same_texts({"a": judged(run), "b": judged(again)})
 
     fuzz(st.tuples(LISTS, LISTS), check)
-
-
-def test_votes_do_not_depend_on_the_order_of_rows(fuzz, tmp_path):
-    """A file of labels and the same file backwards give the same labels, or are both refused."""
-    label = {"id": IDS, "winner": st.sampled_from((1, 2, "tie", None, "x"))}
-    texts = {"question": st.just("q"), "answer_1": st.sampled_from("ab"), "answer_2": st.sampled_from("ab")}
-    rows = st.lists(st.fixed_dictionaries(label), min_size=1, max_size=6)
-    rows_with_texts = st.lists(st.fixed_dictionaries(label | texts), min_size=1, max_size=6)
-
-    def check(rows):
-        results = []
-        for index, each in enumerate((rows, rows[::-1])):
-            path = tmp_path / f"{index}.jsonl"
-            path.write_text("".join(json.dumps(line) + "\n" for line in each))
-            try:
-                found = read_labels(str(path), on_reject=lambda reject: None)
-            except (InputError, LabelCodeError):
-                results.append(None)
-                continue
-            results.append({key: chosen(found, key) for key in found.labels} | {"split": sorted(found.split)})
-        assert results[0] == results[1]
-
-    fuzz(rows | rows_with_texts, check)
-
-
-def chosen(labelled, key):
-    """The text that a label names, or its place where there are no texts."""
-    winner = labelled.labels[key].winner
-    sample = labelled.samples.get(key)
-    return winner if sample is None or winner == "tie" else sample.answers[winner - 1]

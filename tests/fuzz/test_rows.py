@@ -9,7 +9,6 @@ from judgelm.data.labelled_pair import judgelm_row
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.registry import TABLE
-from judgelm.data.swap_names import SwappedText, swap_names
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nbecause", "\n\nHuman: ", "\n\nAssistant: ", "error", "Assistant 1", " ", "\n", "[[A]]")
@@ -18,42 +17,28 @@ TURNS = st.lists(st.sampled_from(("user", "assistant", "system", "human", "gpt")
     lambda roles: [{"role": role, "content": "x"} for role in roles]
 )
 DIALOGUES = st.one_of(TURNS, TURNS.map(json.dumps), TEXTS)
+GAMES = st.sampled_from(("model_1", "model_2", "tie", "error"))
+WON = st.sampled_from((0, 1, "0", "1", True, False, None))
+ANSWERS = st.lists(TEXTS, max_size=4)
 OTHERS = {
     "id": st.integers(0, 3) | st.sampled_from(("1", "a", 2.0, "")),
-    "question_id": st.integers(0, 3),
+    **dict.fromkeys(("question_id", "turn"), st.integers(0, 3)),
+    **dict.fromkeys(
+        ("category", "text", "text_w_reference", "answer_3", "input", "system", "model_a", "model_b"), TEXTS
+    ),
+    **dict.fromkeys(("score", "scores", "score_w_reference", "score_chosen", "score_rejected"), SCORES),
+    **dict.fromkeys(("score_1", "score_2"), st.integers(0, 11)),
+    **dict.fromkeys(("winner_model_a", "winner_model_b", "winner_tie"), WON),
+    **dict.fromkeys(("annotator1", "annotator2"), st.integers(-1, 3)),
+    **dict.fromkeys(("g1_winner", "g2_winner"), GAMES),
+    **dict.fromkeys(("answers", "answer_models", "images"), ANSWERS),
     "reference": TEXTS | st.just({"text": "r"}),
-    "category": TEXTS,
     "metadata": st.dictionaries(st.text(max_size=4), fuzzing.JUNK, max_size=2),
-    "score": SCORES,
-    "scores": SCORES,
-    "score_w_reference": SCORES,
-    "score_1": st.integers(0, 11),
-    "score_2": st.integers(0, 11),
-    "text": TEXTS,
-    "text_w_reference": TEXTS,
     "winner": st.sampled_from((1, 2, "1", "tie", "model_a", "A", "tie (bothbad)", True)),
-    "winner_model_a": st.sampled_from((0, 1, "1", True, None)),
-    "winner_model_b": st.sampled_from((0, 1, "0", False, None)),
-    "winner_tie": st.sampled_from((0, 1)),
     "votes": st.lists(st.sampled_from((1, 2, "tie")), max_size=3),
-    "annotator1": st.integers(-1, 3),
-    "annotator2": st.integers(0, 2),
     "preference": st.sampled_from((0, 1, 0.3, 0.5, 1.5, 2, 3, float("nan"), "0.7", True, [1])),
     "label": st.sampled_from((1, 2, "A", "B", "tie")),
-    "g1_winner": st.sampled_from(("model_1", "model_2", "tie", "error")),
-    "g2_winner": st.sampled_from(("model_1", "model_2", "tie", "error")),
-    "score_chosen": SCORES,
-    "score_rejected": SCORES,
-    "model_a": TEXTS,
-    "model_b": TEXTS,
-    "answer_models": st.lists(TEXTS, max_size=3),
-    "answers": st.lists(TEXTS, max_size=4),
-    "answer_3": TEXTS,
-    "images": st.lists(TEXTS, max_size=2),
-    "input": TEXTS,
     "prompt": DIALOGUES,
-    "turn": st.integers(0, 3),
-    "system": TEXTS,
     "cmp_key": st.sampled_from(("a_b", "a", "a_b_c")),
 }
 NESTED = st.fixed_dictionaries(
@@ -61,28 +46,20 @@ NESTED = st.fixed_dictionaries(
 )
 SIDE = st.fixed_dictionaries({"instruction": TEXTS, "response1": TEXTS, "response2": TEXTS})
 NEEDED = {
+    **dict.fromkeys(("chosen", "rejected", "conversation_a", "conversation_b"), DIALOGUES),
     "turns": st.lists(NESTED, max_size=3),
     "inputs": SIDE,
     "outputs": st.fixed_dictionaries({}, optional={"evaluation_result": OTHERS["winner"], "evaluation_reason": TEXTS}),
-    "chosen": DIALOGUES,
-    "rejected": DIALOGUES,
-    "conversation_a": DIALOGUES,
-    "conversation_b": DIALOGUES,
 }
+FORMATS = [
+    *(source.needs for source in TABLE if source.needs and source.sample), ("id", "winner"), ("question_id", "score"),
+]  # fmt: skip
 
 
 @st.composite
 def files(draw):
     """Rows of one format, mostly with all that it needs and some of what it may have."""
-    needs = draw(
-        st.sampled_from(
-            [
-                *(source.needs for source in TABLE if source.needs and source.sample),
-                ("id", "winner"),
-                ("question_id", "score"),
-            ]
-        )
-    )
+    needs = draw(st.sampled_from(FORMATS))
     needed = {name: NEEDED.get(name) or OTHERS.get(name, TEXTS) for name in needs}
     row = st.tuples(fuzzing.rows(OTHERS), st.fixed_dictionaries(needed), fuzzing.rows(needed))
     return draw(st.lists(row.map(lambda three: three[0] | (three[1] if len(three[0]) % 4 else three[2])), max_size=5))
@@ -130,48 +107,3 @@ def check_labels(path, rows):
             path.write_bytes(fuzzing.json_lines([written]))
             [again] = read_labelled(str(path), source="s")
             assert judgelm_row(again) == written, "what is written is read back as something else"
-
-
-REASONS = fuzzing.texts(
-    *(
-        "Assistant 1",
-        "Assistant 2's ",
-        "assistants 1 and 2",
-        "the first",
-        "second answer",
-        "Answer 1",
-        "both",
-        "former",
-    ),
-    *(
-        "8 6",
-        "8",
-        " out of ",
-        "10",
-        "scores ",
-        "is ",
-        "better than ",
-        ".",
-        "\n",
-        '"',
-        "“",
-        "'",
-        "(",
-        ")",
-        "1",
-        "2",
-        "and",
-    ),
-)
-
-
-def test_reasons(fuzz):
-    """A reason whose answers change places: put back, it says what it said, or it is called ambiguous."""
-
-    def check(text):
-        found = swap_names(text, (1, 0))
-        if isinstance(found, SwappedText):
-            back = swap_names(found.text, (1, 0))
-            assert not isinstance(back, SwappedText) or back.text == text
-
-    fuzz(REASONS, check)

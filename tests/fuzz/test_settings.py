@@ -24,25 +24,8 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = [path.read_bytes() for path in sorted((ROOT / "configs").rglob("*.yaml"))]
 VALUES = fuzzing.texts(
     *("a", "b: ", "- ", "\n", "  ", "{", "}", "[", "]", ": ", ",", "&a ", "*a ", "!!int ", "!!python/name:os.system "),
-    *(
-        "2024-13-45",
-        "0x",
-        "1_0",
-        "1e999",
-        ".nan",
-        "~",
-        "'",
-        '"',
-        "# ",
-        "? ",
-        "%",
-        "\t",
-        "---\n",
-        "<<: *a",
-        "0o9",
-        "=",
-        "|",
-    ),
+    *("2024-13-45", "0x", "1_0", "1e999", ".nan", "~", "'", '"', "# ", "? ", "%", "\t", "---\n", "<<: *a", "0o9", "="),
+    "|",
 )
 CARD = Card(template="judgelm-v1", template_sha="ab" * 32, window=512, training={"base": "x"})
 RUBRIC = yaml.safe_load((ROOT / "configs/judge/rubric.yaml").read_text())["mode_arg"]

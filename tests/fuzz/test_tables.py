@@ -5,13 +5,14 @@ import json
 import pytest
 from hypothesis import strategies as st
 
+from benchmarks.convert import join_reviews
 from benchmarks.seeds import read_seeds
 from judgelm.data.answers import AnswerSet, read_questions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import join_outputs, read_references
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
-from judgelm.data.sources.reviews import join_reviews, match_orders, read_results, read_reviews
+from judgelm.data.sources.reviews import match_orders, read_results, read_reviews
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.answers import read_self_answers
 from judgelm.studies.truth_file import AnswerTruth, PairTruth, truth_from_row
@@ -21,79 +22,54 @@ TEXTS = fuzzing.texts("a", "8 6\nx", "gpt-4", "Human: ", "\n", " ", "NA", "n/a: 
 IDS = st.sampled_from((1, 2, "1", "a", 2.0, ""))
 SCORES = st.sampled_from(([8, 6], [-1, -1], "8 6", 8, "7.5", "NA", None, 10**400, "1" * 500, float("nan")))
 LONG = {
-    "item": IDS,
-    "dimension": TEXTS,
+    **dict.fromkeys(("item", "annotator"), IDS),
+    **dict.fromkeys(("dimension", "check"), TEXTS),
+    **dict.fromkeys(("score", "length"), SCORES),
     "judge": st.sampled_from(("human", "gold", "a", "b")),
     "model": st.sampled_from(("a", "b")),
-    "score": SCORES,
-    "length": SCORES,
-    "annotator": IDS,
-    "check": TEXTS,
 }
 WIDE = {
+    **dict.fromkeys(("gt", "rating", "pred_length"), SCORES),
     "judge": TEXTS,
     "model": st.sampled_from(("gpt-4o", "b")),
-    "gt": SCORES,
     "prompt_id": IDS,
-    "rating": SCORES,
     "dataset": st.sampled_from(("cnn", "x")),
-    "pred_length": SCORES,
 }
-QUESTIONS = {"question_id": IDS, "text": TEXTS, "category": TEXTS, "question": TEXTS, "reference": TEXTS}
+QUESTIONS = {"question_id": IDS} | dict.fromkeys(("text", "category", "question", "reference"), TEXTS)
 ANSWERS = {
-    "answer_id": IDS,
-    "question_id": IDS,
-    "text": TEXTS,
-    "model_id": TEXTS,
-    "model": TEXTS,
-    "instruction": TEXTS,
-    "output": TEXTS,
-    "generator": TEXTS,
+    **dict.fromkeys(("answer_id", "question_id"), IDS),
+    **dict.fromkeys(("text", "model_id", "model", "instruction", "output", "generator"), TEXTS),
     "finish_reason": st.sampled_from(("stop", "length")),
     "failure": st.none(),
 }
 REVIEWS = {"review_id": IDS, "question_id": IDS, "answer1_id": IDS, "answer2_id": IDS, "text": TEXTS, "score": SCORES}
 RESULTS = {
     "id": IDS,
-    "pred_text": TEXTS,
+    **dict.fromkeys(("pred_text", "reference"), TEXTS),
     "gpt_result": st.sampled_from((0, 1, 2, "Tie", "3", True)),
-    "reference": TEXTS,
     "solves": st.lists(st.fixed_dictionaries({"text": TEXTS}, optional={"answer": TEXTS}), max_size=2),
 }
 TRUTHS = {
     "id": st.text(max_size=2),
-    "agent": TEXTS,
-    "dataset": TEXTS,
+    **dict.fromkeys(("agent", "dataset", "question", "answer"), TEXTS),
     "truth": st.booleans(),
     "judge_correct": st.booleans() | st.dictionaries(TEXTS, st.booleans(), max_size=2),
     "winner": st.sampled_from((1, 2)),
-    "question": TEXTS,
-    "answer": TEXTS,
 }
 SPANS = st.lists(TEXTS, max_size=2)
+DROP_ANSWERS = st.fixed_dictionaries({}, optional={"number": TEXTS, "spans": SPANS, "date": st.just({"day": "1"})})
 QA = {
     "_id": IDS,
-    "question": TEXTS,
-    "answer": TEXTS
-    | st.fixed_dictionaries({}, optional={"number": TEXTS, "spans": SPANS, "date": st.just({"day": "1"})}),
+    **dict.fromkeys(("question", "pred_answer"), TEXTS),
+    "answer": TEXTS | DROP_ANSWERS,
     "answers": SPANS.map(lambda texts: [{"text": one} for one in texts]) | st.fixed_dictionaries({"text": SPANS}),
-    "validated_answers": st.lists(TEXTS, max_size=2),
+    "validated_answers": SPANS,
     "context": TEXTS | st.lists(st.tuples(TEXTS, SPANS), max_size=2) | st.fixed_dictionaries({"title": SPANS}),
-    "pred_answer": TEXTS,
     "answer_type": st.sampled_from(("number", "Person", "x")),
 }
-SEEDS = {
-    "instruction": TEXTS,
-    "input": TEXTS,
-    "output": TEXTS,
-    "context": TEXTS,
-    "response": TEXTS,
-    "prompt": TEXTS,
-    "source": TEXTS,
-    "conversations": st.lists(
-        st.fixed_dictionaries({"from": st.sampled_from(("human", "gpt", "system")), "value": TEXTS}), max_size=3
-    ),
-}
+MESSAGES = st.fixed_dictionaries({"from": st.sampled_from(("human", "gpt", "system")), "value": TEXTS})
+SEEDS = dict.fromkeys(("instruction", "input", "output", "context", "response", "prompt", "source"), TEXTS)
+SEEDS["conversations"] = st.lists(MESSAGES, max_size=3)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.splits import PairFacts, SubsetStratum, pair_facts, stratum
 from judgelm.data.duplicates import Duplicates, ExcludedQuestions, QuestionGroups
-from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores
+from judgelm.data.labelled_pair import LabelledPair, score_line, scores_of_winner, training_scores
 from judgelm.data.labelled_set import read_labelled
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
@@ -82,8 +82,7 @@ def _checked(
     """The repaired judgment, or the reason to drop it."""
     notes = []
     if label.scores is None and winner_scores is not None:
-        win, lose, tie = winner_scores
-        label = replace(label, scores={1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner])
+        label = replace(label, scores=scores_of_winner(label.winner, winner_scores))
         notes.append("scores made from the winner")
     elif label.scores is None and label.preference is None:
         return "winner without scores"

@@ -191,7 +191,7 @@ class ColumnNames:
             elif names:
                 left_out = self._assigned.keys() - names.keys()
                 data = {names.get(name, name): value for name, value in row.data.items() if name not in left_out}
-                yield Row(row.file, row.line, data)
+                yield row.with_data(data)
             else:
                 yield row
 

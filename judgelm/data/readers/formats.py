@@ -47,9 +47,8 @@ def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
                     )
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         finding = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"{file}: damaged or not Parquet, after {rows} rows: {finding}; copy or download it again"
-        ) from error
+        finding = f"damaged or not Parquet, after {rows} rows: {finding}"
+        raise InputError(f"{file}: {finding}; copy or download it again") from error
 
 
 def _refuse_doubled(file: str, fields: list[Any], inside: str) -> None:
@@ -175,10 +174,8 @@ def _unclosed(file: str, line: int, taken: list[str], finding: str) -> InputErro
     """The error of a file whose rows cannot be told apart any further."""
     quote = next((index for index, part in enumerate(taken) if _is_open(part)), 0)
     end = f" to {line + len(taken) - 1}" if len(taken) > 1 else ""
-    return InputError(
-        f"{file}:{line + quote}: a quote is not closed, so the rows from here cannot be told apart "
-        f"(lines {line}{end}: {finding}); close it, or write a quote within a cell twice"
-    )
+    problem = f"a quote is not closed, so the rows from here cannot be told apart (lines {line}{end}: {finding})"
+    return InputError(f"{file}:{line + quote}: {problem}; close it, or write a quote within a cell twice")
 
 
 _CHUNK = 1 << 18

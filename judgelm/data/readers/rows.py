@@ -1,16 +1,29 @@
-"""Rows of files before their fields are interpreted, and rejects: rows that a reader cannot use, with their reasons.
+"""Rows of files with access to their fields, and rejects: rows that a reader cannot use, with their reasons.
 
 Every reader of foreign files uses `convert_rows` or, where its rows come from a `SampleStream`, `FileUse`. A file
 without usable rows is an error.
 """
 
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_lowercase
 from typing import TypeVar
 
+from judgelm.data.readers.fields import (
+    ID_FIELDS,
+    as_float,
+    describe,
+    encodable,
+    left_over_names,
+    list_value,
+    whole_number,
+)
+from judgelm.data.readers.streams import row_suffix
 from judgelm.data.readers.values import raw_text
 from judgelm.errors import InputError
 
@@ -18,15 +31,219 @@ _RAW_KEPT_WHOLE = 1_000_000
 _RAW_SHOWN = 10_000
 _PARTICULARS = re.compile(r'(id|opens|question than) "[^"]*"')
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
+_URLS = ("data:", "http://", "https://")
+_NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One good row. `line` counts from 1; in Parquet it is the row's number, in a JSON list where the row begins."""
+    """One good row, and its fields, each checked once; errors name file, line, field, finding and way out.
+
+    `line` counts from 1; in Parquet it is the row's number, in a JSON list where the row begins.
+    """
 
     file: str
     line: int
     data: dict[str, object]
+
+    def error(self, finding: str) -> InputError:
+        """The finding with the row's place before it."""
+        return InputError(f"{self.file}:{self.line}: {finding}")
+
+    def field_error(self, name: str, finding: str) -> InputError:
+        """The finding with the row's place and the field's name before it."""
+        return self.error(f'field "{name}": {finding}')
+
+    def with_data(self, data: dict[str, object]) -> "Row":
+        """Other fields in the row's place."""
+        return Row(self.file, self.line, data)
+
+    def text(self, name: str, needs: str) -> str:
+        """A field that must be text; empty text is text.
+
+        Args:
+            name: the field.
+            needs: what each row needs, for the error when the field is missing.
+        """
+        value = self.data.get(name)
+        if isinstance(value, str) and (value.isascii() or encodable(value)):
+            return value
+        raise self.text_error(name, needs)
+
+    def text_error(self, name: str, needs: str) -> InputError:
+        """The error of a field that is not text."""
+        if name not in self.data:
+            return self.error(f'field "{name}" is missing; each row needs {needs}')
+        value = self.data[name]
+        if isinstance(value, str):
+            return self.field_error(name, "holds half a surrogate pair, which UTF-8 cannot say; remove it")
+        if value is None:
+            return self.field_error(name, 'expected text, got null or NaN; write an empty text as ""')
+        if isinstance(value, list | dict) and row_suffix(self.file) in (".csv", ".tsv"):
+            finding = f"expected text, got a list in Python's notation, {describe(value)}"
+            return self.field_error(name, f"{finding}; write the text alone, or save the table as JSON lines")
+        if isinstance(value, int | float):
+            quoted = json.dumps(json.dumps(value))
+            return self.field_error(name, f"expected text, got {describe(value)}; write it as {quoted}")
+        return self.field_error(name, f"expected text, got {describe(value)}; write it as one text")
+
+    def optional_text(self, name: str) -> str | None:
+        """Text, or None where the field is missing, null or NaN."""
+        return None if self.data.get(name) is None else self.text(name, name)
+
+    def texts(self, *names: str, needs: Sequence[str] = ()) -> tuple[str, ...]:
+        """Fields that must be texts; an error names `needs`, by default these fields, as what each row needs."""
+        expected = ", ".join(needs or names)
+        return tuple(self.text(name, expected) for name in names)
+
+    def optional_texts(self, *names: str) -> tuple[str, ...]:
+        """Texts of several fields; empty where one of them is missing, null or NaN."""
+        if any(self.data.get(name) is None for name in names):
+            return ()
+        return tuple(self.text(name, name) for name in names)
+
+    def has(self, name: str) -> bool:
+        """True if the field is there and neither null nor empty text."""
+        return self.data.get(name) not in (None, "")
+
+    def text_list(self, name: str, count: int | None = None) -> tuple[str, ...]:
+        """A list of texts, also as the JSON that a table's cell holds: at least one; exactly `count` where given."""
+        value = list_value(self.data[name])
+        expected = f"{count} texts" if count else "a list of texts"
+        if not isinstance(value, list):
+            raise self.field_error(name, f'expected {expected}, got {describe(value)}; write it as ["...", "..."]')
+        if not value or (count and len(value) != count):
+            raise self.field_error(name, f"expected {expected}, got {len(value)}")
+        for text in value:
+            if not isinstance(text, str) or not encodable(text):
+                raise self.field_error(name, f"expected {expected}, got {describe(text)} among them")
+        return tuple(value)
+
+    def numbered_texts(self, pattern: str, needs: str) -> tuple[str, ...]:
+        """The texts of `pattern` with 1, 2, 3, ... for `{}`: at least two.
+
+        Raises:
+            InputError: a text is missing, or a field of the pattern with another number would be left over.
+        """
+        texts = [self.text(pattern.format(1), needs), self.text(pattern.format(2), needs)]
+        while self.data.get(name := pattern.format(len(texts) + 1)) is not None:
+            texts.append(self.text(name, needs))
+        self.refuse_left_over(pattern, len(texts))
+        return tuple(texts)
+
+    def refuse_left_over(self, pattern: str, count: int) -> None:
+        """Refuse a numbered field that is not read: `answer_0` beside `answer_1`, `answer_4` without `answer_3`.
+
+        Args:
+            pattern: the field's name, with `{}` for its number (or letter, where the fields read end in a and b).
+            count: the fields read, from the first on.
+
+        Raises:
+            InputError: such a field holds something.
+        """
+        for name in left_over_names(tuple(self.data), pattern, count):
+            if (value := self.data[name]) not in (None, ""):
+                first, last = (1, count) if pattern.format(1) in self.data else ("a", ascii_lowercase[count - 1])
+                read = f"only {pattern.format(first)} to {pattern.format(last)} are"
+                finding = f"holds {describe(value)} and is not read, {read}"
+                way_out = "number the fields from the first without a gap, or leave it out"
+                raise self.field_error(name, f"{finding}; {way_out}")
+
+    def reference(self, name: str = "reference") -> str | None:
+        """A reference answer: text, or JudgeLM's `{"text": ...}`. Missing, null and blank all mean there is none."""
+        value = self.data.get(name)
+        row = self.with_data({name: value.get("text")}) if isinstance(value, dict) else self
+        text = row.optional_text(name)
+        return text if text and text.strip() else None
+
+    def images(self) -> tuple[str, ...]:
+        """Paths or URLs of the row's images, from `images` (a list of texts) or `image` (one text); empty without both.
+
+        A path is taken from the file's own folder; URLs (`data:`, `http:`, `https:`) stay as they are.
+        """
+        name = "images" if self.data.get("images") else "image"
+        value = list_value(self.data.get(name))
+        if not value:
+            return ()
+        return tuple(self._image(name, image) for image in (value if isinstance(value, list) else [value]))
+
+    def _image(self, name: str, image: object) -> str:
+        if not isinstance(image, str) or not image or not encodable(image):
+            raise self.field_error(name, f"expected the image path as a string, got {describe(image)}; write its path")
+        return image if image.startswith(_URLS) else str(Path(self.file).parent / image)
+
+    def id(self, names: Sequence[str] = ID_FIELDS) -> str | None:
+        """The id in the first of these fields that holds one, always as text; None where none does.
+
+        Blanks around it do not count, and `1.0` is `1`: tables write whole numbers so where one of a column is missing.
+        """
+        for name in names:
+            value = self.data.get(name)
+            if value is None or value == "":
+                continue
+            if isinstance(value, str) and encodable(value):
+                if text := value.strip():
+                    return whole_number(text)
+                continue
+            if isinstance(value, int) and not isinstance(value, bool):
+                return str(value)
+            if isinstance(value, float) and value.is_integer():
+                return str(int(value))
+            raise self.field_error(name, f"expected text or a whole number as the id, got {describe(value)}")
+        return None
+
+    def required_id(self, name: str, use: str) -> str:
+        """The id in a field; `use` tells what it is needed for.
+
+        Raises:
+            InputError: the field is missing or holds no id.
+        """
+        value = self.id((name,))
+        if value is None:
+            raise self.error(f'field "{name}" is missing; {use}')
+        return value
+
+    def extras(self, known: Collection[str]) -> dict[str, object]:
+        """The row's own `metadata` and every field that the format does not use."""
+        extras = {name: value for name, value in self.data.items() if name not in known}
+        own = extras.get("metadata")
+        if isinstance(own, dict):
+            del extras["metadata"]
+            return {**own, **extras}
+        return extras
+
+    def number(self, name: str) -> float:
+        """A finite number, also as text."""
+        value = self.data.get(name)
+        if isinstance(value, str):
+            try:
+                parsed = float(value)
+            except ValueError:
+                parsed = math.nan
+        else:
+            parsed = as_float(value)
+        if not math.isfinite(parsed):
+            raise self.field_error(name, f"expected a finite number, got {describe(value)}")
+        return parsed
+
+    def numbers(self, name: str, count: int) -> tuple[float, ...]:
+        """`count` finite numbers: `[8, 6, 5]`, or in a table `8 6 5`; a single number needs no list."""
+        value = self.data[name]
+        if count == 1 and not isinstance(value, str | list):
+            return (self.number(name),)
+        if isinstance(value, str):
+            match = _NUMBERS.fullmatch(value)
+            numbers = () if match is None else tuple(float(part) for part in re.split(r"[\s,]+", match[1]))
+            if len(numbers) == count:
+                return numbers
+        elif isinstance(value, list) and len(value) == count and all(math.isfinite(as_float(score)) for score in value):
+            return tuple(float(score) for score in value)
+        raise self.field_error(name, f"expected {count} finite number{'s' * (count > 1)}, got {describe(value)}")
+
+    def score_pair(self, name: str) -> tuple[float, float]:
+        """A pair's two finite numbers on whatever scale: `[8, 6]`, or in a table `8 6`."""
+        first, second = self.numbers(name, 2)
+        return first, second
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +279,6 @@ def escape_bad_bytes(text: str) -> str:
 def has_bad_bytes(text: str) -> bool:
     """True if text decoded with `surrogateescape` holds bytes that are not UTF-8."""
     return not text.isascii() and _BAD_BYTE.search(text) is not None
-
-
-def row_error(row: Row, finding: str) -> InputError:
-    """The finding with the row's place before it."""
-    return InputError(f"{row.file}:{row.line}: {finding}")
-
-
-def field_error(row: Row, name: str, finding: str) -> InputError:
-    """The finding with the row's place and the field's name before it."""
-    return row_error(row, f'field "{name}": {finding}')
 
 
 OnReject = Callable[[Reject], None]
@@ -201,7 +408,7 @@ def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[
         value = convert(row)
         name = id_of(value)
         if name in seen:
-            raise row_error(row, f"id {json.dumps(name)} appeared before in this file; ids must be unique")
+            raise row.error(f"id {json.dumps(name)} appeared before in this file; ids must be unique")
         seen.add(name)
         return value
 

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judgelm.data.readers.fields import describe, number_field, optional_text, row_id, text_field
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, raise_reject, row_error
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
@@ -84,16 +84,14 @@ def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]
     for side in (1, 2):
         index = _index(row, f"output_{side}", len(outputs["text"]))
         data[f"output_{side}"], data[f"generator_{side}"] = outputs["text"][index], outputs["generator"][index]
-    return Row(row.file, row.line, data)
+    return row.with_data(data)
 
 
 def _index(row: Row, name: str, rows: int) -> int:
     """The row number in a field, below `rows`."""
     index = row.data[name]
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < rows:
-        raise field_error(
-            row, name, f"expected a row number below {rows}, got {describe(index)}; give tables of one set"
-        )
+        raise row.field_error(name, f"expected a row number below {rows}, got {describe(index)}; give one set's tables")
     return index
 
 
@@ -101,10 +99,10 @@ def _entry(seen: set[str], row: Row, name: str) -> Entry:
     """A judgment; its annotator is in the metadata, since a pair may be judged by several."""
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None:
-        raise row_error(row, "no preference; the judge gave none, leave the row out")
+        raise row.error("no preference; the judge gave none, leave the row out")
     annotator = _annotator(row)
     if name in seen:
-        raise row_error(row, "the same annotator judged this pair before in this import; one judgment stays")
+        raise row.error("the same annotator judged this pair before in this import; one judgment stays")
     seen.add(name)
     metadata = {"annotator": annotator} if annotator else {}
     return Entry(plain_row(replace(sample, id=name, metadata=metadata), label))
@@ -158,13 +156,13 @@ def read_annotations(path: str, *, on_reject: OnReject = raise_reject) -> Iterat
 
 
 def _comparison(row: Row) -> Comparison:
-    outputs = [text_field(row, name, _COMPARISON_NEEDS) for name in ("output_1", "output_2")]
+    outputs = [row.text(name, _COMPARISON_NEEDS) for name in ("output_1", "output_2")]
     return Comparison(
-        instruction=text_field(row, "instruction", _COMPARISON_NEEDS),
-        index=row_id(row, ("index", "id", "idx")),
-        baseline=optional_text(row, "generator_1") or "output_1",
-        model=optional_text(row, "generator_2") or "output_2",
-        annotator=optional_text(row, "annotator") or "",
+        instruction=row.text("instruction", _COMPARISON_NEEDS),
+        index=row.id(("index", "id", "idx")),
+        baseline=row.optional_text("generator_1") or "output_1",
+        model=row.optional_text("generator_2") or "output_2",
+        annotator=row.optional_text("annotator") or "",
         preference=_preference(row),
         lengths=(len(outputs[0]), len(outputs[1])),
     )
@@ -172,13 +170,13 @@ def _comparison(row: Row) -> Comparison:
 
 def _preference(row: Row) -> float | None:
     if "preference" not in row.data:
-        raise row_error(row, f'field "preference" is missing; each row needs {_COMPARISON_NEEDS}')
+        raise row.error(f'field "preference" is missing; each row needs {_COMPARISON_NEEDS}')
     value = row.data["preference"]
     if value in (None, "") or (isinstance(value, float) and math.isnan(value)):
         return None
-    preference = number_field(row, "preference")
+    preference = row.number("preference")
     if preference != 0 and not 1 <= preference <= 2:
-        raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference:g}")
+        raise row.field_error("preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference:g}")
     return 0.5 if preference == 0 else preference - 1
 
 
@@ -229,9 +227,9 @@ def read_difficulties(path: str) -> dict[str, float]:
     """
 
     def read(row: Row) -> tuple[str, float]:
-        name = optional_text(row, "instruction") or row_id(row, ("index", "id", ""))
+        name = row.optional_text("instruction") or row.id(("index", "id", ""))
         if name is None or _DIFFICULTY not in row.data:
-            raise row_error(row, f"no instruction or index with {_DIFFICULTY}")
-        return name, number_field(row, _DIFFICULTY)
+            raise row.error(f"no instruction or index with {_DIFFICULTY}")
+        return name, row.number(_DIFFICULTY)
 
     return dict(convert_rows(read_rows(path), read, path=path, expected=f"instruction (or index), {_DIFFICULTY}"))

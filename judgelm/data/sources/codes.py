@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from judgelm.data.readers.fields import describe, list_value
-from judgelm.data.readers.rows import Row, field_error
+from judgelm.data.readers.rows import Row
 from judgelm.errors import ConfigError, LabelCodeError
 from judgelm.records import Winner
 
@@ -73,7 +73,7 @@ def winner_field(row: Row, name: str = "winner") -> Winner:
     text = label_text(value)
     winner = FROM_ONE.get(text) or WORDS.get(text)
     if winner is None:
-        raise field_error(row, name, f'expected 1, 2 or "tie", got {describe(value)}')
+        raise row.field_error(name, f'expected 1, 2 or "tie", got {describe(value)}')
     check_side(row, name, value, winner)
     return winner
 
@@ -92,7 +92,7 @@ def check_side(row: Row, name: str, value: object, winner: Winner) -> None:
     """
     others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
     if isinstance(value, str) and winner != "tie" and value in others:
-        raise field_error(row, name, f"{describe(value)} names one side and the other side's model; write 1 or 2")
+        raise row.field_error(name, f"{describe(value)} names one side and the other side's model; write 1 or 2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class LabelDecoder:
                 decoded[name] = None if is_missing(value) else self._winner(row, name, value, code)
         if not is_missing(row.data.get("preference")):
             decoded |= self._soft(row, decoded)
-        return Row(row.file, row.line, {**row.data, **decoded}) if decoded else row
+        return row.with_data({**row.data, **decoded}) if decoded else row
 
     def _labels(self, row: Row) -> Iterator[tuple[str, object, FieldCode]]:
         """The row's label fields, with their values and codes."""
@@ -191,7 +191,7 @@ class LabelDecoder:
         if _is_number(text):
             self._contradicted, self._first = name, row
             raise self.error()
-        raise field_error(row, name, f"expected {self._expected(code)}, got {describe(value)}")
+        raise row.field_error(name, f"expected {self._expected(code)}, got {describe(value)}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
         """A stated code applied to `preference`; values of rows without another label are kept for `finish`."""

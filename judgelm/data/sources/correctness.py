@@ -14,9 +14,9 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, required_id, text_field, texts_field
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rows import OnReject, Reject, Row, field_error, row_error
+from judgelm.data.readers.rows import OnReject, Reject, Row
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.parsing.short_answers import canonical, final_answer
@@ -47,12 +47,12 @@ def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
     if {"instance", "original_id"} <= row.data.keys():
-        raise row_error(row, "a row of GSM-Symbolic, whose lines do not name its questions; import it as gsm-symbolic")
-    question = text_field(row, "question", "question, answer")
-    worked = text_field(row, gold_field, "question, answer")
+        raise row.error("a row of GSM-Symbolic, whose lines do not name its questions; import it as gsm-symbolic")
+    question = row.text("question", "question, answer")
+    worked = row.text(gold_field, "question, answer")
     gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
     if gold is None:
-        raise field_error(row, gold_field, 'no final number behind "####"; this is no row of GSM8K')
+        raise row.field_error(gold_field, 'no final number behind "####"; this is no row of GSM8K')
     metadata = {"data_set": _GSM8K, "solution": worked}
     question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
     if gold_field == "answer":
@@ -64,10 +64,10 @@ def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
     """Model, text and truth of each solution in a row."""
     solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
     if not solved:
-        raise row_error(row, 'no model has a "solution" in this row; give example_model_solutions.jsonl')
+        raise row.error('no model has a "solution" in this row; give example_model_solutions.jsonl')
     solutions = []
     for model, value in solved.items():
-        answer = text_field(Row(row.file, row.line, value), "solution", "solution, is_correct")
+        answer = row.with_data(value).text("solution", "solution, is_correct")
         stated = value.get("is_correct")
         truth = stated if isinstance(stated, bool) else final_answer(answer, "number") == gold
         solutions.append((model, answer, truth))
@@ -79,10 +79,10 @@ GSM8K_SOLUTIONS = Shape(name=_GSM8K, needs=("question", "ground_truth"))
 
 def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     """Every pair of a right and a wrong solution; names of models decide the order, and truth takes no part in it."""
-    gold = canonical(text_field(row, "ground_truth", "question, ground_truth"), "number")
+    gold = canonical(row.text("ground_truth", "question, ground_truth"), "number")
     if gold is None:
-        raise field_error(row, "ground_truth", "no final number; this is no row of GSM8K's solutions")
-    question = text_field(row, "question", "question, ground_truth")
+        raise row.field_error("ground_truth", "no final number; this is no row of GSM8K's solutions")
+    question = row.text("question", "question, ground_truth")
     entries: list[Entry | Reject] = []
     for first, second in combinations(sorted(_solutions(row, gold)), 2):
         if first[2] != second[2]:
@@ -133,7 +133,7 @@ def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         for model in outputs or ("",):
             if (location := places.get((question, model))) is not None:
                 repeated = f"a second answer of {model} to" if model else "repeats"
-                raise row_error(row, f"{repeated} question {question}; the first, in {location}, counts")
+                raise row.error(f"{repeated} question {question}; the first, in {location}, counts")
         places.update({(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)})
         texts.update({(question, model): text for model, text in outputs.items()})
         questions.setdefault(question, row)
@@ -148,21 +148,21 @@ def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 
 def _key(row: Row) -> str:
-    return f"mmlu-pro-{required_id(row, 'question_id', 'it names the question')}"
+    return f"mmlu-pro-{row.required_id('question_id', 'it names the question')}"
 
 
 def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] = ()) -> Sample:
-    gold = canonical(text_field(row, "answer", "question, options, answer"), "choice")
-    options = texts_field(row, "options")
+    gold = canonical(row.text("answer", "question, options, answer"), "choice")
+    options = row.text_list("options")
     if gold is None or ord(gold) - ord("A") >= len(options):
-        raise field_error(row, "answer", f"expected a letter of {len(options)} options, got {row.data['answer']!r}")
+        raise row.field_error("answer", f"expected a letter of {len(options)} options, got {row.data['answer']!r}")
     return Sample(
         id=_key(row) + "".join(f"/{model}" for model in models),
-        question=text_field(row, "question", "question, options, answer"),
+        question=row.text("question", "question, options, answer"),
         answers=answers,
         reference=gold,
         answer_models=models,
-        category=text_field(row, "category", "category") if row.data.get("category") is not None else None,
+        category=row.text("category", "category") if row.data.get("category") is not None else None,
         metadata={"data_set": _MMLU_PRO, "options": list(options)},
     )
 
@@ -179,12 +179,12 @@ def _outputs(row: Row) -> dict[str, str]:
         texts = {model_of_results(row.file): _first_answer(text) if isinstance(text, str) else text}
     elif "pred" in row.data:
         expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
-        raise row_error(row, f"a prediction without the model's text: expected {expected}, and its fields are {fields}")
+        raise row.error(f"a prediction without the model's text: expected {expected}, and its fields are {fields}")
     else:
         return {}
     for model, text in texts.items():
         if not isinstance(text, str):
-            raise row_error(row, f"the output of {model}: expected text, got {describe(text)}; leave the row out")
+            raise row.error(f"the output of {model}: expected text, got {describe(text)}; leave the row out")
     return {model: str(text) for model, text in texts.items()}
 
 
@@ -210,7 +210,7 @@ def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
     if not outputs:
         yield Entry(plain_row(question))
         return
-    letters = len(texts_field(row, "options"))
+    letters = len(row.text_list("options"))
     for model, text in outputs.items():
         letter = _stated(row, model) or (final_answer(text, "choice", letters=letters),)
         truth = letter[0] == question.reference
@@ -226,10 +226,10 @@ def _stated(row: Row, model: str) -> tuple[object] | None:
 
 def _mmlu_pair(row: Row, questions: Mapping[str, Row], texts: Mapping[tuple[str, str], str]) -> Entry:
     key = _key(row)
-    models = tuple(text_field(row, name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
+    models = tuple(row.text(name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
     missing = [model for model in models if (key, model) not in texts]
     if missing:
-        raise row_error(row, f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
+        raise row.error(f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
     answers = tuple(texts[key, model] for model in models)
     winner = choice_field(row, "label", _PAIR_LABELS)
     sample = _question(questions[key], answers, models)
@@ -268,18 +268,16 @@ def _gsm_symbolic_set(path: str) -> str:
     if not variants and (_MAIN_FILE.search(name) or folder.lower() == _MAIN_FOLDER):
         return _GSM_SYMBOLIC
     found = " and ".join(sorted(variants)) or "none of them"
-    raise InputError(
-        f"{path}: its rows do not say which of GSM-Symbolic, P1 and P2 they are, and its name and folder say {found}; "
-        "name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl"
-    )
+    finding = f"its name and folder, which tell GSM-Symbolic, P1 and P2 apart, say {found}"
+    raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl or GSM_p2.jsonl")
 
 
 def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
     template, instance = (_number(row, name) for name in ("id", "instance"))
-    worked = text_field(row, "answer", ", ".join(_GSM_SYMBOLIC_NEEDS))
+    worked = row.text("answer", ", ".join(_GSM_SYMBOLIC_NEEDS))
     gold = canonical(worked, "number") if "####" in worked else None
     if gold is None:
-        raise field_error(row, "answer", 'no final number behind "####"; this is no row of GSM-Symbolic')
+        raise row.field_error("answer", 'no final number behind "####"; this is no row of GSM-Symbolic')
     metadata = {
         "data_set": data_set,
         "solution": worked,
@@ -290,7 +288,7 @@ def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
         metadata["canary"] = row.data["canary"]
     sample = Sample(
         id=f"{data_set.lower()}-{template}-{instance}",
-        question=text_field(row, "question", ", ".join(_GSM_SYMBOLIC_NEEDS)),
+        question=row.text("question", ", ".join(_GSM_SYMBOLIC_NEEDS)),
         answers=(),
         reference=gold,
         metadata=metadata,
@@ -301,5 +299,5 @@ def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
 def _number(row: Row, name: str) -> int:
     value = row.data.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise field_error(row, name, f"expected a number from 0, got {describe(value)}")
+        raise row.field_error(name, f"expected a number from 0, got {describe(value)}")
     return value

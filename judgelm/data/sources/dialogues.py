@@ -10,19 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from judgelm.data.readers.fields import (
-    ID_FIELDS,
-    content_id,
-    describe,
-    extra_fields,
-    list_value,
-    optional_text,
-    reference_field,
-    row_id,
-    text_field,
-    texts_field,
-)
-from judgelm.data.readers.rows import Row, field_error, row_error
+from judgelm.data.readers.fields import ID_FIELDS, content_id, describe, list_value
+from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import cell_value
 from judgelm.errors import InputError
 from judgelm.prompts.conversation import dialogue_of
@@ -61,12 +50,12 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
     messages = message_list(value)
     if messages is not None:
         if not messages:
-            raise field_error(row, name, "expected chat messages, got none; leave the row out")
+            raise row.field_error(name, "expected chat messages, got none; leave the row out")
         return tuple(_read_turn(row, f"{name}[{index}]", message) for index, message in enumerate(messages))
     if isinstance(value, list | dict):
         finding = f"expected a text or a list of chat messages, got {describe(value)}"
-        raise field_error(row, name, f'{finding}; write it as one text or as [{{"role": ..., "content": ...}}]')
-    text = text_field(row, name, needs)
+        raise row.field_error(name, f'{finding}; write it as one text or as [{{"role": ..., "content": ...}}]')
+    text = row.text(name, needs)
     return _hh_turns(text) or (Turn(alone, text),)
 
 
@@ -87,20 +76,18 @@ def _read_turn(row: Row, location: str, message: dict[str, object]) -> Turn:
     role = message.get(role_name)
     if not isinstance(role, str) or role.lower() not in _ROLES:
         known = "user, assistant or system"
-        raise field_error(row, f"{location}.{role_name}", f"expected {known}, got {describe(role)}; leave the row out")
+        raise row.field_error(f"{location}.{role_name}", f"expected {known}, got {describe(role)}; leave the row out")
     where = f"{location}.{text_name}"
     content = message.get(text_name)
     if isinstance(content, list):
         content = "\n".join(_part(row, where, part) for part in content)
-    return Turn(
-        _ROLES[role.lower()], text_field(Row(row.file, row.line, {where: content}), where, "a text per message")
-    )
+    return Turn(_ROLES[role.lower()], row.with_data({where: content}).text(where, "a text per message"))
 
 
 def _part(row: Row, where: str, part: object) -> str:
     text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
     if not isinstance(text, str):
-        raise field_error(row, where, f"expected parts of text only, got {describe(part)}; leave the row out")
+        raise row.field_error(where, f"expected parts of text only, got {describe(part)}; leave the row out")
     return text
 
 
@@ -129,9 +116,7 @@ def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, na
     if side_texts[: len(prompt_texts)] == prompt_texts or (len(prompt_texts) == 1 and prompt_texts[0] in users):
         has_system = any(turn.role == "system" for turn in side)
         return side if has_system else tuple(turn for turn in prompt if turn.role == "system") + side
-    raise field_error(
-        row, name, "its dialogue does not hold the prompt; leave the prompt out, or keep the answer alone"
-    )
+    raise row.field_error(name, "its dialogue does not hold the prompt; leave the prompt out, or keep the answer alone")
 
 
 def question_and_answers(
@@ -145,7 +130,7 @@ def question_and_answers(
     for name, side in zip(names, sides, strict=True):
         if side[-1].role != "assistant":
             finding = f"its last turn is the {side[-1].role}'s, expected the assistant's"
-            raise field_error(row, name, f"{finding}; cut the dialogue after an answer, or leave the row out")
+            raise row.field_error(name, f"{finding}; cut the dialogue after an answer, or leave the row out")
     first, second = sides
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
@@ -153,9 +138,9 @@ def question_and_answers(
     if len(first) != len(second) or shared < len(first) - 1:
         location = f"{names[0]} and {names[1]} part at turn {shared + 1} of {len(first)} and {len(second)}"
         way_out = "a pair is one dialogue with two last answers, so cut both after that turn or leave the row out"
-        raise row_error(row, f"{location}, before the last one; {way_out}")
+        raise row.error(f"{location}, before the last one; {way_out}")
     if not any(turn.role == "user" for turn in first[:-1]):
-        raise row_error(row, f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
+        raise row.error(f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
     return render_turns(first[:-1]), (first[-1].text, second[-1].text)
 
 
@@ -185,27 +170,25 @@ def dialogue_sample(row: Row) -> Sample:
     last = turns[-1] if isinstance(turns, list) and turns else None
     if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
         finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {describe(turns)}'
-        raise field_error(row, "turns", f"{finding}; put each assistant's answer beside its question")
+        raise row.field_error("turns", f"{finding}; put each assistant's answer beside its question")
     last_turn = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
-    whole = Row(
-        row.file, row.line, last_turn | {name: row.data[name] for name in last_turn if row.data.get(name) is not None}
-    )
-    answers, reference = texts_field(whole, "answers"), reference_field(whole)
+    whole = row.with_data(last_turn | {name: row.data[name] for name in last_turn if row.data.get(name) is not None})
+    answers, reference = whole.text_list("answers"), whole.reference()
     sample = Sample(
         id="",
-        question=text_field(whole, "question", "a question in each turn"),
+        question=whole.text("question", "a question in each turn"),
         answers=answers,
         reference=reference,
         answer_models=_dialogue_models(row, len(answers)),
-        category=optional_text(row, "category"),
-        metadata={**extra_fields(row, _DIALOGUE_FIELDS), "turns": turns},
+        category=row.optional_text("category"),
+        metadata={**row.extras(_DIALOGUE_FIELDS), "turns": turns},
     )
     try:
         dialogue = dialogue_of(sample)
     except InputError as error:
-        raise row_error(row, str(error).removeprefix("sample : ")) from error
+        raise row.error(str(error).removeprefix("sample : ")) from error
     texts = [text for turn in dialogue for text in (turn.question, *turn.answers)]
-    return replace(sample, id=row_id(row) or content_id(texts[0], texts[1:], reference))
+    return replace(sample, id=row.id() or content_id(texts[0], texts[1:], reference))
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
@@ -223,7 +206,7 @@ def turns_of_sides(row: Row) -> list[dict[str, object]]:
     first, second = sides
     if [question for question, _ in first] != [question for question, _ in second]:
         finding = "the user's turns are not the same in both, so this is no pair of dialogues"
-        raise row_error(row, f"{' and '.join(_SIDES)}: {finding}; leave the row out")
+        raise row.error(f"{' and '.join(_SIDES)}: {finding}; leave the row out")
     return [
         {"question": question, "answers": [answer, other]}
         for (question, answer), (_, other) in zip(first, second, strict=True)
@@ -237,15 +220,15 @@ def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
         turns[:2] = [Turn(turns[1].role, f"{turns[0].text}\n\n{turns[1].text}")]
     roles = [turn.role for turn in turns]
     if roles != ["user", "assistant"] * (len(turns) // 2):
-        raise field_error(row, name, "expected the user and the assistant in turn, an answer last; leave the row out")
+        raise row.field_error(name, "expected the user and the assistant in turn, an answer last; leave the row out")
     return [(question.text, answer.text) for question, answer in zip(turns[::2], turns[1::2], strict=True)]
 
 
 def _dialogue_models(row: Row, count: int) -> tuple[str, ...]:
     if row.data.get("answer_models"):
-        return texts_field(row, "answer_models", count)
+        return row.text_list("answer_models", count)
     for names in (("model_a", "model_b"), ("model_1", "model_2")):
-        models = [optional_text(row, name) for name in names]
+        models = [row.optional_text(name) for name in names]
         if count == 2 and None not in models:
             return tuple(model for model in models if model is not None)
     return ()

@@ -21,20 +21,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_json, read_rows
 from judgelm.data.readers.formats import WRAPPERS
-from judgelm.data.readers.rows import (
-    OnReject,
-    Reject,
-    Row,
-    convert_rows,
-    field_error,
-    raise_reject,
-    reject_row,
-    row_error,
-    unique,
-)
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.modes.single import read_gold
@@ -70,9 +60,7 @@ def load_judge_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entr
                 used = True
                 yield entry
         if not used:
-            raise InputError(
-                f"{path}: no graded or continuous property of a text; give another data set of JUDGE-BENCH"
-            )
+            raise InputError(f"{path}: no graded or continuous property of a text; give another data set")
 
 
 def _content(path: str) -> Mapping[str, Any]:
@@ -84,22 +72,19 @@ def _content(path: str) -> Mapping[str, Any]:
     lists = [part for part in parts if isinstance(part, list) and part]
     if len(lists) < len(parts) or not all(isinstance(annotation, dict) for annotation in lists[0]):
         first = content[0] if isinstance(content, list) and content else content
-        fields = (
-            f"has the fields {', '.join(map(str, first))}" if isinstance(first, dict) and first else "has no fields"
-        )
-        raise InputError(
-            f"{path}: no file of JUDGE-BENCH: it needs annotations and instances, and {fields}; give the published file"
-        )
+        fields = ", ".join(map(str, first)) if isinstance(first, dict) and first else "none"
+        finding = f"no file of JUDGE-BENCH: it needs annotations and instances, and has the fields {fields}"
+        raise InputError(f"{path}: {finding}; give the published file")
     return dict(content)
 
 
 def _judge_bench_entry(row: Row, annotation: Mapping[str, Any], data_set: str) -> Entry:
     name, kind = str(annotation.get("metric")), annotation.get("category")
     if kind not in _RATED:
-        raise row_error(row, f"property {name} is {kind or 'of no category'}, and no rating; it is left out")
+        raise row.error(f"property {name} is {kind or 'of no category'}, and no rating; it is left out")
     prompt, text = annotation.get("prompt"), row.data.get("instance")
     if not isinstance(prompt, str) or prompt.count(_INSTANCE) != 1 or not isinstance(text, str):
-        raise row_error(row, f"property {name}: its prompt does not show one text as {_INSTANCE}; it is left out")
+        raise row.error(f"property {name}: its prompt does not show one text as {_INSTANCE}; it is left out")
     sample = Sample(
         id=f"{data_set}-{row.data.get('id', row.line)}-{name}",
         question=prompt.replace(_INSTANCE, "").strip(),
@@ -116,11 +101,11 @@ def _rating(row: Row, annotation: Mapping[str, Any], name: str) -> float:
     entry = annotations.get(name) if isinstance(annotations, dict) else None
     rating = entry.get("mean_human") if isinstance(entry, dict) else None
     if isinstance(rating, bool) or not isinstance(rating, int | float) or not math.isfinite(rating):
-        raise row_error(row, f"property {name}: no mean_human; leave the row out")
+        raise row.error(f"property {name}: no mean_human; leave the row out")
     try:
         rising = float(annotation["best"]) > float(annotation["worst"])
     except (KeyError, TypeError, ValueError) as error:
-        raise row_error(row, f"property {name}: worst and best are no numbers; correct the file") from error
+        raise row.error(f"property {name}: worst and best are no numbers; correct the file") from error
     return float(rating) if rising else -float(rating)
 
 
@@ -138,19 +123,19 @@ _END = "###Feedback:"
 
 def prometheus_entry(row: Row, row_number: int) -> Entry:
     """One of Prometheus' grading prompts, named by its file and number."""
-    parts = _parts(row, text_field(row, "instruction", ", ".join(PROMETHEUS.needs)))
+    parts = _parts(row, row.text("instruction", ", ".join(PROMETHEUS.needs)))
     scores = row.data[SCORES_FIELD]
     known = isinstance(scores, list) and all(type(score) is int and 1 <= score <= 5 for score in scores)
     if not isinstance(scores, list) or not scores or not known:
-        raise field_error(row, SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
-    source = optional_text(row, "response_source")
+        raise row.field_error(SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
+    source = row.optional_text("response_source")
     sample = Sample(
         id=f"{model_from_filename(row.file)}-{row_number}",
         question=parts["question"],
         answers=(parts["answer"],),
         reference=parts.get("reference"),
         answer_models=(source,) if source else (),
-        category=optional_text(row, "category"),
+        category=row.optional_text("category"),
         metadata={"rubric": parts["rubric"], SCORES_FIELD: scores},
     )
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=(fmean(scores),))))
@@ -163,7 +148,7 @@ def _parts(row: Row, prompt: str) -> dict[str, str]:
     ends = [*starts[1:], prompt.rfind(_END)]
     once = all(prompt.count(heading) == 1 for heading in headings.values())
     if not once or starts + ends[-1:] != sorted({*starts, *ends}):
-        raise field_error(row, "instruction", "expected one grading prompt with instruction, response and rubric")
+        raise row.field_error("instruction", "expected one grading prompt with instruction, response and rubric")
     return {
         name: prompt[start + len(heading) : end].removesuffix("\n").removesuffix("\n")
         for (name, heading), start, end in zip(headings.items(), starts, ends, strict=True)
@@ -212,9 +197,7 @@ def mm_vet_rows(
     by_model: dict[str, tuple[str, Mapping[str, str]]] = {}
     for path in answers:
         if (model := model_from_filename(path)) in by_model:
-            raise InputError(
-                f"{path}: {by_model[model][0]} has the same name, which names the model; rename one of them"
-            )
+            raise InputError(f"{path}: {by_model[model][0]} has the same name, which names the model; rename one")
         by_model[model] = path, _answers(path)
 
     alone = len(by_model) == 1
@@ -245,9 +228,9 @@ def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
     """
 
     def read(row: Row) -> tuple[str, VisualQuestion]:
-        name = row_id(row, _IDS)
+        name = row.id(_IDS)
         if name is None:
-            raise row_error(row, f"no id; each row needs one of {', '.join(_IDS)}")
+            raise row.error(f"no id; each row needs one of {', '.join(_IDS)}")
         models = row.data.get("answer_models")
         model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
         return name, VisualQuestion(_capabilities(row), _image_name(row), model)
@@ -299,28 +282,28 @@ def _answered(
     row: Row, name: str, model: str, path: str, answers: Mapping[str, str], *, alone: bool
 ) -> dict[str, object]:
     if name not in answers:
-        raise row_error(row, f"{path} has no answer to {name}; check that the files belong together")
+        raise row.error(f"{path} has no answer to {name}; check that the files belong together")
     return {"id": name if alone else f"{name}/{model}", "answer": answers[name], "answer_models": [model]}
 
 
 def _plain(row: Row) -> dict[str, object]:
-    gold = text_field(row, "answer", _NEEDS)
+    gold = row.text("answer", _NEEDS)
     if not read_gold(gold).alternatives:
-        raise field_error(row, "answer", f"has tags and no answer: {describe(gold)}")
-    question, inside = _without_images(text_field(row, "question", _NEEDS))
+        raise row.field_error("answer", f"has tags and no answer: {describe(gold)}")
+    question, inside = _without_images(row.text("question", _NEEDS))
     images = [*([str(row.data["imagename"])] if row.data.get("imagename") else []), *inside]
     if not images:
-        raise row_error(row, "no image: neither imagename nor a file name between <IMG> in the question")
+        raise row.error("no image: neither imagename nor a file name between <IMG> in the question")
     capabilities = _capabilities(row)
     plain: dict[str, object] = {
-        "id": row_id(row, _IDS) or f"{row.line - 1}",
+        "id": row.id(_IDS) or f"{row.line - 1}",
         "question": question,
         "reference": gold,
         "category": "+".join(capabilities),
         "images": [f"{_IMAGES}/{name}" for name in images],
         "capabilities": list(capabilities),
     }
-    return plain | ({"answer": text_field(row, "answer1_body", _NEEDS)} if "answer1_body" in row.data else {})
+    return plain | ({"answer": row.text("answer1_body", _NEEDS)} if "answer1_body" in row.data else {})
 
 
 def _without_images(question: str) -> tuple[str, list[str]]:
@@ -342,7 +325,7 @@ def _capabilities(row: Row) -> tuple[str, ...]:
     value = row.data.get(name)
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
-        raise field_error(row, name, f'expected a list of texts such as ["ocr", "math"], got {describe(value)}')
+        raise row.field_error(name, f'expected a list of texts such as ["ocr", "math"], got {describe(value)}')
     return tuple(sorted(set(values)))
 
 
@@ -359,9 +342,7 @@ def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     answers = [path for path in files if _holds_answers(path)]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:
-        raise InputError(
-            f"mm-vet: expected one file of questions, mm-vet.json (id -> question, answer, imagename, capability), and "
-            f"files of answers (id -> text), got {len(questions)} and {len(answers)}; give the published files"
-        )
+        finding = f"expected mm-vet.json and files of answers (id -> text), got {len(questions)} and {len(answers)}"
+        raise InputError(f"mm-vet: {finding}; give the published files")
     for row in mm_vet_rows(questions[0], answers, on_reject):
         yield Entry(row)

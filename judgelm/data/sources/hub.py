@@ -9,7 +9,6 @@ and continues a broken transfer; `datasets` finds the files of a split in the re
 theirs becomes a sentence with the way out.
 """
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -30,7 +29,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from judgelm.data.dataset_files import DatasetFiles, write_text
+from judgelm.data.dataset_files import DatasetFiles, file_sha256, write_text
 from judgelm.data.readers.rows import Reject, RejectCounts, no_usable_row, truncate_raw
 from judgelm.data.sources.public_datasets import DatasetCard, LockedDataset, SplitCard, lock_dataset, read_lock
 from judgelm.data.sources.registry import get_source
@@ -97,9 +96,7 @@ def split_files(card: DatasetCard, split: SplitCard, revision: str) -> list[str]
     hub_splits = _hub_splits(card, revision)
     if split.hub not in hub_splits:
         finding = f'no split "{split.hub}", only {", ".join(hub_splits) or "none"}'
-        raise InputError(
-            f"{card.repo} at {revision[:12]}: {finding}; the layout has changed since the card was written"
-        )
+        raise InputError(f"{card.repo} at {revision[:12]}: {finding}; the layout has changed")
     prefix = f"hf://datasets/{card.repo}@{revision}/"
     return [str(file).removeprefix(prefix) for file in hub_splits[split.hub]]
 
@@ -127,12 +124,6 @@ def download_file(card: DatasetCard, path: str, revision: str, *, cached_only: b
     with hub_errors(card):
         local = hf_hub_download(card.repo, path, repo_type="dataset", revision=revision, local_files_only=cached_only)
     return Path(local)
-
-
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -377,11 +368,9 @@ def _check_hashes(card: DatasetCard, locked: LockedDataset, hashes: Hashes) -> N
         for path, sha in files.items():
             expected = locked.splits.get(name, {}).get(path, sha)
             if expected != sha:
-                raise InputError(
-                    f"{card.repo}: {path} has sha256 {sha[:12]}, locked is {expected[:12]}, at one revision; the cache "
-                    "of the hub client is damaged: delete the data set there (hf cache rm), and run the same command "
-                    "again"
-                )
+                finding = f"{path} has sha256 {sha[:12]}, locked is {expected[:12]}, at one revision"
+                way_out = "the hub client's cache is damaged: delete the data set there (hf cache rm), and run again"
+                raise InputError(f"{card.repo}: {finding}; {way_out}")
 
 
 def _write(card: DatasetCard, out: Path, local: Mapping[str, Mapping[str, Path]]) -> dict[str, SplitResult]:
@@ -444,11 +433,7 @@ def _problem(card: DatasetCard, row: _Entry, is_repeated: bool) -> str:
 
 
 def _source(
-    card: DatasetCard,
-    out: Path,
-    revision: Revision,
-    hashes: Hashes,
-    results: Mapping[str, SplitResult],
+    card: DatasetCard, out: Path, revision: Revision, hashes: Hashes, results: Mapping[str, SplitResult]
 ) -> dict[str, object]:
     """The contents of `source.json`; splits that an earlier import wrote keep their entries."""
     splits = {

@@ -8,14 +8,13 @@
 All files are written together at the end, or none.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from judgelm.data.dataset_files import DatasetFiles
+from judgelm.data.dataset_files import DatasetFiles, file_sha256
 from judgelm.data.readers.rows import FileUse, OnReject, Reject, RejectCounts, no_usable_row
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.registry import get_benchmark
@@ -175,7 +174,7 @@ def _protocol(result: ImportResult, files: Sequence[str]) -> dict[str, object]:
         "source": protocol.paper,
         **({"unverified": protocol.unverified} if protocol.unverified else {}),
         **({"details": dict(result.benchmark.details)} if result.benchmark.details else {}),
-        "files": [{"name": Path(file).name, "sha256": _sha(file)} for file in files],
+        "files": [{"name": Path(file).name, "sha256": file_sha256(file)} for file in files],
         "rows": result.rows,
         "labels": dict(sorted(result.winners.items())),
         "unlabelled": result.unlabelled,
@@ -185,8 +184,3 @@ def _protocol(result: ImportResult, files: Sequence[str]) -> dict[str, object]:
         "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
         "judgelm": VERSION,
     }
-
-
-def _sha(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

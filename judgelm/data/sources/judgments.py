@@ -6,21 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, cast
 
-from judgelm.data.readers.fields import (
-    content_id,
-    describe,
-    number_field,
-    required_id,
-    scores_field,
-    text_field,
-    text_fields,
-)
+from judgelm.data.readers.fields import content_id, describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, row_error
+from judgelm.data.readers.rows import OnReject, Row, convert_rows
 from judgelm.data.sources.alpaca_eval import converted_annotations
 from judgelm.data.sources.correctness import model_of_results
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
-from judgelm.data.sources.reviews import group_files, match_orders, read_results, read_reviews
+from judgelm.data.sources.pairs import AUTO_J_LABELS
+from judgelm.data.sources.reviews import UNREADABLE, group_files, match_orders, read_results, read_reviews
 from judgelm.data.sources.source import PublishedJudgment, Shape, convert_file
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
@@ -32,7 +25,6 @@ GIVEN: Order = (0, 1)
 SWAPPED: Order = (1, 0)
 _ORDERS = (GIVEN, SWAPPED)
 _PLACES: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
-_UNREADABLE_SCORES = (-1.0, -1.0)
 
 
 def pair_judgment(sample_id: str, shown: Sequence[Shown]) -> Judgment:
@@ -88,7 +80,7 @@ def _by_place(order: Order, place: Winner | None, text: object = "", failure: Fa
 
 def _by_scores(order: Order, scores: tuple[float, float] | None, text: str) -> Shown:
     """One order whose scores decide, in the order shown; without scores, or with -1 for both, a failure."""
-    if scores is None or scores == _UNREADABLE_SCORES:
+    if scores is None or scores == UNREADABLE:
         return _by_place(order, None, text)
     return Shown(order=order, text=text, scores=scores)
 
@@ -101,7 +93,7 @@ def _both_orders(row: Row, name: str, read: Callable[[Mapping[str, object], Orde
     """
     listed = row.data.get(name)
     if not isinstance(listed, list) or not 1 <= len(listed) <= 2:
-        raise field_error(row, name, f"expected one or two {name}, got {describe(listed)}")
+        raise row.field_error(name, f"expected one or two {name}, got {describe(listed)}")
     return [
         read(item, order) if isinstance(item, dict) else _by_place(order, None, failure="engine")
         for item, order in zip(listed, _ORDERS, strict=False)
@@ -125,10 +117,8 @@ def read_llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
     for path in files:
         folders = Path(path).resolve().parts[-5:-1]
         if len(folders) < 4 or folders[1] != "evaluators":
-            raise InputError(
-                f"{path}: LLMBar's results name their set and judge by their folders; keep them as published: "
-                "SET/evaluators/JUDGE/PROMPT/result.json"
-            )
+            finding = "its folders do not name set and judge"
+            raise InputError(f"{path}: {finding}; keep them as published: SET/evaluators/JUDGE/PROMPT/result.json")
         make = partial(_llmbar_row, subset=folders[0], judge=f"{folders[2]}/{folders[3]}")
         yield from convert_file(path, Shape(name="LLMBar's results", needs=LLMBAR_NEEDS), make, on_reject)
 
@@ -138,14 +128,14 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
     last = results[-1] if isinstance(results, list) and results else None
     if not isinstance(last, dict) or not all(isinstance(last.get(name), dict) for name in _LLMBAR_ORDERS):
         finding = f'expected a list that ends in "swap = False" and "swap = True", got {describe(last)}'
-        raise field_error(row, "results", finding)
+        raise row.field_error("results", finding)
     shown = []
     for name, order in _LLMBAR_ORDERS.items():
         completion = last[name].get("completion")
         text = str(completion[0]) if isinstance(completion, list) and completion else ""
         winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # in the order of the row, in both orders
         shown.append(_by_place(order, _turned(cast(Winner | None, winner), order), text))
-    texts = text_fields(row, *LLMBAR_NEEDS[:3])
+    texts = row.texts(*LLMBAR_NEEDS[:3])
     return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, texts)
 
 
@@ -160,7 +150,7 @@ def read_judgebench_row(row: Row) -> PublishedJudgment:
         inner, decision = _inner(judgment), judgment.get("decision")
         text = str(inner.get("response") or "")
         if isinstance(inner.get("scores"), list):
-            scores = scores_field(Row(row.file, row.line, dict(inner)), "scores")
+            scores = row.with_data(dict(inner)).score_pair("scores")
             return Shown(order=order, text=text, scores=scores)
         return _by_place(order, _decided(row, "decision", decision, _DECISIONS), text)
 
@@ -169,8 +159,8 @@ def read_judgebench_row(row: Row) -> PublishedJudgment:
     assert isinstance(judgments, list)
     model = next((model for judgment in judgments if (model := _inner(judgment).get("judge_model"))), None)
     judge = "/".join(str(name) for name in (row.data.get("judge_name"), model) if name)
-    [name] = text_fields(row, "pair_id", needs=JUDGEBENCH_NEEDS)
-    texts = text_fields(row, "question", "response_A", "response_B", needs=JUDGEBENCH_NEEDS)
+    [name] = row.texts("pair_id", needs=JUDGEBENCH_NEEDS)
+    texts = row.texts("question", "response_A", "response_B", needs=JUDGEBENCH_NEEDS)
     return _published(row, pair_judgment(name, shown), judge or None, texts)
 
 
@@ -188,11 +178,10 @@ def _decided(row: Row, name: str, value: object, places: Mapping[object, Winner]
     if value is None:
         return None
     if not isinstance(value, str) or value not in places:
-        raise field_error(row, name, f"expected {', '.join(map(str, places))} or null, got {describe(value)}")
+        raise row.field_error(name, f"expected {', '.join(map(str, places))} or null, got {describe(value)}")
     return places[value]
 
 
-_AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
 _EXCHANGED = "exchange"
 
 
@@ -201,10 +190,8 @@ def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
     swapped = [path for path in files if _EXCHANGED in Path(path).name]
     given = [path for path in files if path not in swapped]
     if len(given) != 1 or len(swapped) > 1:
-        raise InputError(
-            f"auto-j: {len(given)} files of the given order and {len(swapped)} of the swapped ({_EXCHANGED} in the "
-            "name); give one of the given order, and one of the swapped where there is any"
-        )
+        counts = f"{len(given)} files of the given order and {len(swapped)} of the swapped ({_EXCHANGED} in the name)"
+        raise InputError(f"auto-j: {counts}; give one of the given order, and at most one of the swapped")
     tables = [list(convert_rows(read_rows(path), _same, path=path, expected="output")) for path in [*given, *swapped]]
     shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]
     if len({len(rows) for rows in tables}) > 1:
@@ -220,8 +207,8 @@ def _same(row: Row) -> Row:
 def _auto_j_order(row: Row, order: Order) -> Shown:
     output = row.data.get("output")
     if isinstance(output, bool) or not isinstance(output, int):
-        raise field_error(row, "output", f"expected 0, 1, 2 or -1 (unreadable), got {describe(output)}")
-    return _by_place(order, _AUTO_J_LABELS.get(output))
+        raise row.field_error("output", f"expected 0, 1, 2 or -1 (unreadable), got {describe(output)}")
+    return _by_place(order, AUTO_J_LABELS.get(output))
 
 
 def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
@@ -232,7 +219,7 @@ def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[Publishe
             row = rows[judgment.sample_id]
             field = next((name for name in row.data if name.endswith("_result")), None)
             if field is None:
-                raise row_error(row, "no gpt_result or pandalm_result; give PandaLM's released results")
+                raise row.error("no gpt_result or pandalm_result; give PandaLM's released results")
             yield _published(row, judgment, field.removesuffix("_result"))
 
 
@@ -250,8 +237,8 @@ def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Publish
 
 
 def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
-    [gold] = text_fields(row, "answer", needs=MMLU_PRO_NEEDS)
-    question = required_id(row, "question_id", "it names the question")
+    [gold] = row.texts("answer", needs=MMLU_PRO_NEEDS)
+    question = row.required_id("question_id", "it names the question")
     return [
         _published(row, _extraction(f"mmlu-pro-{question}/{model}", prediction, gold, row), level, model=model)
         for model, level, prediction in _extracted_letters(row)
@@ -270,13 +257,13 @@ def _extracted_letters(row: Row) -> list[tuple[str, str, object]]:
             if level in output
         ]
     if "pred" not in row.data:
-        raise field_error(row, "pred", "is missing; give MMLU-Pro's eval_results, or rows of outputs with predictions")
+        raise row.field_error("pred", "is missing; give MMLU-Pro's eval_results, or rows of outputs with predictions")
     return [(model_of_results(row.file), "pred", row.data["pred"])]
 
 
 def _extraction(sample_id: str, prediction: object, gold: str, row: Row) -> Judgment:
     if prediction is not None and not isinstance(prediction, str):
-        raise field_error(row, "pred", f"expected a letter or null, got {describe(prediction)}")
+        raise row.field_error("pred", f"expected a letter or null, got {describe(prediction)}")
     if prediction is None:
         failure = Unparsed("off_grammar", "", "no letter was extracted from the answer")
         shown = Shown(order=(0,), text="", failure=failure)
@@ -325,19 +312,19 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
 
     A winner is named by its model; `error` is a reply that could not be read.
     """
-    models = text_fields(row, "model_1", "model_2", needs=PAIR_NEEDS)
+    models = row.texts("model_1", "model_2", needs=PAIR_NEEDS)
     if models[0] == models[1]:
-        raise field_error(row, "model_2", f"is {models[1]!r} as model_1; a pair has two models")
+        raise row.field_error("model_2", f"is {models[1]!r} as model_1; a pair has two models")
     orders = _ORDERS if models[0] < models[1] else _ORDERS[::-1]
     winners: Mapping[object, Winner | None] = {"model_1": 1, "model_2": 2, "tie": "tie", "error": None}
     shown = []
     for game, order in zip(("g1", "g2"), orders, strict=True):
         value = row.data.get(f"{game}_winner")
         if not isinstance(value, str) or value not in winners:
-            raise field_error(row, f"{game}_winner", f"expected model_1, model_2, tie or error, got {describe(value)}")
+            raise row.field_error(f"{game}_winner", f"expected model_1, model_2, tie or error, got {describe(value)}")
         place = _turned(_turned(winners[value], orders[0]), order)
         shown.append(_by_place(order, place, row.data.get(f"{game}_judgment")))
-    question = required_id(row, "question_id", "it names the question")
+    question = row.required_id("question_id", "it names the question")
     name = ":".join([question, *sorted(models), str(row.data.get("turn", 1))])
     judgment = pair_judgment(name, sorted(shown, key=lambda part: part.order))
     return _published(row, judgment, _name_of(row.data.get("judge")))
@@ -345,12 +332,12 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
 
 def read_fastchat_grade(row: Row) -> PublishedJudgment:
     """A grade of FastChat's single mode; -1 is a reply that could not be read."""
-    question = required_id(row, "question_id", "it names the question")
-    score, text = number_field(row, "score"), text_field(row, "judgment", ", ".join(SINGLE_NEEDS))
+    question = row.required_id("question_id", "it names the question")
+    score, text = row.number("score"), row.text("judgment", ", ".join(SINGLE_NEEDS))
     failure = Unparsed("off_grammar", text, "no score in the published file") if score == -1 else None
     scores = None if failure else (score,)
     judgment = Judgment(
-        sample_id=f"{question}:{text_field(row, 'model', 'model')}:{row.data.get('turn', 1)}",
+        sample_id=f"{question}:{row.text('model', 'model')}:{row.data.get('turn', 1)}",
         mode="single",
         verdict=None if failure else GradeVerdict(score=score),
         shown=(Shown(order=(0,), text=text, scores=scores, failure=failure),),
@@ -377,9 +364,9 @@ def read_arena_hard(row: Row) -> PublishedJudgment:
         return _by_place(order, _decided(row, "score", game.get("score"), _ARENA_PLACES), text)
 
     identifier = "uid" if row.data.get("uid") is not None else "question_id"
-    question = required_id(row, identifier, "it names the question")
+    question = row.required_id(identifier, "it names the question")
     shown = _both_orders(row, "games", read)
-    model, judge = text_fields(row, "model", "judge", needs=ARENA_NEEDS)
+    model, judge = row.texts("model", "judge", needs=ARENA_NEEDS)
     return _published(row, pair_judgment(f"{question}/{model}", shown), judge)
 
 
@@ -409,14 +396,14 @@ def read_cherry(row: Row) -> PublishedJudgment:
     turns = row.data.get("conversations")
     name = next((name for name in _CHERRY_QUESTIONS if isinstance(row.data.get(name), str)), None)
     if name is not None:
-        [question] = text_fields(row, name, needs=CHERRY_NEEDS)
+        [question] = row.texts(name, needs=CHERRY_NEEDS)
     elif isinstance(turns, list) and turns and isinstance(turns[0], str):
         question = turns[0]
     else:
-        raise field_error(row, "text", f"no question; each row needs {', '.join(_CHERRY_QUESTIONS)} or conversations")
-    answers = text_fields(row, "Answer1", "Answer2", needs=CHERRY_NEEDS)
+        raise row.field_error("text", f"no question; each row needs {', '.join(_CHERRY_QUESTIONS)} or conversations")
+    answers = row.texts("Answer1", "Answer2", needs=CHERRY_NEEDS)
     shown = []
     for order, suffix in zip(_ORDERS, ("", "_reverse"), strict=True):
-        scores = scores_field(row, f"scores{suffix}")
-        shown.append(_by_scores(order, scores, *text_fields(row, f"review{suffix}", needs=CHERRY_NEEDS)))
+        scores = row.score_pair(f"scores{suffix}")
+        shown.append(_by_scores(order, scores, *row.texts(f"review{suffix}", needs=CHERRY_NEEDS)))
     return _published(row, pair_judgment(content_id(question, answers, None), shown), texts=(question, *answers))

@@ -11,27 +11,8 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
-from judgelm.data.readers.fields import (
-    ID_FIELDS,
-    content_id,
-    describe,
-    extra_fields,
-    has_value,
-    images_field,
-    number_field,
-    numbered_fields,
-    numbers_field,
-    optional_text,
-    optional_texts,
-    reference_field,
-    required_id,
-    row_id,
-    scores_field,
-    text_field,
-    text_fields,
-    texts_field,
-)
-from judgelm.data.readers.rows import OnReject, Row, field_error, row_error
+from judgelm.data.readers.fields import ID_FIELDS, content_id, describe
+from judgelm.data.readers.rows import OnReject, Row
 from judgelm.data.sources.codes import is_missing, majority, winner_field
 from judgelm.data.sources.source import Entry, Shape, convert_file
 from judgelm.modes.pairwise import winner_of
@@ -61,17 +42,17 @@ _PLAIN_FIELDS = frozenset(
 
 def judgelm_sample(row: Row) -> Sample:
     """JudgeLM: `question_body`, `answer1_body`, `answer2_body` and on; line ends around the question stay."""
-    question = text_field(row, "question_body", _JUDGELM_NEEDS)
-    answers = numbered_fields(row, "answer{}_body", _JUDGELM_NEEDS)
-    reference = reference_field(row)
-    metadata = extra_fields(row, _JUDGELM_FIELDS)
+    question = row.text("question_body", _JUDGELM_NEEDS)
+    answers = row.numbered_texts("answer{}_body", _JUDGELM_NEEDS)
+    reference = row.reference()
+    metadata = row.extras(_JUDGELM_FIELDS)
     return Sample(
-        id=row_id(row, ("question_id", "id", "review_id", "idx")) or content_id(question, answers, reference),
+        id=row.id(("question_id", "id", "review_id", "idx")) or content_id(question, answers, reference),
         question=question,
         answers=answers,
         reference=reference,
         answer_models=_names(row, [f"answer{index}_model_id" for index in range(1, len(answers) + 1)]),
-        category=optional_text(row, "category") or _category(metadata),
+        category=row.optional_text("category") or _category(metadata),
         metadata=metadata,
     )
 
@@ -89,11 +70,11 @@ def _category(metadata: Mapping[str, object]) -> str | None:
 
 def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, ...], dict[str, object]]:
     """Question, answers, and metadata that name the answers that were JSON booleans or numbers."""
-    question = text_field(row, "instruction", needs)
-    context = optional_text(row, "input")
+    question = row.text("instruction", needs)
+    context = row.optional_text("input")
     names = ("response1", "response2")
     coerced = [name for name in names if isinstance(row.data.get(name), bool | int | float)]
-    answers = tuple(str(row.data[name]) if name in coerced else text_field(row, name, needs) for name in names)
+    answers = tuple(str(row.data[name]) if name in coerced else row.text(name, needs) for name in names)
     return f"{question}\n\n{context}" if context else question, answers, {"coerced": coerced} if coerced else {}
 
 
@@ -101,15 +82,15 @@ def pandalm_sample(row: Row) -> Sample:
     """PandaLM's test set. Responses that are JSON booleans or numbers become text, and `metadata` names them."""
     question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
     # No model of the test set has an underscore in its name; where one had, the split would be a guess.
-    pair = (optional_text(row, "cmp_key") or "").split("_")
+    pair = (row.optional_text("cmp_key") or "").split("_")
     return Sample(
-        id=row_id(row, ("idx", "id", "question_id", "review_id")) or content_id(question, answers, None),
+        id=row.id(("idx", "id", "question_id", "review_id")) or content_id(question, answers, None),
         question=question,
         answers=answers,
-        reference=reference_field(row),
+        reference=row.reference(),
         answer_models=tuple(pair) if len(pair) == 2 else (),
-        category=optional_text(row, "motivation_app"),
-        metadata={**extra_fields(row, _PANDALM_FIELDS), **metadata},
+        category=row.optional_text("motivation_app"),
+        metadata={**row.extras(_PANDALM_FIELDS), **metadata},
     )
 
 
@@ -117,60 +98,60 @@ def pandalm_train_sample(row: Row) -> Sample:
     """PandaLM's training set: `inputs` and `outputs`."""
     inputs, outputs = row.data.get("inputs"), row.data.get("outputs")
     if not isinstance(inputs, dict):
-        raise field_error(row, "inputs", "expected an object with instruction, response1, response2")
-    inner = Row(row.file, row.line, inputs)
+        raise row.field_error("inputs", "expected an object with instruction, response1, response2")
+    inner = row.with_data(inputs)
     question, answers, metadata = _pandalm_texts(inner, "inputs with instruction, response1, response2")
     reference = None
     if isinstance(outputs, dict):
-        reference = reference_field(Row(row.file, row.line, outputs), "reference_response")
+        reference = row.with_data(outputs).reference("reference_response")
     return Sample(
-        id=row_id(row, ("idx", "id", "question_id", "review_id")) or content_id(question, answers, reference),
+        id=row.id(("idx", "id", "question_id", "review_id")) or content_id(question, answers, reference),
         question=question,
         answers=answers,
         reference=reference,
-        metadata={**extra_fields(row, {"inputs", "outputs", *ID_FIELDS}), **metadata},
+        metadata={**row.extras({"inputs", "outputs", *ID_FIELDS}), **metadata},
     )
 
 
 def alpaca_eval_sample(row: Row) -> Sample:
     """AlpacaEval's annotations, and two files of its outputs once joined; named by what they say, in either order."""
-    question, *answers = text_fields(row, "instruction", "output_1", "output_2")
+    question, *answers = row.texts("instruction", "output_1", "output_2")
     return Sample(
-        id=row_id(row) or content_id(question, sorted(answers), None),
+        id=row.id() or content_id(question, sorted(answers), None),
         question=question,
         answers=tuple(answers),
         answer_models=_names(row, ("generator_1", "generator_2")),
-        category=optional_text(row, "dataset"),
-        metadata=extra_fields(row, _ALPACA_FIELDS),
+        category=row.optional_text("dataset"),
+        metadata=row.extras(_ALPACA_FIELDS),
     )
 
 
 def llmbar_sample(row: Row) -> Sample:
     """LLMBar: `input`, `output_1`, `output_2`."""
-    question, *answers = text_fields(row, "input", "output_1", "output_2")
-    metadata = extra_fields(row, {"input", "output_1", "output_2", "label", *ID_FIELDS})
-    name = row_id(row) or content_id(question, answers, None)
+    question, *answers = row.texts("input", "output_1", "output_2")
+    metadata = row.extras({"input", "output_1", "output_2", "label", *ID_FIELDS})
+    name = row.id() or content_id(question, answers, None)
     return Sample(id=name, question=question, answers=tuple(answers), metadata=metadata)
 
 
 def plain_sample(row: Row) -> Sample:
     """Plain: `question` with `answer_1`, `answer_2`, ..., `answers`, or one `answer`; other fields are metadata."""
-    question = text_field(row, "question", _PLAIN_NEEDS)
+    question = row.text("question", _PLAIN_NEEDS)
     answers = plain_answers(row)
-    reference = reference_field(row)
-    metadata = extra_fields(row, _PLAIN_FIELDS)
+    reference = row.reference()
+    metadata = row.extras(_PLAIN_FIELDS)
     if metadata:
         metadata = {name: value for name, value in metadata.items() if not _is_numbered_field(name, len(answers))}
     return Sample(
-        id=row_id(row) or content_id(question, answers, reference),
+        id=row.id() or content_id(question, answers, reference),
         question=question,
         answers=answers,
         reference=reference,
-        answer_models=texts_field(row, "answer_models", len(answers))
+        answer_models=row.text_list("answer_models", len(answers))
         if row.data.get("answer_models")
-        else optional_texts(row, "model_1", "model_2"),
-        images=images_field(row),
-        category=optional_text(row, "category") or _category(metadata),
+        else row.optional_texts("model_1", "model_2"),
+        images=row.images(),
+        category=row.optional_text("category") or _category(metadata),
         metadata=metadata,
     )
 
@@ -178,10 +159,10 @@ def plain_sample(row: Row) -> Sample:
 def plain_answers(row: Row) -> tuple[str, ...]:
     """The answers of a plain row."""
     if "answers" in row.data:
-        return texts_field(row, "answers")
+        return row.text_list("answers")
     if "answer" in row.data and "answer_1" not in row.data:
-        return (text_field(row, "answer", _PLAIN_NEEDS),)
-    return numbered_fields(row, "answer_{}", _PLAIN_NEEDS)
+        return (row.text("answer", _PLAIN_NEEDS),)
+    return row.numbered_texts("answer_{}", _PLAIN_NEEDS)
 
 
 def _is_numbered_field(name: str, count: int) -> bool:
@@ -191,20 +172,20 @@ def _is_numbered_field(name: str, count: int) -> bool:
 
 def no_sample(row: Row) -> Sample:
     """Raise an error: rows of this format hold no pair."""
-    raise row_error(row, "this row has no pair of answers to judge")
+    raise row.error("this row has no pair of answers to judge")
 
 
 def label_alone(row: Row) -> Sample:
     """A sample without answers for a row that is only a label: its id and groups."""
-    name = row_id(row, ("question_id", "id", "idx", "review_id"))
+    name = row.id(("question_id", "id", "idx", "review_id"))
     if name is None:
-        raise row_error(row, f"no id; a row of labels needs one of {', '.join(ID_FIELDS)}")
-    metadata = extra_fields(row, _PLAIN_FIELDS | _LABEL_FIELDS)
+        raise row.error(f"no id; a row of labels needs one of {', '.join(ID_FIELDS)}")
+    metadata = row.extras(_PLAIN_FIELDS | _LABEL_FIELDS)
     return Sample(
         id=name,
         question="",
         answers=(),
-        category=optional_text(row, "category") or _category(metadata),
+        category=row.optional_text("category") or _category(metadata),
         metadata=metadata,
     )
 
@@ -238,14 +219,14 @@ def judgelm_label(row: Row, with_reference: bool) -> Label | None:
 
 def _judgelm_review(row: Row, with_reference: bool) -> Label | None:
     suffix = "_w_reference" if with_reference else ""
-    text = optional_text(row, f"text{suffix}")
+    text = row.optional_text(f"text{suffix}")
     if not with_reference and row.data.get("score", ...) is None and row.data.get("winner") is not None:
         return Label(sample_id="", winner=winner_field(row), reason=text or None, votes=_votes(row))
     if text is not None and text.strip() == "error":
         return None
     written, reason = (None, "") if text is None else split_review(text)
     if row.data.get(f"score{suffix}") is not None:
-        scores: tuple[float, float] | None = scores_field(row, f"score{suffix}")
+        scores: tuple[float, float] | None = row.score_pair(f"score{suffix}")
         if written is not None and scores != written:
             reason = text or ""
     else:
@@ -266,20 +247,18 @@ def _with_preference(row: Row, label: Label | None) -> Label | None:
     Raises:
         InputError: it is no such number, or contradicts the row's winner or the order of its scores.
     """
-    if not has_value(row, "preference"):
+    if not row.has("preference"):
         return label
-    preference = number_field(row, "preference")
+    preference = row.number("preference")
     if not 0 <= preference <= 1:
         finding = f"expected P(first answer is better), 0 to 1, got {preference:g}"
-        raise field_error(
-            row, "preference", f"{finding}; AlpacaEval's 1 to 2 is read beside output_1 and output_2 only"
-        )
+        raise row.field_error("preference", f"{finding}; AlpacaEval's 1 to 2 is read beside output_1 and output_2 only")
     preference = rounded_preference(preference)
     winner = winner_by_preference(preference)
     if label is None:
         return Label(sample_id="", winner=winner, preference=preference)
     if label.winner != winner and (label.scores is None or "tie" not in (label.winner, winner)):
-        raise field_error(row, "preference", f"{preference:g} contradicts the winner {label.winner}; correct one")
+        raise row.field_error("preference", f"{preference:g} contradicts the winner {label.winner}; correct one")
     return replace(label, preference=preference)
 
 
@@ -288,8 +267,8 @@ def _votes(row: Row) -> tuple[Winner, ...]:
     if votes is None:
         return ()
     if not isinstance(votes, list):
-        raise field_error(row, "votes", 'expected a list of 1, 2 and "tie"')
-    return tuple(winner_field(Row(row.file, row.line, {"votes": vote}), "votes") for vote in votes)
+        raise row.field_error("votes", 'expected a list of 1, 2 and "tie"')
+    return tuple(winner_field(row.with_data({"votes": vote}), "votes") for vote in votes)
 
 
 def pandalm_label(row: Row, with_reference: bool) -> Label | None:
@@ -304,13 +283,13 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
     """PandaLM's `outputs.evaluation_result` ("1", "2" or "Tie") and `evaluation_reason`."""
     outputs = row.data.get("outputs")
     if not isinstance(outputs, dict):
-        raise field_error(row, "outputs", "expected an object with evaluation_result; see the PandaLM training set")
+        raise row.field_error("outputs", "expected an object with evaluation_result; see the PandaLM training set")
     if outputs.get("evaluation_result") is None:
         return None
-    inner = Row(row.file, row.line, outputs)
+    inner = row.with_data(outputs)
     result = outputs["evaluation_result"]
-    cleaned = Row(row.file, row.line, {"evaluation_result": result.strip() if isinstance(result, str) else result})
-    reason = optional_text(inner, "evaluation_reason")
+    cleaned = row.with_data({"evaluation_result": result.strip() if isinstance(result, str) else result})
+    reason = inner.optional_text("evaluation_reason")
     return Label(sample_id="", winner=winner_field(cleaned, "evaluation_result"), reason=reason or None)
 
 
@@ -321,10 +300,10 @@ def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
     """
     if is_missing(row.data.get("preference")):
         return None
-    preference = number_field(row, "preference")
+    preference = row.number("preference")
     if preference != 0 and not 1 <= preference <= 2:
         finding = f"expected a number from 1 to 2, or 0 for a tie, got {describe(row.data['preference'])}"
-        raise field_error(row, "preference", finding)
+        raise row.field_error("preference", finding)
     first_better = 0.5 if preference == 0 else rounded_preference(2.0 - preference)
     return Label(sample_id="", winner=winner_by_preference(first_better), preference=first_better)
 
@@ -342,17 +321,17 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
     number = len(plain_answers(row))
     if number == 2:
         return _with_preference(row, plain_pair_label(row, with_reference))
-    if has_value(row, "winner"):
-        raise field_error(row, "winner", f"names one of two answers, and this row has {number}; write scores, one each")
+    if row.has("winner"):
+        raise row.field_error("winner", f"names one of two answers, and this row has {number}; write scores, one each")
     numbered = [f"score_{index}" for index in range(1, number + 1)]
-    name = next((name for name in ("score", "scores") if has_value(row, name)), None)
+    name = next((name for name in ("score", "scores") if row.has(name)), None)
     if name is not None:
-        scores = numbers_field(row, name, number)
-    elif any(has_value(row, name) for name in numbered):
-        scores = tuple(number_field(row, name) for name in numbered)
+        scores = row.numbers(name, number)
+    elif any(row.has(name) for name in numbered):
+        scores = tuple(row.number(name) for name in numbered)
     else:
         return None
-    return Label(sample_id="", winner=None, scores=scores, reason=optional_text(row, "reason") or None)
+    return Label(sample_id="", winner=None, scores=scores, reason=row.optional_text("reason") or None)
 
 
 def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
@@ -361,22 +340,22 @@ def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
     The winner may be left out where there are scores.
     """
     scores = _plain_scores(row)
-    reason = optional_text(row, "reason") or None
-    if not has_value(row, "winner"):
+    reason = row.optional_text("reason") or None
+    if not row.has("winner"):
         return None if scores is None else Label(sample_id="", winner=winner_of(scores), scores=scores, reason=reason)
     winner = winner_field(row)
     if scores is not None and winner_of(scores) != winner:
-        raise row_error(row, f"winner {winner} contradicts the scores {scores[0]:g} and {scores[1]:g}; correct one")
+        raise row.error(f"winner {winner} contradicts the scores {scores[0]:g} and {scores[1]:g}; correct one")
     return Label(sample_id="", winner=winner, scores=scores, reason=reason, votes=_votes(row))
 
 
 def _plain_scores(row: Row) -> tuple[float, float] | None:
     for name in ("score", "scores"):
-        if has_value(row, name):
-            return scores_field(row, name)
+        if row.has(name):
+            return row.score_pair(name)
     for first, second in (("score_1", "score_2"), ("score_a", "score_b")):
-        if has_value(row, first) or has_value(row, second):
-            return number_field(row, first), number_field(row, second)
+        if row.has(first) or row.has(second):
+            return row.number(first), row.number(second)
     return None
 
 
@@ -390,7 +369,7 @@ def any_label(row: Row, with_reference: bool) -> Label | None:
     if row.data.get("annotator1") is not None:
         return pandalm_label(row, with_reference)
     if row.data.get("preference") is not None:
-        soft = number_field(row, "preference")
+        soft = row.number("preference")
         return _with_preference(row, None) if 0 < soft < 1 else alpaca_eval_label(row, with_reference)
     if row.data.get("label") is not None:
         return llmbar_label(row, with_reference)
@@ -436,7 +415,7 @@ def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnRej
     """Take the fields of a file besides the id, under names with the suffix."""
 
     def join(row: Row, row_number: int) -> None:
-        name = required_id(row, "question_id", f"{shape.name.rpartition(' ')[2]} are joined by it")
+        name = row.required_id("question_id", f"{shape.name.rpartition(' ')[2]} are joined by it")
         joined.setdefault(name, {}).update({f"{field}{suffix}": row.data[field] for field in shape.needs[1:]})
 
     deque(convert_file(path, shape, join, on_reject), maxlen=0)
@@ -448,13 +427,13 @@ def _judgelm_entry(row: Row, joined: Joined, is_validation: bool) -> Entry:
     Raises:
         InputError: the row cannot be used, or nothing was judged of it.
     """
-    name = required_id(row, "question_id", "it names the pair")
+    name = row.required_id("question_id", "it names the pair")
     data = {key: value for key, value in row.data.items() if not is_validation or key not in ("score", "text")}
-    whole = Row(row.file, row.line, data | joined.get(name, {}))
+    whole = row.with_data(data | joined.get(name, {}))
     sample = judgelm_sample(whole)
     plain = judgelm_label(whole, False)
     referenced = None if sample.reference is None else judgelm_label(whole, True)
     if plain is None and referenced is None:
-        raise row_error(row, "no judgment that can be read, without or with the reference; leave the row out")
+        raise row.error("no judgment that can be read, without or with the reference; leave the row out")
     pair = LabelledPair(sample=sample, plain=plain, referenced=referenced, source="judgelm-100k")
     return Entry({key: value for key, value in judgelm_row(pair).items() if key not in ("swapped", "epoch")})

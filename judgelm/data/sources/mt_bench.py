@@ -17,9 +17,9 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, field_error, reject_row, row_error
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row
 from judgelm.data.sources.codes import majority, winner_field
 from judgelm.data.sources.dialogues import read_turns
 from judgelm.data.sources.source import Entry, plain_row
@@ -59,10 +59,8 @@ def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         _read(path, tables, on_reject)
     if not tables.questions or not tables.answers:
         lacking = "questions" if not tables.questions else "answers"
-        raise InputError(
-            f"mt-bench: no {lacking} in {', '.join(files)}; give the votes with their conversations, or question.jsonl "
-            "and a file of answers for each model"
-        )
+        way_out = "give the votes with their conversations, or question.jsonl and a file of answers for each model"
+        raise InputError(f"mt-bench: no {lacking} in {', '.join(files)}; {way_out}")
     pairs = list(tables.votes) or [
         (question, *models, turn)
         for question in tables.questions
@@ -90,9 +88,9 @@ def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
 
 
 def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
-    question = row_id(row, ("question_id",))
+    question = row.id(("question_id",))
     if question is None:
-        raise row_error(row, f"no question_id; MT-Bench's rows have one, this has {', '.join(row.data) or 'no field'}")
+        raise row.error(f"no question_id; MT-Bench's rows have one, this has {', '.join(row.data) or 'no field'}")
     if "winner" in row.data and "turn" in row.data:
         _take_vote(row, question, tables)
     elif "choices" in row.data:
@@ -100,24 +98,24 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
         if called_reference:
             tables.references[question] = texts
         else:
-            model = text_field(row, "model_id", "question_id, model_id, choices")
+            model = row.text("model_id", "question_id, model_id, choices")
             tables.models[model] = None
             tables.answers[question, model] = texts
     elif "turns" in row.data:
         tables.questions[question] = _texts(row, "turns", row.data["turns"])
-        if (category := optional_text(row, "category")) is not None:
+        if (category := row.optional_text("category")) is not None:
             tables.categories[question] = category
         if row.data.get("reference") is not None:
             tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
     elif "g1_winner" in row.data:
-        raise row_error(row, "a judge's verdicts, no votes of people; give this file to `judgelm eval` as labels")
+        raise row.error("a judge's verdicts, no votes of people; give this file to `judgelm eval` as labels")
     else:
-        raise row_error(row, f"no question, answer or vote of MT-Bench; its fields are {', '.join(row.data)}")
+        raise row.error(f"no question, answer or vote of MT-Bench; its fields are {', '.join(row.data)}")
 
 
 def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(text, str) for text in value):
-        raise field_error(row, name, f"expected a text for each turn, got {describe(value)}; correct the row")
+        raise row.field_error(name, f"expected a text for each turn, got {describe(value)}; correct the row")
     return tuple(str(text) for text in value)
 
 
@@ -126,15 +124,15 @@ def _choice(row: Row) -> tuple[str, ...]:
     choices = row.data["choices"]
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict):
-        raise field_error(row, "choices", f'expected a list of objects with "turns", got {describe(choices)}')
+        raise row.field_error("choices", f'expected a list of objects with "turns", got {describe(choices)}')
     return _texts(row, "choices[0].turns", first.get("turns"))
 
 
 def _take_vote(row: Row, question: str, tables: _Tables) -> None:
-    first, second = (text_field(row, name, "model_a, model_b, winner, judge, turn") for name in ("model_a", "model_b"))
+    first, second = (row.text(name, "model_a, model_b, winner, judge, turn") for name in ("model_a", "model_b"))
     turn = row.data["turn"]
     if not isinstance(turn, int) or isinstance(turn, bool) or not 1 <= turn <= _TURNS:
-        raise field_error(row, "turn", f"expected 1 or 2, got {describe(turn)}")
+        raise row.field_error("turn", f"expected 1 or 2, got {describe(turn)}")
     winner = winner_field(row)
     # In the order of the models' names, since people saw either first.
     if first > second and winner != "tie":
@@ -152,16 +150,14 @@ def _take_conversation(row: Row, name: str, question: str, model: str, tables: _
     user_texts = tuple(turn.text for turn in turns if turn.role == "user")
     answered = tuple(turn.text for turn in turns if turn.role == "assistant")
     if not user_texts or len(user_texts) != len(answered):
-        raise field_error(
-            row, name, f"{len(user_texts)} turns of the user and {len(answered)} answers; leave the row out"
-        )
+        raise row.field_error(name, f"{len(user_texts)} user turns and {len(answered)} answers; leave the row out")
     tables.questions.setdefault(question, user_texts)
     tables.models[model] = None
     known = tables.answers.setdefault((question, model), answered)
     if len(answered) > len(known) and answered[: len(known)] == known:
         tables.answers[question, model] = answered
     elif known[: len(answered)] != answered:
-        raise field_error(row, name, f"other answers of {model} than in an earlier row; keep one set of answers")
+        raise row.field_error(name, f"other answers of {model} than in an earlier row; keep one set of answers")
 
 
 def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:

@@ -14,26 +14,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from judgelm.data.readers.fields import optional_text, required_id, row_id, text_field, text_fields
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row, row_error
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, pandalm_label, pandalm_sample
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
 PANDALM = Shape(
-    name="PandaLM's test set",
-    needs=("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3"),
+    name="PandaLM's test set", needs=("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3")
 )
 
 
 def pandalm_entry(row: Row, row_number: int) -> Entry:
     """Instruction and input stay apart in the metadata, since PandaLM's own prompt shows them apart."""
     sample = pandalm_sample(row)
-    context = optional_text(row, "input")
+    context = row.optional_text("input")
     if context:
-        parts = {"instruction": text_field(row, "instruction", "instruction"), "input": context}
+        parts = {"instruction": row.text("instruction", "instruction"), "input": context}
         sample = replace(sample, metadata={**sample.metadata, **parts})
     return Entry(plain_row(sample, pandalm_label(row, False)))
 
@@ -46,7 +44,7 @@ def llmbar_entry(row: Row, row_number: int) -> Entry:
     subset = Path(row.file).resolve().parent.name
     label = llmbar_label(row, False)
     if label is None or label.winner == "tie":
-        raise row_error(row, "LLMBar's labels are 1 or 2, and this row has neither; leave the row out")
+        raise row.error("LLMBar's labels are 1 or 2, and this row has neither; leave the row out")
     sample = replace(llmbar_sample(row), id=f"{subset}-{row_number}", category=subset)
     return Entry(plain_row(sample, label))
 
@@ -64,19 +62,19 @@ JUDGEBENCH = Shape(name="JudgeBench", needs=("pair_id", "source", "question", "r
 def judgebench_sample(row: Row) -> Sample:
     """JudgeBench: `question`, `response_A`, `response_B`; the category follows from the name of the source."""
     names = ("pair_id", "source", "question", "response_A", "response_B")
-    name, source, question, *answers = text_fields(row, *names, needs=JUDGEBENCH.needs)
+    name, source, question, *answers = row.texts(*names, needs=JUDGEBENCH.needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
     if category is None:
         known = ", ".join(_JUDGEBENCH_CATEGORIES)
-        raise row_error(row, f'field "source": "{source}" begins with none of {known}; correct the row')
-    model = optional_text(row, "response_model")
+        raise row.error(f'field "source": "{source}" begins with none of {known}; correct the row')
+    model = row.optional_text("response_model")
     return Sample(
         id=name,
         question=question,
         answers=tuple(answers),
         answer_models=() if model is None else (model, model),
         category=category,
-        metadata={"source": source, "original_id": row_id(row, ("original_id",))},
+        metadata={"source": source, "original_id": row.id(("original_id",))},
     )
 
 
@@ -117,20 +115,20 @@ AUTO_J_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """Auto-J's 58 scenarios by the 8 groups in which its makers report them."""
 
-_AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
+AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
 AUTO_J = Shape(name="Auto-J's pairwise test set", needs=("scenario", "label", "prompt", "response 1", "response 2"))
 
 
 def auto_j_sample(row: Row) -> Sample:
     """Auto-J's test set: `prompt`, `response 1`, `response 2`; named by the row's line."""
     names = ("prompt", "response 1", "response 2", "scenario")
-    question, *answers, scenario = text_fields(row, *names, needs=AUTO_J.needs)
+    question, *answers, scenario = row.texts(*names, needs=AUTO_J.needs)
     return Sample(id=f"auto-j-{row.line}", question=question, answers=tuple(answers), category=scenario)
 
 
 def auto_j_label(row: Row, with_reference: bool) -> Label:
     """Auto-J's `label`: 0 is the first response, 1 the second, 2 a tie."""
-    return Label(sample_id="", winner=choice_field(row, "label", _AUTO_J_LABELS))
+    return Label(sample_id="", winner=choice_field(row, "label", AUTO_J_LABELS))
 
 
 def auto_j_entry(row: Row, row_number: int) -> Entry:
@@ -155,20 +153,20 @@ def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     if len(questions) != 1 or len(answers) != 2:
         counts = f"{len(questions)} files of questions and {len(answers)} of answers"
         raise InputError(f"faireval: expected one file of questions, two of answers and the labels, got {counts}")
-    models = tuple(text_field(rows[0], "model_id", _FAIREVAL_ANSWERS) for rows in answers)
+    models = tuple(rows[0].text("model_id", _FAIREVAL_ANSWERS) for rows in answers)
     labels = _faireval_labels(texts[0], models, len(questions[0]))
     sides = [{_question_id(row): row for row in rows} for rows in answers]
     for row, winner in zip(questions[0], labels, strict=True):
         try:
             name = _question_id(row)
             if any(name not in side for side in sides):
-                raise row_error(row, f"no answer to question {name} in one of the two files; give the published files")
+                raise row.error(f"no answer to question {name} in one of the two files; give the published files")
             sample = Sample(
                 id=f"faireval-{name}",
-                question=text_field(row, "text", "question_id, text"),
-                answers=tuple(text_field(side[name], "text", _FAIREVAL_ANSWERS) for side in sides),
+                question=row.text("text", "question_id, text"),
+                answers=tuple(side[name].text("text", _FAIREVAL_ANSWERS) for side in sides),
                 answer_models=models,
-                category=optional_text(row, "category"),
+                category=row.optional_text("category"),
             )
             yield Entry(plain_row(sample, Label(sample_id="", winner=winner)))
         except InputError as error:
@@ -203,7 +201,7 @@ def _letters(name: str) -> str:
 
 
 def _question_id(row: Row) -> str:
-    return required_id(row, "question_id", "questions and answers are joined by it")
+    return row.required_id("question_id", "questions and answers are joined by it")
 
 
 LANGUAGES = {"ende": "English to German", "zhen": "Chinese to English"}
@@ -263,10 +261,8 @@ def _check_shape(path: str) -> None:
     if missing := [name for name in _NEEDS if name not in header]:
         other = None if len(header) > 1 else first_row(path)
         fields = ", ".join(header if other is None else other.data)
-        raise InputError(
-            f"{path}: no table of side-by-side MQM: it lacks {', '.join(missing)} and has the fields {fields}; give "
-            "the published file"
-        )
+        finding = f"no table of side-by-side MQM: it lacks {', '.join(missing)} and has the fields {fields}"
+        raise InputError(f"{path}: {finding}; give the published file")
 
 
 def _rows(path: str) -> Iterator[Row]:
@@ -278,7 +274,7 @@ def _rows(path: str) -> Iterator[Row]:
 
 
 def _mark(row: Row) -> _Mark:
-    system, doc, segment, rater, source, target, category, severity = text_fields(row, *_NEEDS)
+    system, doc, segment, rater, source, target, category, severity = row.texts(*_NEEDS)
     source, target = (text.replace("<v>", "").replace("</v>", "") for text in (source, target))
     weight = None if severity == _CHECK else _weight(row, category)
     return _Mark((doc, segment), system, rater, source, target, weight)

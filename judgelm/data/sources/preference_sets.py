@@ -4,26 +4,15 @@ The functions `*_fields` rewrite a published row to a layout's fields; `sample_b
 that layout.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, pairwise, product, takewhile
 from pathlib import Path
 from types import MappingProxyType
 
-from judgelm.data.readers.fields import (
-    ID_FIELDS,
-    content_id,
-    describe,
-    extra_fields,
-    number_field,
-    required_id,
-    row_id,
-    text_field,
-    texts_field,
-)
-from judgelm.data.readers.rows import OnReject, Reject, Row, field_error, reject_row, row_error
-from judgelm.data.sources.preferences import preference_label, preference_sample
+from judgelm.data.readers.fields import ID_FIELDS, content_id, describe
+from judgelm.data.readers.rows import OnReject, Reject, Row, reject_row
+from judgelm.data.sources.preferences import answer_rank, preference_label, preference_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
@@ -51,11 +40,9 @@ def label_by(
 
 def _rewritten(row: Row, fields: Callable[[Row], Fields]) -> Row:
     try:
-        return Row(row.file, row.line, fields(row))
+        return row.with_data(fields(row))
     except KeyError as error:
-        raise row_error(
-            row, f'field "{error.args[0]}" is missing, which the first row has; leave the row out'
-        ) from error
+        raise row.error(f'field "{error.args[0]}" is missing, which the first row has; leave the row out') from error
 
 
 def _rest(row: Row, used: Sequence[str]) -> Fields:
@@ -74,9 +61,9 @@ def _renamed(
 
 def helpsteer3_fields(row: Row) -> Fields:
     """HelpSteer3's preferences: -3 to -1 prefer the first response, 1 to 3 the second, 0 neither."""
-    strength = number_field(row, "overall_preference")
+    strength = row.number("overall_preference")
     if not -3 <= strength <= 3:
-        raise field_error(row, "overall_preference", f"expected a number from -3 to 3, got {strength:g}")
+        raise row.field_error("overall_preference", f"expected a number from -3 to 3, got {strength:g}")
     names = {"prompt": "context", "response_a": "response1", "response_b": "response2"}
     winner = "tie" if strength == 0 else 1 if strength < 0 else 2
     return _renamed(row, names, {"category": "domain"}) | {"winner": winner}
@@ -84,7 +71,7 @@ def helpsteer3_fields(row: Row) -> Fields:
 
 def _rubric(row: Row) -> str:
     """The criterion and its levels as Prometheus' prompts show them."""
-    criterion = text_field(row, "orig_criteria", "orig_criteria")
+    criterion = row.text("orig_criteria", "orig_criteria")
     levels = [(level, row.data.get(f"orig_score{level}_description")) for level in _RUBRIC_LEVELS]
     lines = [f"Score {level}: {description}" for level, description in levels if isinstance(description, str)]
     return "\n".join([f"[{criterion}]", *lines])
@@ -100,9 +87,9 @@ def preference_collection_fields(row: Row) -> Fields:
 
 def feedback_collection_fields(row: Row) -> Fields:
     """Prometheus' graded answers: one answer, a grade from 1 to 5, and the rubric that it was graded by."""
-    grade = number_field(row, "orig_score")
+    grade = row.number("orig_score")
     if grade not in _RUBRIC_LEVELS:
-        raise field_error(row, "orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
+        raise row.field_error("orig_score", f"expected a whole number from 1 to 5, got {grade:g}")
     names = {"question": "orig_instruction", "answer": "orig_response"}
     return _renamed(row, names, _PROMETHEUS, rest=False) | {"score": grade, "metadata": {"rubric": _rubric(row)}}
 
@@ -111,12 +98,12 @@ def nectar_fields(row: Row) -> Fields:
     """Nectar's ranked answers: the best against the worst, which are alone in their ranks."""
     ranked = row.data["answers"]
     if not isinstance(ranked, list) or len(ranked) < 2 or not all(isinstance(answer, dict) for answer in ranked):
-        raise field_error(row, "answers", f"expected ranked answers, at least two, got {describe(ranked)}")
-    answers = [Row(row.file, row.line, answer) for answer in ranked]
-    by_rank = sorted(answers, key=lambda answer: number_field(answer, "rank"))
-    ranks = [number_field(answer, "rank") for answer in by_rank]
+        raise row.field_error("answers", f"expected ranked answers, at least two, got {describe(ranked)}")
+    answers = [row.with_data(answer) for answer in ranked]
+    by_rank = sorted(answers, key=lambda answer: answer.number("rank"))
+    ranks = [answer.number("rank") for answer in by_rank]
     if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
-        raise field_error(row, "answers", "the best or the worst rank is shared; leave the row out")
+        raise row.field_error("answers", "the best or the worst rank is shared; leave the row out")
     fields: Fields = {"prompt": row.data["prompt"], "metadata": _rest(row, ("prompt", "answers"))}
     for side, answer in (("chosen", by_rank[0]), ("rejected", by_rank[-1])):
         fields |= {side: answer.data.get("answer"), f"{side}_model": answer.data.get("model")}
@@ -147,7 +134,7 @@ def ppe_correctness_fields(row: Row) -> Fields:
     known = isinstance(scores, list) and all(isinstance(each, bool) for each in scores)
     if not isinstance(scores, list) or len(scores) != len(answers) or not known:
         finding = f"expected true or false for each of {len(answers)} responses, got {describe(scores)}"
-        raise field_error(row, "scores", f"{finding}; correct the row")
+        raise row.field_error("scores", f"{finding}; correct the row")
     fields: Fields = {"question": row.data["prompt"], "answers": answers, "scores": [float(each) for each in scores]}
     metadata = _rest(row, ("prompt", "scores", "question_id", *names))
     return fields | {"id": row.data.get("question_id"), "metadata": metadata}
@@ -159,15 +146,15 @@ def conflict_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
     answers, scores = fields["answers"], fields["scores"]
     assert isinstance(answers, list)
     assert isinstance(scores, list)
-    name, model = required_id(row, "question_id", "it names the question"), row.data.get("model_name")
+    name, model = row.required_id("question_id", "it names the question"), row.data.get("model_name")
     entries: list[Entry | Reject] = []
     for pair in _index_pairs(row, len(answers)):
-        texts = [text_field(row, f"response_{index + 1}", "a response") for index in pair]
+        texts = [row.text(f"response_{index + 1}", "a response") for index in pair]
         if scores[pair[0]] == scores[pair[1]]:
-            raise field_error(row, "sampled_conflict_pairs", f"pair {list(pair)} has no right and wrong answer")
+            raise row.field_error("sampled_conflict_pairs", f"pair {list(pair)} has no right and wrong answer")
         sample = Sample(
             id=f"{name}:{pair[0]}:{pair[1]}",
-            question=text_field(row, "prompt", "prompt"),
+            question=row.text("prompt", "prompt"),
             answers=(texts[0], texts[1]),
             answer_models=(str(model), str(model)) if model is not None else (),
             metadata={"question_id": name},
@@ -185,7 +172,7 @@ def _index_pairs(row: Row, count: int) -> list[tuple[int, int]]:
     ]
     if not isinstance(pairs, list) or not pairs or len(known) < len(pairs):
         finding = f"expected pairs of indices below {count}, got {describe(pairs)}"
-        raise field_error(row, "sampled_conflict_pairs", f"{finding}; give the published file")
+        raise row.field_error("sampled_conflict_pairs", f"{finding}; give the published file")
     return known
 
 
@@ -207,13 +194,13 @@ def ultrafeedback_fields(row: Row) -> Fields:
     """
     completions = row.data["completions"]
     if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
-        raise field_error(row, "completions", f"expected a list of completions, got {describe(completions)}")
-    rows = [Row(row.file, row.line, each) for each in completions]
+        raise row.field_error("completions", f"expected a list of completions, got {describe(completions)}")
+    rows = [row.with_data(each) for each in completions]
     return {
         "id": row.data.get("id"),
         "question": row.data["instruction"],
         "answers": [each.data.get("response") for each in rows],
-        "scores": [number_field(each, "fine-grained_score") for each in rows],
+        "scores": [each.number("fine-grained_score") for each in rows],
         "answer_models": [each.data.get("model") for each in rows],
         "category": row.data.get("source"),
     }
@@ -243,15 +230,15 @@ def load_helpsteer2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry
                 on_reject(reject_row(first, error))
         for row in rows:
             if row.line not in used:
-                on_reject(reject_row(row, row_error(row, "no second response to this prompt stands beside it")))
+                on_reject(reject_row(row, row.error("no second response to this prompt stands beside it")))
 
 
 def _helpfulness_pair(first: Row, second: Row) -> Entry:
-    ratings = [{name: number_field(row, name) for name in _RATINGS if name in row.data} for row in (first, second)]
+    ratings = [{name: row.number(name) for name in _RATINGS if name in row.data} for row in (first, second)]
     helpful = [rating["helpfulness"] for rating in ratings]
     winner: Winner = "tie" if helpful[0] == helpful[1] else 1 if helpful[0] > helpful[1] else 2
-    question = text_field(first, "prompt", "prompt, response, helpfulness")
-    answers = (text_field(first, "response", "response"), text_field(second, "response", "response"))
+    question = first.text("prompt", "prompt, response, helpfulness")
+    answers = (first.text("response", "response"), second.text("response", "response"))
     sample = Sample(
         id=content_id(question, answers, None),
         question=question,
@@ -289,10 +276,10 @@ REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 def rewardbench_entry(row: Row, row_number: int) -> Entry:
     """A row of RewardBench, with the section of its subset in the metadata."""
     if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
-        raise row_error(row, "several chosen answers; this is RewardBench 2, import it as rewardbench-2")
-    subset = text_field(row, "subset", "subset")
+        raise row.error("several chosen answers; this is RewardBench 2, import it as rewardbench-2")
+    subset = row.text("subset", "subset")
     if subset not in _SECTION_OF:
-        raise row_error(row, f'field "subset": "{subset}" is none of RewardBench\'s 23; import it as preferences')
+        raise row.error(f'field "subset": "{subset}" is none of RewardBench\'s 23; import it as preferences')
     sample = preference_sample(row)
     metadata = {**sample.metadata, "section": _SECTION_OF[subset]}
     return Entry(plain_row(replace(sample, category=subset, metadata=metadata), preference_label(row, False)))
@@ -303,33 +290,29 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
             finding = "expected a list of texts; with one text each this is rewardbench"
-            raise row_error(row, f'field "{name}": {finding}')
-    question, subset = (text_field(row, name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
-    chosen, wrong = texts_field(row, "chosen"), texts_field(row, "rejected")
+            raise row.error(f'field "{name}": {finding}')
+    question, subset = (row.text(name, ", ".join(REWARDBENCH_NEEDS)) for name in ("prompt", "subset"))
+    chosen, wrong = row.text_list("chosen"), row.text_list("rejected")
     if subset not in SECOND_SUBSETS:
         known = ", ".join(SECOND_SUBSETS)
-        raise row_error(row, f'field "subset": expected one of {known}, got "{subset}"; correct the row')
+        raise row.error(f'field "subset": expected one of {known}, got "{subset}"; correct the row')
     if subset != "Ties" and len(chosen) != 1:
-        raise row_error(row, f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
+        raise row.error(f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
     answers = (*chosen, *wrong)
-    order = sorted(range(len(answers)), key=lambda index: _place(question, answers[index]))
+    order = sorted(range(len(answers)), key=lambda index: answer_rank(question, answers[index]))
     models = row.data.get("models")
-    named = texts_field(row, "models") if isinstance(models, list) and len(models) == len(answers) else ()
+    named = row.text_list("models") if isinstance(models, list) and len(models) == len(answers) else ()
     shown = tuple(answers[index] for index in order)
     sample = Sample(
-        id=row_id(row) or content_id(question, shown, None),
+        id=row.id() or content_id(question, shown, None),
         question=question,
         answers=shown,
         answer_models=tuple(named[index] for index in order) if named else (),
         category=subset,
-        metadata=extra_fields(row, {*REWARDBENCH_NEEDS, *ID_FIELDS, "models"}),
+        metadata=row.extras({*REWARDBENCH_NEEDS, *ID_FIELDS, "models"}),
     )
     scores = tuple(1.0 if index < len(chosen) else 0.0 for index in order)
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
-
-
-def _place(question: str, answer: str) -> str:
-    return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).hexdigest()
 
 
 RMB_SECTIONS = tuple(f"{goal} {task}" for goal in ("Helpfulness", "Harmlessness") for task in ("BoN", "Pairwise"))
@@ -351,19 +334,19 @@ def load_rmb(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 def _rmb_entries(row: Row, row_number: int) -> list[Entry]:
     """The row's pair, or a pair of the best answer with each loser."""
-    folders = text_field(row, "category_path", "category_path").split("/")
+    folders = row.text("category_path", "category_path").split("/")
     if len(folders) < 3 or folders[0] not in _TASKS or f"{folders[1]} {_TASKS[folders[0]]}" not in RMB_SECTIONS:
-        raise field_error(row, "category_path", f"expected SET/GOAL/SCENARIO, such as BoN_set/Helpfulness/..., got "
+        raise row.field_error("category_path", f"expected SET/GOAL/SCENARIO, such as BoN_set/Helpfulness/..., got "
                           f"{'/'.join(folders)}; give the published file")  # fmt: skip
     task = _TASKS[folders[0]]
     names = ("pair_uid", "chosen") if task == "Pairwise" else ("bon_uid", "bon_best")
-    stem = f"{task}-{folders[1]}-{required_id(row, names[0], _USE)}".lower()
+    stem = f"{task}-{folders[1]}-{row.required_id(names[0], _USE)}".lower()
     section, scenario = f"{folders[1]} {task}", "/".join(folders[2:])
     if task == "Pairwise":
         return [_rmb_pair(row, row.data["chosen"], row.data["reject"], stem, section, scenario)]
     losers = row.data["loser_list"]
     if not isinstance(losers, list) or not losers:
-        raise field_error(row, "loser_list", f"expected a list of answers, got {describe(losers)}; correct the row")
+        raise row.field_error("loser_list", f"expected a list of answers, got {describe(losers)}; correct the row")
     return [
         _rmb_pair(row, row.data["bon_best"], loser, f"{stem}-{index}", section, scenario)
         for index, loser in enumerate(losers, 1)
@@ -374,11 +357,11 @@ def _rmb_pair(row: Row, better: object, worse: object, name: str, section: str, 
     answers = [side.get("answer") if isinstance(side, Mapping) else None for side in (better, worse)]
     models = [side.get("llm_name") if isinstance(side, Mapping) else None for side in (better, worse)]
     if not all(isinstance(answer, str) for answer in answers):
-        raise row_error(row, "an answer has no text; each needs llm_name and answer, leave the row out")
+        raise row.error("an answer has no text; each needs llm_name and answer, leave the row out")
     fields = {"prompt": row.data["conversation_input"], "chosen": answers[0], "rejected": answers[1]}
     if all(isinstance(model, str) for model in models):
         fields |= {"chosen_model": models[0], "rejected_model": models[1]}
-    return _pair(Row(row.file, row.line, fields), name, section, {"scenario": scenario})
+    return _pair(row.with_data(fields), name, section, {"scenario": scenario})
 
 
 def _pair(row: Row, name: str, category: str, metadata: Mapping[str, object]) -> Entry:
@@ -407,18 +390,18 @@ def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:
         known = ", ".join(_DOMAINS)
-        raise row_error(row, f'domain "{part}" (field "domain", else the file\'s name) begins with none of {known}')
-    chosen, rejected = texts_field(row, "chosen"), texts_field(row, "rejected")
+        raise row.error(f'domain "{part}" (field "domain", else the file\'s name) begins with none of {known}')
+    chosen, rejected = row.text_list("chosen"), row.text_list("rejected")
     if len(chosen) != len(_STYLES) or len(rejected) != len(_STYLES):
-        raise row_error(row, f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")
+        raise row.error(f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")
     entries: list[Entry | Reject] = []
     for better, worse in product(range(3), repeat=2):
         fields = {"prompt": row.data["prompt"], "chosen": chosen[better], "rejected": rejected[worse]}
         difficulty = DIFFICULTIES[1 + (worse > better) - (worse < better)]
-        name = f"{part}-{required_id(row, 'id', _USE)}-{_STYLES[better]}-{_STYLES[worse]}"
+        name = f"{part}-{row.required_id('id', _USE)}-{_STYLES[better]}-{_STYLES[worse]}"
         metadata = {"chosen_style": _STYLES[better], "rejected_style": _STYLES[worse]}
         try:
-            entries.append(_pair(Row(row.file, row.line, fields), name, f"{domain}, {difficulty}", metadata))
+            entries.append(_pair(row.with_data(fields), name, f"{domain}, {difficulty}", metadata))
         except InputError as error:
             entries.append(reject_row(row, error))
     return entries

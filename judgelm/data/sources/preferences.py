@@ -7,21 +7,8 @@ questions. Every function raises InputError with file, line, field, finding and 
 import hashlib
 from dataclasses import replace
 
-from judgelm.data.readers.fields import (
-    ID_FIELDS,
-    content_id,
-    describe,
-    extra_fields,
-    has_value,
-    list_value,
-    number_field,
-    optional_text,
-    optional_texts,
-    reference_field,
-    row_id,
-    text_field,
-)
-from judgelm.data.readers.rows import Row, field_error, row_error
+from judgelm.data.readers.fields import ID_FIELDS, content_id, describe, list_value
+from judgelm.data.readers.rows import Row
 from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.dialogues import Turn, full_dialogue, question_and_answers, read_turns
 from judgelm.data.sources.layouts import plain_pair_label
@@ -36,7 +23,7 @@ _ARENA_NEEDS = "conversation_a, conversation_b"
 _RESPONSES_NEEDS = "prompt (or question, instruction), response_a, response_b"
 _COMMON_FIELDS = frozenset({"category", "subset", "system", "reference", "reason", "votes", *ID_FIELDS})
 _PREFERENCE_FIELDS = _COMMON_FIELDS | {
-    *("chosen", "rejected", "chosen_model", "rejected_model", "score_chosen", "score_rejected"),
+    *("chosen", "rejected", "chosen_model", "rejected_model", "score_chosen", "score_rejected")
 }
 _BATTLE_FIELDS = _COMMON_FIELDS | {
     *("conversation_a", "conversation_b", "response_a", "response_b", "model_a", "model_b", "turn"),
@@ -44,16 +31,12 @@ _BATTLE_FIELDS = _COMMON_FIELDS | {
     *("score_1", "score_2", "score_a", "score_b"),
 }
 _BOTH_BAD = ("tie (bothbad)", "both_bad")
-_WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (
-    ("winner_model_a", 1),
-    ("winner_model_b", 2),
-    ("winner_tie", "tie"),
-)
+_WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (("winner_model_a", 1), ("winner_model_b", 2), ("winner_tie", "tie"))
 
 
 def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
     """The prompt turns of a row and the fields that they came from; empty where no field holds a prompt."""
-    name = next((name for name in QUESTION_FIELDS if has_value(row, name)), None)
+    name = next((name for name in QUESTION_FIELDS if row.has(name)), None)
     turns: tuple[Turn, ...] = ()
     used = set[str]()
     if name is not None:
@@ -61,25 +44,25 @@ def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
         turns = read_turns(row, name, alone="user", needs=needs)
         if len(turns) > 1 and turns[-1] == Turn("assistant", ""):
             turns = turns[:-1]
-        context = optional_text(row, "input") if name == "instruction" else None
+        context = row.optional_text("input") if name == "instruction" else None
         if context:
             used.add("input")
             turns = (*turns[:-1], replace(turns[-1], text=f"{turns[-1].text}\n\n{context}"))
-    system = optional_text(row, "system")
+    system = row.optional_text("system")
     return ((Turn("system", system), *turns) if system and system.strip() else turns), used
 
 
-def _chosen_first(question: str, chosen: str, rejected: str) -> bool:
-    """True if the chosen answer is placed first, by the order of hashes of question and answer.
+def answer_rank(question: str, answer: str) -> bytes:
+    """A rank of an answer among those to its question, which depends on the texts alone: a hash of both.
 
-    The order depends on the texts alone, so a judge cannot learn the position; the same pair with the opposite choice
-    has the same order.
+    A judge cannot learn a position from it, and the same answers with the opposite choice have the same order.
     """
-    first, second = (
-        hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
-        for answer in (chosen, rejected)
-    )
-    return first < second
+    return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
+
+
+def _chosen_first(question: str, chosen: str, rejected: str) -> bool:
+    """True if the chosen answer is placed first, by its rank."""
+    return answer_rank(question, chosen) < answer_rank(question, rejected)
 
 
 def _preference(row: Row) -> tuple[str, str, str, set[str]]:
@@ -90,10 +73,10 @@ def _preference(row: Row) -> tuple[str, str, str, set[str]]:
         for name in ("chosen", "rejected")
     )
     if not prompt and len(chosen) == len(rejected) == 1:
-        raise row_error(row, f'field "prompt" is missing; each row needs {_PREFERENCE_NEEDS}')
+        raise row.error(f'field "prompt" is missing; each row needs {_PREFERENCE_NEEDS}')
     question, answers = question_and_answers(row, ("chosen", "rejected"), (chosen, rejected))
     if answers[0] == answers[1]:
-        raise row_error(row, "chosen and rejected are the same text; leave the row out, nothing is preferred in it")
+        raise row.error("chosen and rejected are the same text; leave the row out, nothing is preferred in it")
     return question, *answers, used
 
 
@@ -105,19 +88,19 @@ def preference_sample(row: Row) -> Sample:
     question, chosen, rejected, used = _preference(row)
     first = _chosen_first(question, chosen, rejected)
     answers = (chosen, rejected) if first else (rejected, chosen)
-    models = optional_texts(row, "chosen_model", "rejected_model")
-    reference = reference_field(row)
-    metadata = extra_fields(row, _PREFERENCE_FIELDS | used)
+    models = row.optional_texts("chosen_model", "rejected_model")
+    reference = row.reference()
+    metadata = row.extras(_PREFERENCE_FIELDS | used)
     if metadata.get("messages") == row.data["chosen"]:
         del metadata["messages"]  # UltraFeedback's third copy of the chosen side
-    name, subset = row_id(row), optional_text(row, "subset")
+    name, subset = row.id(), row.optional_text("subset")
     return Sample(
         id=content_id(question, answers, reference) if name is None else f"{subset}-{name}" if subset else name,
         question=question,
         answers=answers,
         reference=reference,
         answer_models=models if first else models[::-1],
-        category=optional_text(row, "category") or subset,
+        category=row.optional_text("category") or subset,
         metadata=metadata,
     )
 
@@ -128,24 +111,24 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
     `score_chosen` must be above `score_rejected`; other rows are errors.
     """
     first = _chosen_first(*_preference(row)[:3])
-    reason = optional_text(row, "reason") or None
-    if not has_value(row, "score_chosen") and not has_value(row, "score_rejected"):
+    reason = row.optional_text("reason") or None
+    if not row.has("score_chosen") and not row.has("score_rejected"):
         return Label(sample_id="", winner=1 if first else 2, reason=reason)
-    chosen, rejected = number_field(row, "score_chosen"), number_field(row, "score_rejected")
+    chosen, rejected = row.number("score_chosen"), row.number("score_rejected")
     if chosen == rejected:
-        raise row_error(row, f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
+        raise row.error(f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
     if chosen < rejected:
         finding = (
             f"score_chosen {chosen:g} is not above score_rejected {rejected:g}, so the scores contradict the names"
         )
-        raise row_error(row, f"{finding}; correct the row, or leave its scores out")
+        raise row.error(f"{finding}; correct the row, or leave its scores out")
     scores = (chosen, rejected) if first else (rejected, chosen)
     return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)
 
 
 def pair_id(row: Row) -> str | None:
     """The id of a pair that is named by a question, two models and, where given, the human judge and the turn."""
-    question = row_id(row, ("question_id",))
+    question = row.id(("question_id",))
     if question is None:
         return None
     models = ("model_a", "model_b") if row.data.get("model_a") is not None else ("model_1", "model_2")
@@ -155,16 +138,16 @@ def pair_id(row: Row) -> str | None:
 
 def _battle_id(row: Row) -> str | None:
     """`id`, or a `question_id` that names the battle: a number names one question of a list, asked many times."""
-    name = row_id(row, ("id",))
-    question = row_id(row, ("question_id",))
+    name = row.id(("id",))
+    question = row.id(("question_id",))
     if name is not None or question is None:
-        return name or row_id(row)
+        return name or row.id()
     return pair_id(row) if question.isdecimal() else question
 
 
 def _battle(row: Row, question: str, answers: tuple[str, str], used: set[str], more: dict[str, object]) -> Sample:
-    reference = reference_field(row)
-    metadata = extra_fields(row, _BATTLE_FIELDS | used) | more
+    reference = row.reference()
+    metadata = row.extras(_BATTLE_FIELDS | used) | more
     if row.data.get("winner") in _BOTH_BAD:
         metadata["both_bad"] = True
     return Sample(
@@ -172,8 +155,8 @@ def _battle(row: Row, question: str, answers: tuple[str, str], used: set[str], m
         question=question,
         answers=answers,
         reference=reference,
-        answer_models=optional_texts(row, "model_a", "model_b"),
-        category=optional_text(row, "category"),
+        answer_models=row.optional_texts("model_a", "model_b"),
+        category=row.optional_text("category"),
         metadata=metadata,
     )
 
@@ -187,7 +170,7 @@ def arena_sample(row: Row) -> Sample:
     order = row.data.get("evaluation_order")
     if isinstance(order, int) and order > 1:
         finding = f"vote {order} of its session, whose earlier turns are not in conversation_a and conversation_b"
-        raise field_error(row, "evaluation_order", f"{finding}; leave the row out, or put them before the two sides")
+        raise row.field_error("evaluation_order", f"{finding}; leave the row out, or put them before the two sides")
     names = ("conversation_a", "conversation_b")
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
@@ -206,7 +189,7 @@ def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
 
 def responses_sample(row: Row) -> Sample:
     """`response_a` and `response_b` to a prompt, in the order given: texts, or lists of one text per turn (Kaggle)."""
-    prompt_field = next((name for name in QUESTION_FIELDS if has_value(row, name)), "prompt")
+    prompt_field = next((name for name in QUESTION_FIELDS if row.has(name)), "prompt")
     names = ("response_a", "response_b")
     lists = [_texts(row, name) for name in (prompt_field, *names)]
     prompts, *sides = lists
@@ -217,7 +200,7 @@ def responses_sample(row: Row) -> Sample:
     else:
         prompt, used = _asked(row, _RESPONSES_NEEDS)
         if not prompt:
-            text_field(row, prompt_field, _RESPONSES_NEEDS)
+            row.text(prompt_field, _RESPONSES_NEEDS)
         first, second = (
             full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_RESPONSES_NEEDS), row, name)
             for name in names
@@ -237,37 +220,37 @@ def _texts(row: Row, name: str) -> list[object] | None:
 def _interleaved(row: Row, name: str, prompts: list[object], replies: list[object]) -> tuple[Turn, ...]:
     if len(prompts) != len(replies):
         finding = f"expected {len(prompts)} texts, one for each prompt, got {len(replies)}"
-        raise field_error(row, name, f"{finding}; leave the row out")
+        raise row.field_error(name, f"{finding}; leave the row out")
     turns: list[Turn] = []
     for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
         for where, text in ((f"prompt[{index}]", prompt), (f"{name}[{index}]", reply)):
             if text is None:
-                raise field_error(row, where, "expected text, got null; leave the row out")
-            checked = text_field(Row(row.file, row.line, {where: text}), where, _RESPONSES_NEEDS)
+                raise row.field_error(where, "expected text, got null; leave the row out")
+            checked = row.with_data({where: text}).text(where, _RESPONSES_NEEDS)
             turns.append(Turn("assistant" if len(turns) % 2 else "user", checked))
     return tuple(turns)
 
 
 def battle_label(row: Row, with_reference: bool) -> Label | None:
     """`winner_model_a`, `winner_model_b` and `winner_tie`, one of them 1; else `winner` and scores as in plain rows."""
-    columns = [name for name, _ in _WINNER_COLUMNS if has_value(row, name)]
+    columns = [name for name, _ in _WINNER_COLUMNS if row.has(name)]
     if not columns:
         return plain_pair_label(row, with_reference)
     marked: list[Winner] = []
     for name, winner in _WINNER_COLUMNS:
         if name not in columns and name != "winner_tie":
-            raise field_error(row, name, f"expected 0 or 1, got {describe(row.data.get(name))}; fill it in")
+            raise row.field_error(name, f"expected 0 or 1, got {describe(row.data.get(name))}; fill it in")
         if name in columns and _marked(row, name):
             marked.append(winner)
     if len(marked) != 1:
-        raise row_error(row, f"expected 1 in one of winner_model_a, winner_model_b, winner_tie, got {len(marked)} such")
-    return Label(sample_id="", winner=marked[0], reason=optional_text(row, "reason") or None)
+        raise row.error(f"expected 1 in one of winner_model_a, winner_model_b, winner_tie, got {len(marked)} such")
+    return Label(sample_id="", winner=marked[0], reason=row.optional_text("reason") or None)
 
 
 def _marked(row: Row, name: str) -> bool:
-    flag = row.data[name] if isinstance(row.data[name], bool) else number_field(row, name)
+    flag = row.data[name] if isinstance(row.data[name], bool) else row.number(name)
     if flag not in (0, 1):
-        raise field_error(row, name, f"expected 0 or 1, got {describe(row.data[name])}; correct it")
+        raise row.field_error(name, f"expected 0 or 1, got {describe(row.data[name])}; correct it")
     return bool(flag)
 
 
@@ -275,10 +258,10 @@ def pair_label_alone(row: Row) -> Sample:
     """A sample without answers for a label that names its pair by question and models."""
     name = pair_id(row)
     if name is None:
-        raise row_error(row, "no question_id; a label of two models' answers needs it")
+        raise row.error("no question_id; a label of two models' answers needs it")
     known = {"label", "g1_winner", "g2_winner", "category", *ID_FIELDS}
-    category = optional_text(row, "category")
-    return Sample(id=name, question="", answers=(), category=category, metadata=extra_fields(row, known))
+    category = row.optional_text("category")
+    return Sample(id=name, question="", answers=(), category=category, metadata=row.extras(known))
 
 
 def pair_label(row: Row, with_reference: bool) -> Label | None:
@@ -286,7 +269,7 @@ def pair_label(row: Row, with_reference: bool) -> Label | None:
 
     Source: FastChat, `llm_judge/show_result.py`; a game that failed (`error`) gives no label.
     """
-    if has_value(row, "label"):
+    if row.has("label"):
         return Label(sample_id="", winner=winner_field(row, "label"))
     games = [row.data.get(name) for name in ("g1_winner", "g2_winner")]
     if None in games or "error" in games:

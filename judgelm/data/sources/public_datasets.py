@@ -131,8 +131,6 @@ def read_card(path: Path) -> DatasetCard:
         raise ConfigError(f"{path}: no card of a data set: {error}") from error
 
 
-LOCKFILE = "judgelm-data.lock.yaml"
-
 _HEADER = "# Revisions of public data that `judgelm data get` downloaded. Commit this file; --update changes it.\n"
 
 

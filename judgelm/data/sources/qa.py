@@ -1,4 +1,4 @@
-"""Questions with gold answers: extractive QA as published, its sampling by answer type, and open QA judged by people.
+"""Questions with gold answers: extractive QA as published, and open QA judged by people.
 
 HotpotQA, 2WikiMultiHopQA, DROP and Quoref are read in four shapes, as a JSON list or JSON lines or, the last two, as
 one nested JSON object:
@@ -20,26 +20,13 @@ QA-Judge, Table 13.
 
 import re
 import zlib
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from judgelm.data.readers.fields import describe, optional_text, row_id, text_field
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import first_row, read_json, read_rows
-from judgelm.data.readers.rows import (
-    OnReject,
-    Reject,
-    Row,
-    convert_rows,
-    field_error,
-    raise_reject,
-    reject_row,
-    row_error,
-    unique,
-)
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import Gold
@@ -138,7 +125,7 @@ def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]
 
 
 def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
-    question = text_field(row, "question", _NEEDS)
+    question = row.text("question", _NEEDS)
     golds = _golds(row)
     texts = [", ".join(gold) for gold in golds]
     name_of_set = data_set or _data_set(row)
@@ -150,11 +137,11 @@ def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
         metadata["references"] = texts
     if any(len(gold) > 1 for gold in golds):
         metadata["reference_spans"] = [list(gold) for gold in golds]
-    predicted = next((optional_text(row, name) for name in _PREDICTED if row.data.get(name) is not None), None)
-    model = optional_text(row, "model")
-    name = row_id(row, _IDS)
+    predicted = next((row.optional_text(name) for name in _PREDICTED if row.data.get(name) is not None), None)
+    model = row.optional_text("model")
+    name = row.id(_IDS)
     if name is None:
-        raise row_error(row, "no _id or id; questions are joined by it")
+        raise row.error("no _id or id; questions are joined by it")
     return Sample(
         id=name,
         question=question,
@@ -170,7 +157,7 @@ def _data_set(row: Row) -> str:
     named = row.data.get("data_set")
     if named is not None:
         if named not in QA_NAMES:
-            raise field_error(row, "data_set", f"expected one of {', '.join(QA_NAMES)}, got {named!r}")
+            raise row.field_error("data_set", f"expected one of {', '.join(QA_NAMES)}, got {named!r}")
         return str(named)
     if "answers" in row.data:
         return "quoref"
@@ -180,28 +167,28 @@ def _data_set(row: Row) -> str:
 
 
 def _type(row: Row, question: str, golds: list[str]) -> str:
-    named = optional_text(row, "answer_type")
+    named = row.optional_text("answer_type")
     if named is None:
         return answer_type(question, golds)
     if named.lower() not in ANSWER_TYPES:
-        raise field_error(row, "answer_type", f"expected one of {', '.join(ANSWER_TYPES)}, got {named!r}")
+        raise row.field_error("answer_type", f"expected one of {', '.join(ANSWER_TYPES)}, got {named!r}")
     return named.lower()
 
 
 def _golds(row: Row) -> list[Gold]:
     """The validated answers without repeats; blank ones are none."""
     if "answers_spans" in row.data:
-        raise field_error(row, "answers_spans", "does not say which spans belong together; give DROP's own JSON file")
+        raise row.field_error("answers_spans", "does not say which spans belong together; give DROP's own JSON file")
     if "answers" in row.data:
         golds = [_quoref_gold(row)]
     else:
         more = row.data.get("validated_answers") or []
         if not isinstance(more, list):
-            raise field_error(row, "validated_answers", f"expected a list, got {describe(more)}")
+            raise row.field_error("validated_answers", f"expected a list, got {describe(more)}")
         golds = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
     distinct = list(dict.fromkeys(gold for gold in golds if gold and gold[0].strip()))
     if not distinct:
-        raise row_error(row, "no gold answer; a question without one cannot be scored")
+        raise row.error("no gold answer; a question without one cannot be scored")
     return distinct
 
 
@@ -211,7 +198,7 @@ def _quoref_gold(row: Row) -> Gold:
     spans = answers.get("text") if isinstance(answers, dict) else answers
     texts = [span.get("text") if isinstance(span, dict) else span for span in spans] if isinstance(spans, list) else []
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise field_error(row, "answers", f"expected a list of objects with text, got {describe(answers)}")
+        raise row.field_error("answers", f"expected a list of objects with text, got {describe(answers)}")
     return tuple(str(text) for text in texts)
 
 
@@ -222,7 +209,7 @@ def _gold(row: Row, value: object) -> Gold:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (str(value),)
     if not isinstance(value, dict):
-        raise field_error(row, "answer", f"expected text or DROP's number, spans or date, got {describe(value)}")
+        raise row.field_error("answer", f"expected text or DROP's number, spans or date, got {describe(value)}")
     if value.get("number"):
         return (str(value["number"]),)
     if value.get("spans"):
@@ -236,7 +223,7 @@ def _context(row: Row) -> str | None:
     """A text unchanged; titles and sentences as one paragraph each, the title before it."""
     context: Any = row.data.get("context")
     if context is None or isinstance(context, str):
-        return optional_text(row, "context")
+        return row.optional_text("context")
     try:
         if isinstance(context, dict):
             context = list(zip(context["title"], context["sentences"], strict=True))
@@ -244,9 +231,8 @@ def _context(row: Row) -> str | None:
             f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in context
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise field_error(
-            row, "context", f"expected text, or (title, sentences) pairs, got {describe(context)}"
-        ) from error
+        finding = f"expected text, or (title, sentences) pairs, got {describe(context)}"
+        raise row.field_error("context", finding) from error
 
 
 def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
@@ -271,58 +257,6 @@ def _has_titles(path: str) -> bool:
     return row is not None and isinstance(row.data.get("context"), list | dict)
 
 
-TARGET = 1000
-WHOLE_BELOW = 100
-
-
-def excluded_types(data_set: str) -> frozenset[str]:
-    """Answer types that are left out of a data set."""
-    return frozenset({"bool", "date", "year"}) if data_set == "quoref" else frozenset({"bool"})
-
-
-def sample_by_type(
-    samples: Sequence[Sample], *, target: int = TARGET, whole_below: int = WHOLE_BELOW, seed: int = 0
-) -> list[Sample]:
-    """A subset of one data set's questions, in their own order.
-
-    A type with fewer than `whole_below` questions is kept whole. Of another `target` times its share of all questions
-    used are drawn, at most all of them; so the subset can exceed `target` by what the small types have above their
-    share (the paper's have 1,000 to 1,124 questions). Ids and the seed decide what is drawn, not the order of the file.
-
-    Args:
-        samples: of one data set, with `answer_type` and `data_set` in their metadata.
-        target: about how many to keep, at least 1.
-        whole_below: types with fewer questions are kept whole.
-        seed: another seed draws others.
-
-    Raises:
-        ConfigError: `target` is below 1.
-    """
-    if target < 1:
-        raise ConfigError(f"target is {target}; it must be at least 1")
-    used = [
-        sample for sample in samples if _type_of(sample) not in excluded_types(str(sample.metadata.get("data_set", "")))
-    ]
-    by_type: dict[str, list[str]] = defaultdict(list)
-    for sample in used:
-        by_type[_type_of(sample)].append(sample.id)
-    chosen_ids: set[str] = set()
-    for name, ids in by_type.items():
-        share = len(ids) if len(ids) < whole_below else min(len(ids), round(target * len(ids) / len(used)))
-        drawing = np.random.default_rng([seed, *name.encode()])
-        chosen_ids.update(drawing.choice(sorted(ids), size=share, replace=False).tolist())
-    return [sample for sample in used if sample.id in chosen_ids]
-
-
-def type_counts(samples: Sequence[Sample]) -> Counter[str]:
-    """Number of questions of each answer type, as in the paper's Table 1."""
-    return Counter(_type_of(sample) for sample in samples)
-
-
-def _type_of(sample: Sample) -> str:
-    return str(sample.metadata.get("answer_type", sample.category or "string"))
-
-
 MODELS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")
 EVOUNA = Shape(
     name="EVOUNA",
@@ -336,11 +270,11 @@ EVOUNA = Shape(
 def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
     """A row for each model's answer; answers without a person's verdict are rejects, as improper questions are."""
     if row.data["improper"] is not False:
-        raise row_error(row, "the question is marked as improper, which EVOUNA leaves out")
-    question = text_field(row, "question", ", ".join(EVOUNA.needs))
-    golds = [gold.strip() for gold in text_field(row, "golden_answer", "golden_answer").split("/") if gold.strip()]
+        raise row.error("the question is marked as improper, which EVOUNA leaves out")
+    question = row.text("question", ", ".join(EVOUNA.needs))
+    golds = [gold.strip() for gold in row.text("golden_answer", "golden_answer").split("/") if gold.strip()]
     if not golds:
-        raise field_error(row, "golden_answer", "expected answers between slashes, got none; leave the row out")
+        raise row.field_error("golden_answer", "expected answers between slashes, got none; leave the row out")
     data_set, entries = model_from_filename(row.file), list[Entry | Reject]()
     for model in MODELS:
         try:
@@ -364,8 +298,8 @@ def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
 def _evouna_answer(row: Row, model: str) -> tuple[str, bool]:
     correct = row.data[f"judge_{model}"]
     if not isinstance(correct, bool):
-        raise field_error(row, f"judge_{model}", f"expected true or false, got {describe(correct)}; it was not judged")
-    return text_field(row, f"answer_{model}", "an answer"), correct
+        raise row.field_error(f"judge_{model}", f"expected true or false, got {describe(correct)}; it was not judged")
+    return row.text(f"answer_{model}", "an answer"), correct
 
 
 AnswerType = Literal["place", "name", "job", "date", "number", "year", "bool", "string"]

@@ -1,4 +1,4 @@
-"""Ratings of completions by several judges: long and wide files, judges' own runs, HELM Instruct, attention checks.
+"""Ratings of completions by several judges: long and wide files, judges' own runs, HELM Instruct.
 
 HELM writes one folder for each scenario, answering model and evaluator:
 
@@ -14,19 +14,17 @@ Source: Play Favorites, section 6.1 and appendix C.2; Zhang et al. 2024; stanfor
 """
 
 import math
-import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 
 from judgelm.data.readers.fields import describe, encodable
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, reject_row, row_error
+from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, reject_row
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import parse_json
 from judgelm.records import GradeVerdict, Judgment, Sample
@@ -173,7 +171,7 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     if half is not None:
         name = getattr(columns, half, half)
         return _reject(row, f'"{name}": holds half a surrogate pair, which UTF-8 cannot say; remove it')
-    return Row(row.file, row.line, values)
+    return row.with_data(values)
 
 
 def _text(value: object) -> str:
@@ -256,11 +254,11 @@ def _wide_rows(
         "task": _TASKS.get(data_set, data_set),
         "length": values.get("pred_length"),
     }
-    rating = Row(row.file, row.line, shared | {"judge": _display_name(values["judge"]), "score": values["rating"]})
+    rating = row.with_data(shared | {"judge": _display_name(values["judge"]), "score": values["rating"]})
     key, gold = tuple(str(shared[name]) for name in ("item", "dimension", "model")), str(values["gt"])
     if key not in human:
         human[key] = gold
-        return [Row(row.file, row.line, shared | {"judge": HUMAN, "score": values["gt"]}), rating]
+        return [row.with_data(shared | {"judge": HUMAN, "score": values["gt"]}), rating]
     if human[key] != gold:
         reason = f'"gt" is {gold}, but an earlier row of this completion has {human[key]}'
         return [Reject(row.file, row.line, reason, str(values)[:1000])]
@@ -314,9 +312,7 @@ def run_ratings(
             raise InputError(f"{location}: not among the rows; give those that were judged")
         if len(sample.answers) != 1 or len(sample.answer_models) != 1:
             counts = f"{len(sample.answers)} answers and {len(sample.answer_models)} models"
-            raise InputError(
-                f"{location}: its row has {counts}; each needs one answer, and answer_models that names one"
-            )
+            raise InputError(f"{location}: its row has {counts}; each needs one answer and one name in answer_models")
         common = dict(sample.metadata) | {
             "item": sample.metadata.get(item) or sample.question,
             "judge": judge,
@@ -335,85 +331,6 @@ def _scores(judgment: Judgment) -> Iterator[tuple[str | None, float | None]]:
         yield None, judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None
     for name, shown in parts.items():
         yield name, None if shown.scores is None or shown.failure is not None else shown.scores[0]
-
-
-AttentionCheck = Literal["random_pairing", "reversed_words", "dropped_characters"]
-
-MOST_DROPPED = 1 / 3
-
-_SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
-
-
-def attention_checks(samples: Sequence[Sample], check: AttentionCheck, *, seed: int = 0) -> list[Sample]:
-    """The samples with their answers spoiled; `metadata["check"]` names how, and ids get the check's name behind.
-
-    Args:
-        samples: at least two for `random_pairing`.
-        check: which of the three.
-        seed: the same seed spoils in the same way.
-
-    Raises:
-        ValueError: `random_pairing` of samples that cannot be paired with another's answers.
-    """
-    if check == "random_pairing":
-        answers = _of_others(samples, seed)
-    elif check == "reversed_words":
-        answers = [tuple(map(reversed_words, sample.answers)) for sample in samples]
-    else:
-        answers = [
-            tuple(
-                dropped_characters(text, seed=f"{seed}|{sample.id}|{index}")
-                for index, text in enumerate(sample.answers)
-            )
-            for sample in samples
-        ]
-    return [
-        replace(sample, id=f"{sample.id}#{check}", answers=new, metadata={**sample.metadata, "check": check})
-        for sample, new in zip(samples, answers, strict=True)
-    ]
-
-
-def reversed_words(text: str) -> str:
-    """The words of each sentence in reverse, sentences and their end marks in place."""
-    return _SENTENCE.sub(lambda match: _reversed(match[1]) + match[2], text)
-
-
-def dropped_characters(text: str, *, share: float = MOST_DROPPED, seed: int | str = 0) -> str:
-    """The text without a random `share` of its characters, rounded down.
-
-    Raises:
-        ValueError: `share` is not in [0, 1/3]; the paper drops up to a third.
-    """
-    if not 0 <= share <= MOST_DROPPED:
-        raise ValueError(f"dropped_characters: share: expected 0 to 1/3, got {share}")
-    count = math.floor(len(text) * share + 1e-9)
-    gone = set(random.Random(str(seed)).sample(range(len(text)), count))
-    return "".join(letter for index, letter in enumerate(text) if index not in gone)
-
-
-def _of_others(samples: Sequence[Sample], seed: int) -> list[tuple[str, ...]]:
-    """Each sample's answers replaced by those of another: samples in random order, each takes the next one's."""
-    if len(samples) < 2:
-        raise ValueError("random_pairing: needs at least two samples, or there is no other answer to take")
-    order = list(range(len(samples)))
-    random.Random(seed).shuffle(order)
-    new_answers: list[tuple[str, ...]] = [()] * len(samples)
-    for here, following in zip(order, [*order[1:], order[0]], strict=True):
-        if len(samples[here].answers) != len(samples[following].answers):
-            raise ValueError(
-                f"random_pairing: sample {samples[here].id} has {len(samples[here].answers)} answers, "
-                f"{samples[following].id} has {len(samples[following].answers)}; give samples with as many"
-            )
-        if samples[here].question == samples[following].question:
-            raise ValueError(f"random_pairing: question of {samples[here].id} occurs twice; give each question once")
-        new_answers[here] = samples[following].answers
-    return new_answers
-
-
-def _reversed(sentence: str) -> str:
-    words = sentence.split()
-    lead = sentence[: len(sentence) - len(sentence.lstrip())]
-    return lead + " ".join(reversed(words))
 
 
 RATINGS_FILE, COMPLETIONS_FILE = "per_instance_stats.json", "scenario_state.json"
@@ -456,10 +373,8 @@ def helm_instruct_ratings(folder: Path, on_reject: OnReject) -> Iterator[Row]:
     runs = [(path, match) for path in files if (match := _HELM_RUN.fullmatch(path.absolute().parent.name)) is not None]
     if not runs:
         found = f"{files[0].parent.name!r} and {len(files) - 1} others" if files else f"no {RATINGS_FILE}"
-        raise InputError(
-            f"{folder}: no run of HELM Instruct, whose folders are named SCENARIO:model=MODEL,evaluator=EVALUATOR; "
-            f"found {found}"
-        )
+        expected = "folders named SCENARIO:model=MODEL,evaluator=EVALUATOR"
+        raise InputError(f"{folder}: no run of HELM Instruct: expected {expected}; found {found}")
     lengths: dict[tuple[str, str], Mapping[str, int]] = {}
     for path, match in runs:
         scenario, model, evaluator = match["scenario"], match["model"], match["evaluator"]
@@ -486,7 +401,7 @@ def helm_instruct_ratings(folder: Path, on_reject: OnReject) -> Iterator[Row]:
             instance = str(row.data["instance_id"])
             place = shared | {"item": f"{scenario}/{instance}", "length": lengths[scenario, model].get(instance)}
             for dimension, score in ratings:
-                yield Row(row.file, row.line, place | {"dimension": dimension, "score": score})
+                yield row.with_data(place | {"dimension": dimension, "score": score})
 
 
 def _ratings(row: Row) -> Iterator[tuple[str, float | None]]:
@@ -497,21 +412,21 @@ def _ratings(row: Row) -> Iterator[tuple[str, float | None]]:
     """
     stats = row.data.get("stats")
     if not isinstance(row.data.get("instance_id"), str) or not isinstance(stats, list):
-        raise row_error(row, f"expected instance_id and a list of stats, got the fields {', '.join(row.data)}")
+        raise row.error(f"expected instance_id and a list of stats, got the fields {', '.join(row.data)}")
     if row.data.get("perturbation") is not None:
-        raise row_error(row, "a perturbed instance; HELM Instruct has none")
+        raise row.error("a perturbed instance; HELM Instruct has none")
     for stat in stats:
         named = stat.get("name") if isinstance(stat, dict) else None
         name = named.get("name") if isinstance(named, dict) else None
         if not isinstance(name, str):
-            raise row_error(row, f"a stat without a name: {describe(stat)}")
+            raise row.error(f"a stat without a name: {describe(stat)}")
         if name not in DIMENSIONS:
             continue
         mean = stat.get("mean")
         if not stat.get("count"):
             yield name, None
         elif isinstance(mean, bool) or not isinstance(mean, int | float) or not 1 <= mean <= 5:
-            raise row_error(row, f"{name}: expected a mean from 1 to 5, got {describe(mean)}")
+            raise row.error(f"{name}: expected a mean from 1 to 5, got {describe(mean)}")
         else:
             yield name, float(mean)
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from judgelm.data.readers.fields import ID_FIELDS
 from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rows import Row, row_error
+from judgelm.data.readers.rows import Row
 from judgelm.data.sources import (
     alpaca_eval,
     correctness,
@@ -470,11 +470,9 @@ def get_benchmark(name: str) -> Source:
         ConfigError: there is none; the message lists the available ones.
     """
     known = benchmarks()
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ";"
-    raise ConfigError(f"benchmark {name!r} not found{hint} Available: {', '.join(known)}")
+    if name not in known:
+        raise not_found("benchmark", name, known)
+    return known[name]
 
 
 def get_published(name: str) -> Source:
@@ -524,11 +522,10 @@ def _unknown_fields(row: Row) -> InputError:
         if len(missing) < len(nearest.needs) or hint
         else ""
     )
-    return row_error(
-        row,
+    return row.error(
         f"fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns with --column, such as "
         "--column question=prompt, or call them question, answer_1, answer_2 (in a table by its first line). Layouts "
-        f"known and what each needs: {known}; or an id with a winner or score, as labels",
+        f"known and what each needs: {known}; or an id with a winner or score, as labels"
     )
 
 
@@ -577,7 +574,6 @@ def _recognise_published(path: str) -> Source:
     ]
     if not matches:
         fields = ", ".join(row.data) or "none"
-        raise InputError(
-            f"{path}: not recognised by its fields ({fields}); name its format with --format: {', '.join(PUBLISHED)}"
-        )
+        way_out = f"name its format with --format: {', '.join(PUBLISHED)}"
+        raise InputError(f"{path}: not recognised by its fields ({fields}); {way_out}")
     return max(matches, key=lambda match: match[0])[1]

@@ -1,34 +1,22 @@
-"""Reviews that judges wrote: tables joined with their answers, both orders matched, and replies as judgments."""
+"""Reviews that judges wrote: both orders matched, and replies as judgments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe, optional_text, required_id, row_id, scores_field, text_field
+from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import (
-    OnReject,
-    Reject,
-    Row,
-    convert_or_reject,
-    convert_rows,
-    field_error,
-    raise_reject,
-    row_error,
-    unique,
-)
+from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.sources.layouts import split_review
-from judgelm.data.sources.source import json_scores
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Judgment, PairVerdict, Scores, Shown, TextHashes, Unparsed, Winner
 
 NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
 _VERSUS = "-vs-"
-_UNREADABLE = (-1.0, -1.0)
+UNREADABLE = (-1.0, -1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +52,19 @@ def read_reviews(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[R
 
 
 def _review(row: Row) -> Review:
-    question, first, second = (row_id(row, (name,)) for name in NEEDS[:3])
+    question, first, second = (row.id((name,)) for name in NEEDS[:3])
     if question is None or first is None or second is None or row.data.get("score") is None:
         missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
-        raise row_error(row, f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
-    scores = scores_field(row, "score")
+        raise row.error(f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
+    scores = row.score_pair("score")
     return Review(
         question=question,
         answers=(first, second),
-        scores=None if scores == _UNREADABLE else scores,
-        by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
+        scores=None if scores == UNREADABLE else scores,
+        by_hand=scores != UNREADABLE and split_review(row.optional_text("text") or "")[0] is None,
         location=f"{row.file}:{row.line}",
-        id=row_id(row, ("review_id",)) or "",
-        text=optional_text(row, "text") or "",
+        id=row.id(("review_id",)) or "",
+        text=row.optional_text("text") or "",
     )
 
 
@@ -148,112 +136,6 @@ def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]]
     return pairs, alone
 
 
-_NEEDS = "review_id, question_id, answer1_id, answer2_id, text, score"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedReview:
-    """One review as a JudgeLM row, and the question it belongs to.
-
-    `rebuilt`: the text did not open with its scores (reviews that first solve a problem), so they were put before it.
-    """
-
-    row: dict[str, object]
-    question_id: str
-    rebuilt: bool
-
-
-def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str]) -> Iterator[JoinedReview | Reject]:
-    """Join each review with its two answers and its question; questions and answers are held in memory.
-
-    Args:
-        questions: rows of question_id, text, and optionally category.
-        answers: files of rows of answer_id, question_id, text, model_id.
-        reviews: files of rows of review_id, question_id, answer1_id, answer2_id, text, score.
-
-    Returns:
-        One joined review or reject per review row.
-
-    Raises:
-        InputError: a file cannot be read, a row of questions or answers is unusable, or no review of a file is usable.
-    """
-    question_rows = _by_id([questions], "question_id")
-    answer_rows = _by_id(answers, "answer_id")
-    seen: set[str] = set()
-    for path in reviews:
-        join = partial(_joined, questions=question_rows, answers=answer_rows, seen=seen)
-        yield from convert_or_reject(read_rows(path), join, path=path, expected=_NEEDS)
-
-
-def _by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
-    rows: dict[str, Row] = {}
-
-    def named(row: Row) -> tuple[str, Row]:
-        name = required_id(row, field, "the tables are joined by it")
-        if name in rows:
-            before = rows[name]
-            raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
-        return name, row
-
-    for path in paths:
-        rows.update(convert_rows(read_rows(path), named, path=path, expected=field))
-    return rows
-
-
-def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
-    review_id = required_id(row, "review_id", "it becomes the id of the joined row")
-    if review_id in seen:
-        raise row_error(row, f'review_id "{review_id}" appeared before; ids must be unique')
-    seen.add(review_id)
-    question = _partner(row, "question_id", questions)
-    first, second = _partner(row, "answer1_id", answers), _partner(row, "answer2_id", answers)
-    question_id = row_id(row, ("question_id",)) or ""
-    for answer in (first, second):
-        if row_id(answer, ("question_id",)) != question_id:
-            location = f"{answer.file}:{answer.line}"
-            raise row_error(row, f'its answer in {location} belongs to another question than "{question_id}"')
-    scores, text, rebuilt = _score_and_text(row)
-    joined: dict[str, object] = {
-        "question_id": review_id,
-        "question_body": text_field(question, "text", "question_id, text"),
-        "answer1_body": text_field(first, "text", "answer_id, text"),
-        "answer2_body": text_field(second, "text", "answer_id, text"),
-        "answer1_model_id": optional_text(first, "model_id"),
-        "answer2_model_id": optional_text(second, "model_id"),
-        "score": json_scores(scores),
-        "text": text,
-        "metadata": {
-            "question_id": question_id,
-            "category": optional_text(question, "category"),
-            "source": f"{Path(row.file).name}:{row.line}",
-        },
-    }
-    return JoinedReview(row=joined, question_id=question_id, rebuilt=rebuilt)
-
-
-def _partner(row: Row, field: str, rows: dict[str, Row]) -> Row:
-    name = required_id(row, field, "the tables are joined by it")
-    if name not in rows:
-        raise row_error(row, f'field "{field}": "{name}" is in none of the given files; give the file that holds it')
-    return rows[name]
-
-
-def _score_and_text(row: Row) -> tuple[tuple[float, float], str, bool]:
-    text = text_field(row, "text", _NEEDS)
-    if row.data.get("score") is None:
-        raise row_error(row, f'field "score" is missing; each row needs {_NEEDS}')
-    scores = scores_field(row, "score")
-    if scores == _UNREADABLE:
-        raise row_error(row, "score [-1, -1]: the source could not read this review, so there is no label")
-    written, _ = split_review(text)
-    if written is None:
-        return scores, f"{scores[0]:g} {scores[1]:g}\n{text}", True
-    if written != scores:
-        shown = f"{written[0]:g} {written[1]:g}"
-        raise row_error(row, f'score {json_scores(scores)} and the text, which opens "{shown}", disagree; correct one')
-    return scores, text, False
-
-
 Parser = Callable[[str], Scores | Unparsed]
 
 _RESULT_NEEDS = "an id and pred_text, gpt_result or pandalm_result"
@@ -285,9 +167,9 @@ def read_results(
     """
 
     def convert(row: Row) -> Judgment:
-        name = row_id(row, ("question_id", "idx", "id", "review_id"))
+        name = row.id(("question_id", "idx", "id", "review_id"))
         if name is None:
-            raise row_error(row, "no id; a result needs question_id, idx or id")
+            raise row.error("no id; a result needs question_id, idx or id")
         return replace(_judgment(row, name, parser, fallback), hashes=hashes(row))
 
     read = unique(convert, attrgetter("sample_id"))
@@ -297,7 +179,7 @@ def read_results(
 def _judgment(row: Row, name: str, parser: Parser, fallback: Parser | None) -> Judgment:
     if "pred_text" not in row.data:
         return _from_result(row, name)
-    text = text_field(row, "pred_text", "pred_text")
+    text = row.text("pred_text", "pred_text")
     judgment = _from_reply(name, text, parser)
     if judgment.failure is None or fallback is None:
         return judgment
@@ -329,10 +211,10 @@ def _failed(name: str, text: str, failure: Unparsed) -> Judgment:
 def _from_result(row: Row, name: str) -> Judgment:
     field = next((field for field in row.data if field.endswith("_result")), None)
     if field is None:
-        raise row_error(row, f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
+        raise row.error(f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
     value = row.data[field]
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise field_error(row, field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')
+        raise row.field_error(field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')
     text = str(value)
     winner = _PANDALM_RESULTS.get(text.strip().lower())
     if winner is None:

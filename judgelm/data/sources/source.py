@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from judgelm.data.readers.fields import describe
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, reject_row, row_error
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, reject_row
 from judgelm.data.sources.codes import FieldCode, LabelDecoder, Soft, Values
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, Sample
@@ -276,7 +276,7 @@ def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
             yield row
             continue
         fields = ", ".join(row.data) or "none"
-        error = row_error(row, f"no row of {shape.name}: it lacks {', '.join(missing)} and has the fields {fields}")
+        error = row.error(f"no row of {shape.name}: it lacks {', '.join(missing)} and has the fields {fields}")
         if not known:
             raise InputError(f"{error}; give the published file, or name the benchmark that this is")
         yield reject_row(row, error)
@@ -345,7 +345,7 @@ def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
     known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
     if not known:
         expected = ", ".join(str(key) for key in values)
-        raise row_error(row, f'field "{name}": expected one of {expected}, got {describe(value)}; correct the row')
+        raise row.error(f'field "{name}": expected one of {expected}, got {describe(value)}; correct the row')
     return values[value]
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from judgelm.data.judged_texts import match_samples
 from judgelm.data.labelled_set import match_labels, read_labels
-from judgelm.data.readers.rows import Row, row_error
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.codes import winner_field
 from judgelm.errors import InputError, RunError
@@ -138,7 +138,7 @@ def _winner(row: Row) -> dict[str, Winner]:
     key = row.data.get("id")
     if row.data.keys() != {"id", "winner"} or not isinstance(key, str):
         finding = "expected exactly an id and a winner, as written by the page"
-        raise row_error(row, f"{finding}; give this file another name, and open it under Earlier labels")
+        raise row.error(f"{finding}; give this file another name, and open it under Earlier labels")
     return {key: winner_field(row)}
 
 

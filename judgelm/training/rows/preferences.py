@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 from judgelm.data.augmentation import swap_answers
 from judgelm.data.judged_texts import difference, text_hashes
 from judgelm.data.labelled_pair import LabelledPair, preference_of, score_line, scores_by_preference, uniform_hash
-from judgelm.data.readers.fields import optional_text
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
@@ -341,7 +340,7 @@ def _stated(row: Row, sample: Sample) -> JudgmentPair:
     """The judgments of a row itself, without those that lack their partner."""
     sides: list[list[Label | None]] = [[], []]
     for names in zip(_CHOSEN, _REJECTED, strict=True):
-        texts = [optional_text(row, name) for name in names]
+        texts = [row.optional_text(name) for name in names]
         for side, text in zip(sides, texts, strict=True):
             side.append(None if None in texts or text is None else _judgment(text))
     (plain, referenced), rejected = sides

@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 
@@ -46,6 +45,11 @@ def test_lengths_are_compared_within_strata():
     assert left(pairs, BOTH, strata=()) == pairs
     assert left(pairs, ("length",), strata=(25, 75)) == []
     assert left(pairs, ("models",), strata=(25, 75)) == pairs
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    pairs = [facts(i, winner=1 if i % 3 else 2) for i in range(12)]
+    assert left(pairs, BOTH) == left(pairs[::-1], BOTH)[::-1]
 
 
 def test_pairs_without_models_are_balanced_by_length_and_ties_stay():
@@ -101,6 +105,13 @@ def biased(tmp_path):
     return str(path)
 
 
+def test_a_balance_that_leaves_nothing_is_refused(write):
+    row = {"answer_1": "long answer", "answer_2": "short", "preference": 1, "answer_models": ["a", "b"]}
+    path = write(*(row | {"id": str(i), "question": f"question {i}"} for i in range(9)))
+    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; balance by less"):
+        built(path, "out", balance=["models"], validation=0, test=0)
+
+
 def built(path, out, **options):
     values = {"inputs": [path], "out": str(out), "validation": 0.2, "test": 0.2, "swap": "none"} | options
     return build(build_options(values, "test"))
@@ -125,31 +136,6 @@ def test_a_built_set_is_balanced_on_every_side_and_every_pair_accounted_for(bias
     assert sum(map(len, questions.values())) == len(set.union(*questions.values()))
 
 
-def test_a_balanced_set_does_not_depend_on_the_order_of_its_rows(biased, tmp_path):
-    lines = Path(biased).read_text().splitlines()
-    (tmp_path / "turned.jsonl").write_text("\n".join(lines[::-1]) + "\n")
-    options = {"balance": ["position", "models", "length"], "max_per_question": 35}
-    built(biased, tmp_path / "one", **options)
-    built(str(tmp_path / "turned.jsonl"), tmp_path / "two", **options)
-    files = [(tmp_path / name / "train.jsonl").read_text().splitlines() for name in ("one", "two")]
-    without_source = [sorted(line.replace('"turned"', '"in"') for line in lines) for lines in files]
-    assert without_source[0] == without_source[1]
-
-
-def test_long_pairs_are_dropped_by_characters(biased, tmp_path):
-    done = built(biased, tmp_path / "out", max_characters=750)
-    assert 0 < done.counts.dropped["in", "too long"] < 2000
-    assert done.counts.dropped.total() == done.counts.dropped["in", "too long"]
-
-
-def test_a_balance_that_leaves_nothing_is_refused(tmp_path):
-    path = tmp_path / "in.jsonl"
-    row = {"answer_1": "long answer", "answer_2": "short", "preference": 1, "answer_models": ["a", "b"]}
-    path.write_text("".join(json.dumps(row | {"id": str(i), "question": f"question {i}"}) + "\n" for i in range(9)))
-    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; balance by less"):
-        built(str(path), tmp_path / "out", balance=["models"], validation=0, test=0)
-
-
 def test_the_longer_answer_wins_as_often_as_requested():
     pairs = numbered(facts(index, winner=1 if index % 5 else 2, longer=50) for index in range(500))
     out = over_balance(pairs, ["length"], (25, 75), seed=0, longer_share=0.65)
@@ -160,12 +146,12 @@ def test_the_longer_answer_wins_as_often_as_requested():
         build_options({"inputs": ["a.jsonl"], "out": "b", "balance": ["position"], "longer_share": 0.65}, "here")
 
 
-def test_questions_of_excluded_files_are_dropped(biased, tmp_path):
-    tests = [{"question": "Question 7!"}, {"question": "question 9"}]
-    (tmp_path / "tests.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tests))
-    done = built(biased, tmp_path / "out", exclude=[str(tmp_path / "tests.jsonl")])
-    # 40 pairs of each of the 50 questions
-    assert done.counts.dropped == {("in", "question of an excluded file"): 80}
-    left_out = (tmp_path / "out" / "left_out.jsonl").read_text()
-    assert "question of an excluded file " in left_out
-    assert "tests.jsonl: exact 1" in left_out
+def test_pairs_that_are_long_or_ask_a_test_question_are_dropped(write, tmp_path):
+    row = {"answer_1": "yes", "answer_2": "no", "preference": 1}
+    rows = [row | {"id": str(i), "question": f"question {i}"} for i in range(9)]
+    rows[3] |= {"answer_1": "yes " * 300}
+    tests = write({"question": "Question 7!"}, {"question": "question 5"}, name="tests.jsonl")
+    limits = {"exclude": [tests], "max_characters": 750}
+    done = built(write(*rows, name="in.jsonl"), tmp_path / "out", validation=0, test=0, **limits)
+    assert done.counts.dropped == {("in", "question of an excluded file"): 2, ("in", "too long"): 1}
+    assert "tests.jsonl: exact 1" in (tmp_path / "out" / "left_out.jsonl").read_text()

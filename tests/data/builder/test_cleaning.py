@@ -1,5 +1,7 @@
 """What may teach: every finding about a judgment, and what becomes of the pair."""
 
+from dataclasses import replace
+
 import pytest
 
 from judgelm.data.builder.options import build_options
@@ -7,6 +9,7 @@ from judgelm.data.builder.reader import clean
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.records import Label, Sample
 
+FROM_WINNER = "scores made from the winner"
 GOOD = Label(sample_id="", winner=1, scores=(8.0, 6.0), reason="Assistant 1 is right.")
 
 
@@ -27,10 +30,7 @@ def cleaned(pair, winner_scores=None, **options):
         (pair_of(GOOD, question=" \n"), "empty question"),
         (pair_of(Label(sample_id="", winner=1)), "winner without scores"),
         (pair_of(Label(sample_id="", winner=2, scores=(0.0, 9.0))), "scores outside the scale"),
-        (
-            pair_of(Label(sample_id="", winner=1, scores=(8.0, 6.0), reason="8 7\nFine.")),
-            "score line and scores differ",
-        ),
+        (pair_of(replace(GOOD, reason="8 7\nFine.")), "score line and scores differ"),
         (pair_of(GOOD, answers=("a", "a")), "equal answers judged unequal"),
     ],
 )
@@ -38,29 +38,32 @@ def test_what_is_dropped_and_why(pair, why):
     assert cleaned(pair) == (why, [])
 
 
-def test_a_good_pair_is_unchanged():
-    assert cleaned(pair_of(GOOD, GOOD)) == (pair_of(GOOD, GOOD), [])
+OFF_SCALE = Label(sample_id="", winner=2, scores=(0.0, 9.0))
+LOW = Label(sample_id="", winner=2, scores=(0.0, 1.0))
+WON, LOST, TIED = (Label(sample_id="", winner=winner) for winner in (1, 2, "tie"))
+TIE = Label(sample_id="", winner="tie", scores=(7.0, 7.0))
+CLIPPED = replace(TIE, scores=(1.0, 1.0))
+LEFT_OUT = "the judgment with reference left out: scores outside the scale"
 
 
-def test_one_bad_judgment_of_two_is_left_out():
-    bad = Label(sample_id="", winner=2, scores=(0.0, 9.0))
-    done, repaired = cleaned(pair_of(GOOD, bad))
-    assert (done.plain, done.referenced) == (GOOD, None)
-    assert repaired == ["the judgment with reference left out: scores outside the scale"]
-
-
-def test_scores_may_be_clipped_and_the_winner_follows():
-    done, repaired = cleaned(pair_of(Label(sample_id="", winner=2, scores=(0.0, 1.0))), out_of_scale="clip")
-    assert (done.plain.scores, done.plain.winner) == ((1.0, 1.0), "tie")
-    assert repaired == ["scores clipped to the scale"]
-
-
-@pytest.mark.parametrize(("winner", "scores"), [(1, (8.0, 4.0)), (2, (4.0, 8.0)), ("tie", (6.0, 6.0))])
-def test_a_winner_can_stand_for_scores(winner, scores):
-    done, _ = cleaned(pair_of(Label(sample_id="", winner=winner)), (8, 4, 6))
-    assert done.plain.scores == scores
-
-
-def test_equal_answers_may_tie():
-    tie = Label(sample_id="", winner="tie", scores=(7.0, 7.0))
-    assert cleaned(pair_of(tie, answers=("a", "a")))[0].plain.winner == "tie"
+@pytest.mark.parametrize(
+    ("pair", "options", "plain", "referenced", "repaired"),
+    [
+        (pair_of(GOOD, GOOD), {}, GOOD, GOOD, []),
+        (pair_of(GOOD, OFF_SCALE), {}, GOOD, None, [LEFT_OUT]),
+        (
+            pair_of(LOW),
+            {"out_of_scale": "clip"},
+            replace(TIE, scores=(1.0, 1.0)),
+            None,
+            ["scores clipped to the scale"],
+        ),
+        (pair_of(WON), {"winner_scores": (8, 4, 6)}, replace(WON, scores=(8.0, 4.0)), None, [FROM_WINNER]),
+        (pair_of(LOST), {"winner_scores": (8, 4, 6)}, replace(LOST, scores=(4.0, 8.0)), None, [FROM_WINNER]),
+        (pair_of(TIED), {"winner_scores": (8, 4, 6)}, replace(TIED, scores=(6.0, 6.0)), None, [FROM_WINNER]),
+        (pair_of(TIE, answers=("a", "a")), {}, TIE, None, []),
+    ],
+)
+def test_what_stays_and_what_is_repaired(pair, options, plain, referenced, repaired):
+    done, found = cleaned(pair, **options)
+    assert (done.plain, done.referenced, found) == (plain, referenced, repaired)

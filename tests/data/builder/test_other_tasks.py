@@ -1,15 +1,11 @@
 """Rows for one answer, for several, and for chat, out of labelled pairs."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from judgelm.data.augmentation import chat_rows, multi_rows, single_row
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError
 from judgelm.modes.pairwise import winner_of
 from judgelm.prompts.catalog import get_template
@@ -24,38 +20,17 @@ def label_of(scores, reason=None):
 
 def pair_of(answers, plain=None, referenced=None, *, pair_id="7", question="q", reference="r", source="s", models=()):
     sample = Sample(
-        id=pair_id,
-        question=question,
-        answers=answers,
-        reference=reference,
-        answer_models=models,
-        category="c",
+        id=pair_id, question=question, answers=answers, reference=reference, answer_models=models, category="c"
     )
     return LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
 
 
-def read_back(rows, path):
-    """The rows through a file, as training reads them: samples and labels."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    stream = SampleStream([str(path)])
-    return [(sample, stream.labels(row, False)[0]) for row, sample in stream.pairs()]
-
-
 def test_a_single_answer_has_its_score_from_the_judgment_with_the_reference():
     pair = pair_of(("one", "two"), label_of((1.0, 2.0)), label_of((8.0, 6.5), "why"), models=("m", "n"))
-    assert [single_row(pair, seed=seed) for seed in (3, 0)] == [
-        {
-            "id": "7:single",
-            "question": "q",
-            "answer": answer,
-            "score": score,
-            "reference": "r",
-            "answer_models": [model],
-            "category": "c",
-            "source": "s",
-        }
-        for answer, score, model in (("one", 8, "m"), ("two", 6.5, "n"))
-    ]
+    common = {"id": "7:single", "question": "q", "reference": "r", "category": "c", "source": "s"}
+    first, second = (single_row(pair, seed=seed) for seed in (3, 0))
+    assert first == common | {"answer": "one", "score": 8, "answer_models": ["m"]}
+    assert second == common | {"answer": "two", "score": 6.5, "answer_models": ["n"]}
 
 
 @pytest.mark.parametrize(
@@ -68,12 +43,6 @@ def test_a_single_answer_has_its_score_from_the_judgment_with_the_reference():
 )
 def test_without_a_reference_that_was_judged_with_there_is_no_single_row(pair):
     assert single_row(pair, seed=0) is None
-
-
-def test_both_places_are_drawn():
-    pairs = [pair_of(("one", "two"), None, label_of((8.0, 6.0)), pair_id=str(number)) for number in range(400)]
-    drawn = [single_row(pair, seed=0)["answer"] for pair in pairs]
-    assert 160 < drawn.count("one") < 240  # 200 expected, standard deviation 10
 
 
 def test_scores_of_several_are_means_on_the_scales_step():
@@ -139,29 +108,18 @@ def test_rows_of_several_do_not_depend_on_the_pairs_order_and_use_no_answer_twic
         assert len(used) == len(set(used))
         # every answer is used, but of five one
         assert len(used) == (0 if len(there) < 3 else 4 if len(there) == 5 else len(there))
-    for row in rows:
-        for answer, score in zip(row["answers"], row["scores"], strict=True):
-            given_scores = [
-                value
-                for pair in pairs
-                if pair.source == row["source"]
-                for text, value in zip(pair.sample.answers, pair.plain.scores, strict=True)
-                if text == answer
-            ]
-            assert score in range(1, 11)
-            assert abs(score - sum(given_scores) / len(given_scores)) <= 0.5 + 1e-9
 
 
-def test_derived_rows_read_back_as_samples_with_labels(tmp_path):
+def test_derived_rows_read_back_as_samples_with_labels(labelled):
     pairs = [
         pair_of((f"a{n}", f"a{n + 1}"), label_of((5.0, 6.5)), label_of((7.0, 7.0)), pair_id=str(n)) for n in range(3)
     ]
-    [(sample, label)] = read_back([single_row(pairs[0], seed=0)], tmp_path / "single.jsonl")
-    assert (sample.id, sample.reference, sample.category) == ("0:single", "r", "c")
-    assert label == Label(sample_id="", winner=None, scores=(7,))
-    [row] = multi_rows(pairs, seed=0, step=0.5)
-    [(sample, label)] = read_back([row], tmp_path / "multi.jsonl")
-    assert (sample.answers, label.scores, sample.reference) == (tuple(row["answers"]), tuple(row["scores"]), None)
+    [several] = multi_rows(pairs, seed=0, step=0.5)
+    read, _ = labelled(single_row(pairs[0], seed=0), several)
+    one, many = read.samples.values()
+    assert (one.id, one.reference, one.category, read.labels[one.id].scores) == ("0:single", "r", "c", (7,))
+    assert (many.answers, many.reference) == (tuple(several["answers"]), None)
+    assert read.labels[many.id].scores == tuple(several["scores"])
 
 
 def test_a_chat_row_holds_the_templates_messages_and_the_reply():
@@ -170,10 +128,7 @@ def test_a_chat_row_holds_the_templates_messages_and_the_reply():
     assert row == {
         "prompt": [
             {"role": "system", "content": system[1]},
-            {
-                "role": "user",
-                "content": user[1].format(question="q", answer_1="one", answer_2="two"),
-            },
+            {"role": "user", "content": user[1].format(question="q", answer_1="one", answer_2="two")},
         ],
         "completion": [{"role": "assistant", "content": "8 6.5\nwhy\nso"}],
     }
@@ -185,18 +140,3 @@ def test_a_chat_row_needs_scores_and_a_template_of_messages():
     assert list(chat_rows(pair_of(("one", "two"), Label(sample_id="", winner=1)), CHAT)) == []
     with pytest.raises(ConfigError, match="template judgelm-v1 is plain text"):
         next(chat_rows(pair_of(("one", "two"), label_of((1.0, 2.0))), get_template("judgelm-v1")))
-
-
-def test_trl_takes_chat_rows_as_conversational_prompt_and_completion(tiny_model):
-    from trl.data_utils import apply_chat_template, is_conversational
-
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.chat_template = (
-        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %}<assistant>{% endif %}"
-    )
-    [row] = chat_rows(pair_of(("one", "two"), label_of((8.0, 6.0), "why")), CHAT)
-    assert is_conversational(row)
-    templated = apply_chat_template(row, tokenizer)
-    assert templated["prompt"].endswith("your judgment.<assistant>")
-    assert templated["completion"] == "8 6\nwhy"

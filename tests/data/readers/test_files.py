@@ -1,12 +1,9 @@
 import csv
-import gzip
 import io
 import json
 import subprocess
 import sys
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,20 +38,17 @@ def test_json_lines_whatever_the_name_mark_or_line_end(tmp_path, name, content):
     assert data(read_rows(write(tmp_path, name, content))) == ROWS
 
 
-@pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("mark", ["", "\ufeff", "\n  "])
-def test_json_list(tmp_path, indent, mark):
-    path = write(tmp_path, "a.json", mark + json.dumps(ROWS, indent=indent))
-    assert data(read_rows(path)) == ROWS
+def test_json_list_with_the_lines_of_its_rows(tmp_path, mark):
+    rows = list(read_rows(write(tmp_path, "a.json", mark + '[\n{"a":\n 1},\n\n {"a": 2}]')))
+    assert [(row.data["a"], row.line - mark.count("\n")) for row in rows] == [(1, 2), (2, 5)]
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", ["data", "rows", "examples"])
 def test_an_object_with_its_rows_in_a_list_is_that_list(tmp_path, name, indent):
-    path = tmp_path / "rows.json"
     content = {"version": 1, "about": {"data": 3}, name: [{"a": 1}, {"a": {"b": "]"}}], "more": [1, 2]}
-    path.write_text(json.dumps(content, indent=indent))
-    assert [row.data for row in read_rows(str(path))] == content[name]
+    assert data(read_rows(write(tmp_path, "rows.json", json.dumps(content, indent=indent)))) == content[name]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
@@ -65,11 +59,10 @@ def test_a_wrapped_list_is_read_whatever_the_chunk(chunk):
 
 
 def test_json_lines_with_lists_of_objects_stay_lines(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"id": 1, "data": [{"a": 1}]}\n{"id": 2, "data": [{"a": 2}]}\n')
-    assert [row.data["id"] for row in read_rows(str(path))] == [1, 2]
-    path.write_text('{"id": 1, "turns": [{"question": "q"}]}')
-    assert [row.data["id"] for row in read_rows(str(path))] == [1]
+    two = write(tmp_path, "rows.jsonl", '{"id": 1, "data": [{"a": 1}]}\n{"id": 2, "data": [{"a": 2}]}\n')
+    assert [row.data["id"] for row in read_rows(two)] == [1, 2]
+    one = write(tmp_path, "rows.jsonl", '{"id": 1, "turns": [{"question": "q"}]}')
+    assert [row.data["id"] for row in read_rows(one)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -81,26 +74,10 @@ def test_json_lines_with_lists_of_objects_stay_lines(tmp_path):
     ],
 )
 def test_what_follows_a_wrapped_list_is_checked(tmp_path, text, reason):
-    path = tmp_path / "rows.json"
-    path.write_text(text)
-    rows = read_rows(str(path))
+    rows = read_rows(write(tmp_path, "rows.json", text))
     assert next(rows).data == {"a": 1}
     with pytest.raises(InputError, match=reason):
         next(rows)
-
-
-def test_gzipped_text_is_read_by_the_inner_name(tmp_path):
-    assert data(read_rows(write(tmp_path, "a.jsonl.gz", gzip.compress(LINES.encode())))) == ROWS
-    assert data(read_rows(write(tmp_path, "b.json.gz", gzip.compress(json.dumps(ROWS).encode())))) == ROWS
-    assert data(read_rows(write(tmp_path, "c.csv.gz", gzip.compress(b"id,q\n1,x\n")))) == [{"id": "1", "q": "x"}]
-
-
-def test_standard_input_is_json_lines():
-    code = (
-        "from judgelm.data.readers.files import read_rows as r\nfor row in r('-'): print(row.file, row.line, row.data)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], input=b'{"a": 1}\n', capture_output=True, check=True)
-    assert done.stdout == b"<stdin> 1 {'a': 1}\n"
 
 
 @pytest.mark.parametrize(
@@ -122,12 +99,12 @@ def test_a_bad_line_is_set_aside_whole_and_reading_goes_on(tmp_path, line, reaso
     [(number, found, kept)] = rejects(rows)
     assert (number, kept) == (2, raw)
     assert reason in found
+    assert "torn last line" not in found
 
 
 def test_a_torn_last_line_is_called_so(tmp_path):
-    rows = list(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
-    assert "torn last line" in rows[1].reason
-    assert rows[1].message.startswith(f"{tmp_path}/a.jsonl:2: not JSON")
+    [(_, found, _)] = rejects(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
+    assert "torn last line" in found
 
 
 @pytest.mark.parametrize(("length", "whole"), [(900_000, True), (1_100_000, False)])
@@ -135,11 +112,6 @@ def test_a_reject_keeps_up_to_a_million_characters(tmp_path, length, whole):
     [reject] = read_rows(write(tmp_path, "a.jsonl", "x" * length))
     assert (reject.raw == "x" * length) is whole
     assert whole or reject.raw == "x" * 10_000 + " [... 1100000 characters in all]"
-
-
-def test_rows_carry_their_lines(tmp_path):
-    path = write(tmp_path, "a.json", '[\n{"a":\n 1},\n\n {"a": 2}]')
-    assert [row.line for row in read_rows(path)] == [2, 5]
 
 
 @given(
@@ -185,7 +157,6 @@ def test_a_broken_list_gives_the_rows_before_that_place_and_an_error(tmp_path, t
         list(rows)
     assert str(caught.value).startswith(f"{path}:{place}: ")
     assert finding in str(caught.value)
-    assert "correct the file here, or write one JSON object per line" in str(caught.value)
 
 
 def test_bad_bytes_in_a_list_cost_one_row(tmp_path):
@@ -259,22 +230,12 @@ def test_the_separator_that_a_spreadsheet_states_is_used(tmp_path, line):
     assert (bad.line, bad.reason.split(";")[0]) == (5, "expected 2 cells as in the header, got 3")
 
 
-def test_parquet_rows(tmp_path):
-    table = pyarrow.table({"id": [1, 2, 3], "answers": [["a", "b"], [], None]})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    rows = list(read_rows(str(tmp_path / "a.parquet")))
-    assert data(rows) == table.to_pylist()
-    assert [row.line for row in rows] == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "finding"),
     [
         ("a.jsonl", b"", "no rows; the file is empty"),
         ("a.json", b"[]", "no rows; the file is empty"),
         ("a.csv", b"id,q\n", "no rows below the header"),
-        ("a.jsonl.gz", b"not gzip at all", "damaged gzip file: Not a gzipped file"),
-        ("a.jsonl.gz", gzip.compress(LINES.encode() * 99, mtime=0)[:-20], "damaged gzip file: Compressed file ended"),
         ("a.parquet", b"PAR1 but no more", "damaged or not Parquet, after 0 rows"),
         ("a.csv", b"id,id\n1,2\n", 'column "id" appears twice in the header'),
         ("a.jsonl", LINES.encode("utf-16"), "the text is UTF-16; save it as UTF-8"),
@@ -287,21 +248,10 @@ def test_an_unusable_file_is_named_with_the_finding(tmp_path, name, content, fin
     assert finding in str(caught.value)
 
 
-def test_rows_before_the_damage_of_a_gzip_file_are_given(tmp_path):
-    lines = b"".join(b'{"n": %d, "hash": "%d"}\n' % (number, hash(str(number))) for number in range(200_000))
-    rows = read_rows(write(tmp_path, "a.jsonl.gz", gzip.compress(lines)[:-1000]))
-    assert next(rows).data["n"] == 0
-    with pytest.raises(InputError, match="damaged gzip"):
-        list(rows)
-
-
 def test_a_missing_file_suggests_close_names_before_it_is_read(tmp_path):
     write(tmp_path, "pairs.jsonl", LINES)
     with pytest.raises(InputError, match=r"pair\.jsonl: no such file; did you mean pairs\.jsonl\?"):
         read_rows(str(tmp_path / "pair.jsonl"))
-
-
-def test_a_missing_folder_is_called_so(tmp_path):
     with pytest.raises(InputError, match=r"no such file, and no folder .*nowhere"):
         read_rows(str(tmp_path / "nowhere" / "a.jsonl"))
 

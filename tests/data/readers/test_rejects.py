@@ -5,6 +5,7 @@ import json
 import pytest
 
 from benchmarks.contrastive_pairs import read_answers, read_solved_questions
+from benchmarks.convert import join_reviews
 from benchmarks.seeds import SeedSource, read_seeds, sample_seeds
 from judgelm.data.answers import AnswerSet, read_questions
 from judgelm.data.labelled_set import read_labelled, read_labels
@@ -15,7 +16,7 @@ from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
-from judgelm.data.sources.reviews import join_reviews, read_results, read_reviews
+from judgelm.data.sources.reviews import read_results, read_reviews
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.answers import read_self_answers

@@ -10,14 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.readers.fields import (
-    numbered_fields,
-    optional_text,
-    reference_field,
-    row_id,
-    text_field,
-    texts_field,
-)
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.readers.values import bytes_in, cell_value
@@ -56,7 +48,7 @@ def test_the_problem_of_a_torn_row_is_not_the_next_ones(tmp_path):
 def test_nan_is_null_wherever_it_stands(tmp_path):
     [row] = read(tmp_path, "a.jsonl", '{"reference": NaN, "category": NaN, "m": [NaN, 1.5], "winner": 1.0}')
     assert row.data == {"reference": None, "category": None, "m": [None, 1.5], "winner": 1.0}
-    assert (reference_field(row), optional_text(row, "category"), winner_field(row)) == (None, None, 1)
+    assert (row.reference(), row.optional_text("category"), winner_field(row)) == (None, None, 1)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +63,7 @@ def test_nan_is_null_wherever_it_stands(tmp_path):
         ("nan", None),
         *(
             (text, text)
-            for text in ('["a"]', "[9, 2]", "[]", "(3, 4)", '("Yes" he said)', "[see below]", "[...]", "{x}")
+            for text in ('["a"]', "[9, 2]", "(3, 4)", '("Yes" he said)', "[see below]", "[...]", "{x}", "[]")
         ),
         *((text, text) for text in ("[__import__('os')]", "null", "None", "", "[x for x in y]", "['a'] and more")),
     ],
@@ -116,35 +108,25 @@ def test_a_list_in_a_cell_is_never_the_text_of_an_answer(tmp_path):
     with pytest.raises(
         InputError, match=r"""a\.csv:2: field "answer": expected text, got a list in Python's notation"""
     ):
-        text_field(row, "answer", "answer")
-    assert texts_field(row, "answer") == texts_field(Row("f", 1, {"answer": '["Quito"]'}), "answer") == ("Quito",)
+        row.text("answer", "answer")
+    assert row.text_list("answer") == Row("f", 1, {"answer": '["Quito"]'}).text_list("answer") == ("Quito",)
     assert isinstance(bad, Reject)
     assert bad.reason.startswith('field "answer": a list without commas')
 
 
 def test_values_of_parquet_are_those_of_json(tmp_path):
-    columns = {
-        "time": [datetime.datetime(2025, 6, 1, 12, 1)],
-        "gap": [float("nan")],
-        "price": [Decimal("3.00")],
-        "nested": [{"day": datetime.date(2025, 6, 1), "scores": [1.5, float("nan")]}],
-        "picture": [b"\x00\x01"],
-    }
-    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    nested = {"day": datetime.date(2025, 6, 1), "scores": [1.5, float("nan")]}
+    columns = {"time": [datetime.datetime(2025, 6, 1, 12, 1)], "gap": [float("nan")], "price": [Decimal("3.00")]}
+    table = pyarrow.table(columns | {"nested": [nested], "picture": [b"\x00\x01"]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     [row] = read_rows(str(tmp_path / "a.parquet"))
-    plain = {
-        "time": "2025-06-01 12:01:00",
-        "gap": None,
-        "price": 3,
-        "nested": {"day": "2025-06-01", "scores": [1.5, None]},
-    }
+    plain = {"time": "2025-06-01 12:01:00", "gap": None, "price": 3}
+    plain["nested"] = {"day": "2025-06-01", "scores": [1.5, None]}
     assert row.data == plain | {"picture": b"\x00\x01"}
     assert bytes_in(plain) == ""
-    assert (
-        bytes_in({"a": [row.data]}) == 'field "a[0].picture": holds bytes, which JSON cannot hold; leave the column out'
-    )
+    assert bytes_in({"a": [row.data]}).startswith('field "a[0].picture": holds bytes')
     with pytest.raises(InputError, match='"picture": expected text, got "<2 bytes>"'):
-        text_field(row, "picture", "picture")
+        row.text("picture", "picture")
 
 
 def test_an_infinite_number_of_parquet_is_a_reject(tmp_path):
@@ -172,22 +154,17 @@ def test_two_columns_of_one_name_are_refused(tmp_path, nested):
     + [(text, text) for text in ("1.1", "1.10", "007", "007.0", "1.0.0", "v1.0", "1e3")],
 )
 def test_an_id_is_the_same_in_every_file(value, name):
-    assert row_id(Row("f", 1, {"id": value})) == name
+    assert Row("f", 1, {"id": value}).id() == name
 
 
 @pytest.mark.parametrize("value", [None, "", "  "])
 def test_an_empty_id_is_none(value):
-    assert row_id(Row("f", 1, {"id": value, "idx": 3})) == "3"
-
-
-@pytest.mark.parametrize(("value", "winner"), [(1.0, 1), ("1.0", 1), (" 2", 2), ("tie ", "tie"), ("2.0 ", 2)])
-def test_winners_as_tables_write_them(value, winner):
-    assert winner_field(Row("f", 1, {"winner": value})) == winner
+    assert Row("f", 1, {"id": value, "idx": 3}).id() == "3"
 
 
 @pytest.mark.parametrize("extra", ["a0", "a4", "a01", "A3", " a0"])
 def test_a_numbered_field_that_would_be_left_over_is_refused(extra):
     data = {"a1": "x", "a2": "y", extra: "z"}
     with pytest.raises(InputError, match=f'field "{extra}": holds "z" and is not read, only a1 to a2 are; number'):
-        numbered_fields(Row("f", 1, data), "a{}", "a1, a2")
-    assert numbered_fields(Row("f", 1, data | {extra: None}), "a{}", "a1, a2") == ("x", "y")
+        Row("f", 1, data).numbered_texts("a{}", "a1, a2")
+    assert Row("f", 1, data | {extra: None}).numbered_texts("a{}", "a1, a2") == ("x", "y")

@@ -5,7 +5,7 @@ from huggingface_hub import constants
 
 from judgelm.data.sources.hub import HubUnreachableError, choose_revision, import_dataset
 from judgelm.data.sources.public_datasets import LockedDataset, dataset_card, lock_dataset
-from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.errors import InputError, RunError
 
 CARD = dataset_card("offsetbias")
 LOCKED = LockedDataset(repo=CARD.repo, revision="1" * 40)
@@ -50,8 +50,3 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "out.jsonl").write_text("")
     with pytest.raises(RunError, match=r"out\.jsonl: a file; name a folder"):
         import_dataset(CARD, tmp_path / "out.jsonl", lockfile=tmp_path / "lock.yaml")
-
-
-def test_an_unknown_split_is_refused_first(tmp_path):
-    with pytest.raises(ConfigError, match="offsetbias: split 'test' does not exist"):
-        import_dataset(CARD, tmp_path, splits=["test"], lockfile=tmp_path / "lock.yaml")

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,30 +11,29 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.records import GradeVerdict, LabelVerdict
 
 
-def write(path, rows):
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
+@pytest.fixture
+def published(write):
+    """Reads rows of one file as published judgments: the source's name, and the judgments."""
+    return lambda *rows, name="o.jsonl": read(write(*rows, name=name))
 
 
 def read(*files):
-    rejects = []
     source = recognise_published(list(files))
-    return source.name, list(source.runs.read(list(files), rejects.append)), rejects
+    return source.name, list(source.runs.read(list(files), lambda reject: pytest.fail(reject.message)))
 
 
 def orders(judgment):
     return [(part.order, part.label) for part in judgment.shown]
 
 
-def test_llmbar_winners_name_the_rows_own_order_in_both_orders(tmp_path):
+def test_llmbar_winners_name_the_rows_own_order_in_both_orders(published):
     game = {"completion": ["Output (a) is better.", "stop"]}
     rows = [
         {"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": [
             {"swap = False": {**game, "winner": "1"}, "swap = True": {**game, "winner": second}}]}
         for second in ("1", "2", None)
     ]  # fmt: skip
-    name, [agreed, split, failed], _ = read(write(tmp_path / "Natural/evaluators/GPT-4/CoT/result.jsonl", rows))
+    name, [agreed, split, failed] = published(*rows, name="Natural/evaluators/GPT-4/CoT/result.jsonl")
     assert (name, agreed.judge, agreed.judgment.sample_id) == ("llmbar", "GPT-4/CoT", "Natural-1")
     # the first answer is better in both orders: place 1 as given, place 2 swapped
     assert orders(agreed.judgment) == [((0, 1), "1"), ((1, 0), "2")]
@@ -44,10 +42,9 @@ def test_llmbar_winners_name_the_rows_own_order_in_both_orders(tmp_path):
     assert failed.judgment.failure.code == "off_grammar"
 
 
-def test_llmbar_needs_its_folders(tmp_path):
-    rows = [{"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": []}]
+def test_llmbar_needs_its_folders(published):
     with pytest.raises(InputError, match="SET/evaluators/JUDGE/PROMPT"):
-        read(write(tmp_path / "result.jsonl", rows))
+        published({"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": []})
 
 
 def judgebench(decisions, **inner):
@@ -66,63 +63,51 @@ def judgebench(decisions, **inner):
         (["B>A"], 2, None),
     ],
 )
-def test_judgebench_decisions_name_places(tmp_path, decisions, winner, consistent):
-    _, [published], _ = read(write(tmp_path / "o.jsonl", [judgebench(decisions)]))
-    assert published.judge == "arena_hard/m"
-    assert (published.judgment.winner, published.judgment.consistent) == (winner, consistent)
+def test_judgebench_decisions_name_places(published, decisions, winner, consistent):
+    _, [found] = published(judgebench(decisions))
+    assert found.judge == "arena_hard/m"
+    assert (found.judgment.winner, found.judgment.consistent) == (winner, consistent)
 
 
-def test_judgebench_scores_of_reward_models_are_put_back(tmp_path):
+def test_judgebench_scores_of_reward_models_are_put_back(published):
     row = judgebench(["B>A", "A>B"])
     for judgment, scores in zip(row["judgments"], ([1.0, 2.0], [4.0, 1.0]), strict=True):
         judgment["judgment"]["scores"] = scores
-    _, [published], _ = read(write(tmp_path / "o.jsonl", [row]))
+    _, [found] = published(row)
     # as given (1, 2); swapped (4, 1) is (1, 4) in sample order; mean (1, 3)
-    assert (published.judgment.scores, published.judgment.winner) == ((1.0, 3.0), 2)
+    assert (found.judgment.scores, found.judgment.winner) == ((1.0, 3.0), 2)
 
 
 @pytest.mark.parametrize(("decision", "code"), [(None, "engine"), ("null", "off_grammar")])
-def test_judgebench_failures_stay_failures(tmp_path, decision, code):
+def test_judgebench_failures_stay_failures(published, decision, code):
     row = judgebench(["A>B", decision])
     if decision == "null":
         row["judgments"][1]["decision"] = None
-    _, [published], _ = read(write(tmp_path / "o.jsonl", [row]))
-    assert (published.judgment.verdict, published.judgment.failure.code) == (None, code)
+    _, [found] = published(row)
+    assert (found.judgment.verdict, found.judgment.failure.code) == (None, code)
 
 
-def test_auto_j_joins_two_files_line_by_line(tmp_path):
-    given = write(tmp_path / "pairwise.jsonl", [{"output": 0}, {"output": 2}, {"output": -1}])
-    swapped = write(tmp_path / "pairwise_exchange.jsonl", [{"output": 1}, {"output": 0}, {"output": 0}])
-    name, [agreed, split, failed], _ = read(swapped, given)
+def test_auto_j_joins_two_files_line_by_line(write):
+    given = write({"output": 0}, {"output": 2}, {"output": -1}, name="pairwise.jsonl")
+    swapped = write({"output": 1}, {"output": 0}, {"output": 0}, name="pairwise_exchange.jsonl")
+    name, [agreed, split, failed] = read(swapped, given)
     assert (name, agreed.judgment.sample_id, agreed.judgment.winner) == ("auto-j", "auto-j-1", 1)
     assert (split.judgment.winner, split.judgment.consistent) == ("tie", False)
     assert failed.judgment.failure.code == "off_grammar"
-
-
-def test_auto_j_refuses_files_of_different_length(tmp_path):
-    given = write(tmp_path / "pairwise.jsonl", [{"output": 0}])
-    swapped = write(tmp_path / "pairwise_exchange.jsonl", [{"output": 1}, {"output": 0}])
     with pytest.raises(InputError, match="not as many lines"):
-        read(given, swapped)
+        read(given, write({"output": 1}, name="pairwise_exchange.jsonl"))
 
 
-def test_pandalm_results(tmp_path):
+def test_pandalm_results(published):
     rows = [{"idx": 0, "gpt_result": "Tie", "gpt_reason": "alike"}, {"idx": 1, "gpt_result": "garbage"}]
-    name, [tie, failed], _ = read(write(tmp_path / "gpt.jsonl", rows))
-    assert (name, tie.judge, tie.judgment.winner, failed.judgment.failure.code) == (
-        "pandalm",
-        "gpt",
-        "tie",
-        "off_grammar",
-    )
+    name, [tie, failed] = published(*rows, name="gpt.jsonl")
+    assert (name, tie.judge, tie.judgment.winner) == ("pandalm", "gpt", "tie")
+    assert failed.judgment.failure.code == "off_grammar"
 
 
-def test_alpaca_eval_preferences_become_winners_and_probabilities(tmp_path):
-    rows = [
-        {"instruction": "q", "output_1": "x", "output_2": "y", "preference": preference, "annotator": "a"}
-        for preference in (1.25, 2.0, 1.5, None)
-    ]
-    name, judged, _ = read(write(tmp_path / "annotations.jsonl", rows))
+def test_alpaca_eval_preferences_become_winners_and_probabilities(published):
+    row = {"instruction": "q", "output_1": "x", "output_2": "y", "annotator": "a"}
+    name, judged = published(*(row | {"preference": preference} for preference in (1.25, 2.0, 1.5, None)))
     assert name == "alpaca-eval"
     assert [each.judgment.winner for each in judged] == [1, 2, "tie", None]
     assert [each.judgment.probability for each in judged] == [0.75, None, None, None]
@@ -134,28 +119,26 @@ def fastchat(first, second, models=("a", "b")):
             "judge": ["gpt-4", "pair-v2"], "g1_judgment": "one", "g2_judgment": "two", "turn": 2}  # fmt: skip
 
 
-def test_fastchat_winners_name_models(tmp_path):
-    rows = [fastchat("model_1", "model_1"), fastchat("model_1", "tie"), fastchat("model_1", "error")]
-    name, [agreed, split, failed], _ = read(write(tmp_path / "pair.jsonl", rows))
+def test_fastchat_winners_name_models(published):
+    games = [("model_1", "model_1"), ("model_1", "tie"), ("model_1", "error")]
+    name, [agreed, split, failed] = published(*(fastchat(*game) for game in games))
     assert (name, agreed.judge, agreed.judgment.sample_id) == ("fastchat-pair", "gpt-4", "81:a:b:2")
     assert (agreed.judgment.winner, orders(agreed.judgment)) == (1, [((0, 1), "1"), ((1, 0), "2")])
     assert split.judgment.winner == "tie"
     assert failed.judgment.failure.code == "off_grammar"
 
 
-def test_fastchat_pairs_stand_in_the_order_of_the_models_names(tmp_path):
-    _, [published], _ = read(write(tmp_path / "pair.jsonl", [fastchat("model_1", "model_1", models=("b", "a"))]))
+def test_fastchat_pairs_stand_in_the_order_of_the_models_names(published):
+    _, [found] = published(fastchat("model_1", "model_1", models=("b", "a")))
     # model b is the sample's second answer; game 1 showed it first
-    assert (published.judgment.sample_id, published.judgment.winner) == ("81:a:b:2", 2)
-    assert [(part.order, part.label, part.text) for part in published.judgment.shown] == [
-        ((0, 1), "2", "two"),
-        ((1, 0), "1", "one"),
-    ]
+    assert (found.judgment.sample_id, found.judgment.winner) == ("81:a:b:2", 2)
+    assert orders(found.judgment) == [((0, 1), "2"), ((1, 0), "1")]
+    assert [part.text for part in found.judgment.shown] == ["two", "one"]
 
 
-def test_fastchat_grades(tmp_path):
+def test_fastchat_grades(published):
     row = {"question_id": 1, "model": "m", "judge": ["gpt-4", "single-v1"], "judgment": "[[8]]", "score": 8, "turn": 1}
-    name, [grade, failed], _ = read(write(tmp_path / "single.jsonl", [row, {**row, "score": -1}]))
+    name, [grade, failed] = published(row, row | {"score": -1})
     assert (name, grade.judgment.verdict) == ("fastchat-single", GradeVerdict(score=8.0))
     assert failed.judgment.failure.code == "off_grammar"
 
@@ -163,11 +146,10 @@ def test_fastchat_grades(tmp_path):
 @pytest.mark.parametrize(
     ("scores", "winner"), [(["A>>B", "B>A"], 1), (["B>A", "A>>B"], 2), (["A=B", "A>B"], "tie"), (["A>B", None], None)]
 )
-def test_arena_hard_shows_the_baseline_first_in_the_first_game(tmp_path, scores, winner):
+def test_arena_hard_shows_the_baseline_first_in_the_first_game(published, scores, winner):
     games = [{"score": score, "judgment": {"answer": "..."}} for score in scores]
-    row = {"uid": "u", "model": "m", "judge": "gpt-4.1", "baseline": "o3", "games": games}
-    name, [published], _ = read(write(tmp_path / "m.jsonl", [row]))
-    assert (name, published.judgment.sample_id, published.judgment.winner) == ("arena-hard", "u/m", winner)
+    name, [found] = published({"uid": "u", "model": "m", "judge": "gpt-4.1", "baseline": "o3", "games": games})
+    assert (name, found.judgment.sample_id, found.judgment.winner) == ("arena-hard", "u/m", winner)
 
 
 def review(number, answers, score):
@@ -175,51 +157,46 @@ def review(number, answers, score):
             "text": "8 7\nwell", "score": score}  # fmt: skip
 
 
-def test_reviews_of_both_orders_are_joined_by_their_answers(tmp_path):
-    given = write(tmp_path / "a-vs-b.jsonl", [review(1, ("x", "y"), [8, 7])])
-    swapped = write(tmp_path / "b-vs-a.jsonl", [review(2, ("y", "x"), [9, 6])])
-    name, [published], _ = read(given, swapped)
+def test_reviews_of_both_orders_are_joined_by_their_answers(write):
+    given = write(review(1, ("x", "y"), [8, 7]), name="a-vs-b.jsonl")
+    name, [found] = read(given, write(review(2, ("y", "x"), [9, 6]), name="b-vs-a.jsonl"))
     # as given (8, 7); swapped (9, 6) is (6, 9) in sample order; mean (7, 8)
-    assert (name, published.judgment.sample_id, published.judgment.scores) == ("reviews", "r1", (7.0, 8.0))
-    assert (published.judgment.winner, published.judgment.consistent) == (2, False)
+    assert (name, found.judgment.sample_id, found.judgment.scores) == ("reviews", "r1", (7.0, 8.0))
+    assert (found.judgment.winner, found.judgment.consistent) == (2, False)
 
 
-def test_a_review_that_its_source_could_not_read_is_a_failure(tmp_path):
-    _, [published], _ = read(write(tmp_path / "r.jsonl", [review(1, ("x", "y"), [-1, -1])]))
-    assert published.judgment.failure.code == "off_grammar"
+def test_a_review_that_its_source_could_not_read_is_a_failure(published):
+    _, [found] = published(review(1, ("x", "y"), [-1, -1]))
+    assert found.judgment.failure.code == "off_grammar"
 
 
-def test_cherry_reviews_hold_both_orders(tmp_path):
+def test_cherry_reviews_hold_both_orders(published):
     row = {"text": "q", "Answer1": "x", "Answer2": "y", "review": "9 8", "scores": "[9.0, 8.0]",
            "review_reverse": "7 8", "scores_reverse": "[7.0, 8.0]"}  # fmt: skip
-    name, [published], _ = read(write(tmp_path / "wrap_reviews.jsonl", [row]))
-    assert (name, published.judgment.scores, published.judgment.winner) == ("cherry", (8.5, 7.5), 1)
+    name, [found] = published(row)
+    assert (name, found.judgment.scores, found.judgment.winner) == ("cherry", (8.5, 7.5), 1)
 
 
-def test_mmlu_pro_predictions_are_verdicts_on_answers(tmp_path):
+def test_mmlu_pro_predictions_are_verdicts_on_answers(published):
+    row = {"question_id": 7, "question": "q", "options": ["x", "y"], "answer": "B"}
     output = {"text": "B", "l1": None, "l2": "B", "stored_pred": "A"}
-    row = {"question_id": 7, "question": "q", "options": ["x", "y"], "answer": "B", "outputs": {"m": output}}
-    name, judged, _ = read(write(tmp_path / "o.jsonl", [row]))
+    name, judged = published(row | {"outputs": {"m": output}})
     verdicts = {each.judge: each.judgment.verdict for each in judged}
     assert name == "mmlu-pro"
     assert verdicts == {"l1": None, "l2": LabelVerdict(label="correct"), "stored_pred": LabelVerdict(label="incorrect")}
     assert {each.judgment.sample_id for each in judged} == {"mmlu-pro-7/m"}
+    _, [found] = published(row | {"pred": "B", "model_outputs": "so B"}, name="model_outputs_gpt-4o_5shots.jsonl")
+    assert (found.judgment.sample_id, found.judge) == ("mmlu-pro-7/gpt-4o", "pred")
 
 
-def test_a_published_mmlu_pro_file_names_its_model(tmp_path):
-    row = {"question_id": 7, "options": ["x", "y"], "answer": "B", "pred": "B", "model_outputs": "so B"}
-    _, [published], _ = read(write(tmp_path / "model_outputs_gpt-4o_5shots.jsonl", [row]))
-    assert (published.judgment.sample_id, published.judge) == ("mmlu-pro-7/gpt-4o", "pred")
-
-
-def test_what_fits_no_format_names_its_fields(tmp_path):
+def test_what_fits_no_format_names_its_fields(published):
     with pytest.raises(InputError, match=r"not recognised by its fields \(id, verdict\)"):
-        read(write(tmp_path / "x.jsonl", [{"id": 1, "verdict": 2}]))
+        published({"id": 1, "verdict": 2})
 
 
-def test_files_of_two_formats_are_refused(tmp_path):
+def test_files_of_two_formats_are_refused(write):
     with pytest.raises(ConfigError, match="files of different formats"):
-        read(write(tmp_path / "a.jsonl", [{"output": 1}]), write(tmp_path / "b.jsonl", [fastchat("tie", "tie")]))
+        read(write({"output": 1}, name="a.jsonl"), write(fastchat("tie", "tie"), name="b.jsonl"))
 
 
 def test_an_unknown_format_names_the_others():
@@ -231,18 +208,13 @@ def test_only_what_was_tried_on_published_files_is_verified():
     assert [name for name, files in publications().judgments.items() if files.unverified] == ["arena-hard"]
 
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
-
-
-@pytest.mark.skipif(not DATA.exists(), reason="the real data is not beside the checkout")
 @pytest.mark.parametrize("subset", ["Natural", "Adversarial_Neighbor"])
-def test_llmbars_own_counts_come_out(subset):
-    folder = DATA / "llmbar" / subset / "evaluators" / "GPT-4" / "CoT"
-    _, judged, rejects = read(str(folder / "result.json.gz"))
+def test_llmbars_own_counts_come_out(shared_data, subset):
+    folder = shared_data / "llmbar" / subset / "evaluators" / "GPT-4" / "CoT"
+    _, judged = read(str(folder / "result.json.gz"))
     labels = [row["label"] for row in json.loads(gzip.decompress((folder / "result.json.gz").read_bytes()))]
     both = sum(
         each.judgment.consistent and each.judgment.winner == label for each, label in zip(judged, labels, strict=True)
     )
     counts = json.loads((folder / "statistics.json").read_text())
-    assert not rejects
     assert counts["correct_both"].startswith(f"{both} / {len(labels)}")

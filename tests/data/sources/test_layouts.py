@@ -1,4 +1,4 @@
-import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -6,7 +6,6 @@ import pytest
 from judgelm.data.labelled_set import groups_of, read_labels
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream, join_outputs
-from judgelm.data.sources.registry import recognise
 from judgelm.data.sources.reviews import read_results
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import parse_pair_original
@@ -47,61 +46,67 @@ def test_judgelm_rows_keep_the_line_ends_of_the_question(write):
         ({"score": [1, 7], "text": "First, I solve.\n\n8"}, (1, 7), 2, "First, I solve.\n\n8"),
     ],
 )
-def test_judgelm_labels(write, fields, scores, winner, reason):
-    [label] = read_labels(write(JUDGELM | fields)).labels.values()
-    assert label == Label(sample_id="7", winner=winner, scores=scores, reason=reason)
+def test_judgelm_labels(labelled, fields, scores, winner, reason):
+    assert labelled(JUDGELM | fields)[0].labels["7"] == Label(
+        sample_id="7", winner=winner, scores=scores, reason=reason
+    )
 
 
 @pytest.mark.parametrize(
     "fields", [{}, {"text": "error"}, {"text": "error", "score": [-1, -1]}, {"score": [-1, -1], "text": "?"}]
 )
-def test_rows_without_a_readable_label_are_counted(write, fields):
-    labelled = read_labels(write(JUDGELM | fields, JUDGELM | {"question_id": 8, "score": [1, 2]}))
-    assert (list(labelled.labels), list(labelled.samples), labelled.unlabelled) == (["8"], ["7", "8"], 1)
+def test_rows_without_a_readable_label_are_counted(labelled, fields):
+    read, _ = labelled(JUDGELM | fields, JUDGELM | {"question_id": 8, "score": [1, 2]})
+    assert (list(read.labels), list(read.samples), read.unlabelled) == (["8"], ["7", "8"], 1)
 
 
-def test_the_label_made_with_a_reference_is_another_one(write):
+def test_the_label_made_with_a_reference_is_another_one(labelled):
     fields = {"score": [8, 6], "text": "8 6\nx", "score_w_reference": [2, 9], "text_w_reference": "2 9\n\ny"}
     bad = {"question_id": 8, "score": [8, 6], "text_w_reference": "error"}
-    labelled = read_labels(write(JUDGELM | fields, JUDGELM | bad), with_reference=True)
-    assert labelled.labels == {"7": Label(sample_id="7", winner=2, scores=(2, 9), reason="y")}
-    assert labelled.unlabelled == 1
+    read, _ = labelled(JUDGELM | fields, JUDGELM | bad, with_reference=True)
+    assert read.labels == {"7": Label(sample_id="7", winner=2, scores=(2, 9), reason="y")}
+    assert read.unlabelled == 1
 
 
-def test_a_file_without_any_label_is_an_error(write):
+def test_a_file_without_any_label_is_an_error(labelled):
     with pytest.raises(InputError, match=r"pairs\.jsonl: none of its 1 rows has a label .* read as judgelm"):
-        read_labels(write(JUDGELM))
+        labelled(JUDGELM)
     with pytest.raises(InputError, match="has score_w_reference or text_w_reference"):
-        read_labels(write(JUDGELM | {"score": [1, 2]}), with_reference=True)
+        labelled(JUDGELM | {"score": [1, 2]}, with_reference=True)
 
 
-def test_labels_alone_need_no_answers_but_cannot_be_judged(write):
-    path = write({"question_id": 1, "score": [8, 6], "text": "8 6\nwhy"}, {"question_id": 2, "winner": "tie"})
-    labelled = read_labels(path)
-    assert {name: label.winner for name, label in labelled.labels.items()} == {"1": 1, "2": "tie"}
-    assert labelled.samples == {}
-    with pytest.raises(InputError, match=r"pairs\.jsonl:1: rows hold labels but no answers to judge"):
-        SampleStream([path])
+@pytest.mark.parametrize(
+    ("fields", "label"),
+    [
+        ({"winner": "tie"}, ("tie", None, None)),
+        ({"text": "8 6\nShort."}, (1, (8.0, 6.0), "Short.")),
+        ({"annotator1": 1, "annotator2": 1, "annotator3": 0}, (1, None, None)),
+        ({"preference": 1.5}, ("tie", None, None)),
+        ({"label": 2}, (2, None, None)),
+    ],
+)
+def test_rows_of_an_id_and_a_label_cannot_be_judged(labelled, fields, label):
+    read, _ = labelled({"id": "1", **fields})
+    assert [(found.winner, found.scores, found.reason) for found in read.labels.values()] == [label]
+    assert read.samples == {}
+    with pytest.raises(InputError, match=r"fields not recognised|rows hold labels but no answers to judge"):
+        SampleStream(["pairs.jsonl"])
 
 
-SCORED = {
-    "one": ({"answer": "a", "score": 7}, (7,)),
-    "one, in a table": ({"answer": "a", "score": "7.5"}, (7.5,)),
-    "one, in a list": ({"answers": ["a"], "scores": [7]}, (7,)),
-    "three": ({"answers": ["a", "b", "c"], "scores": [8, 6.5, 1]}, (8, 6.5, 1)),
-    "three, in a table": ({"answers": ["a", "b", "c"], "score": "8, 6.5 1"}, (8, 6.5, 1)),
-    "three, numbered": (
-        {"answer_1": "a", "answer_2": "b", "answer_3": "c", "score_1": 8, "score_2": "6.5", "score_3": 1},
-        (8, 6.5, 1),
-    ),
-}
-
-
-@pytest.mark.parametrize(("fields", "scores"), SCORED.values(), ids=SCORED)
-def test_one_answer_and_more_have_scores_and_no_winner(write, fields, scores):
-    labelled = read_labels(write({"id": "7", "question": "q", "reference": "r", "reason": "y"} | fields))
-    assert labelled.labels == {"7": Label(sample_id="7", winner=None, scores=scores, reason="y")}
-    assert (len(labelled.samples["7"].answers), labelled.samples["7"].metadata) == (len(scores), {})
+@pytest.mark.parametrize(
+    ("fields", "scores"),
+    [
+        ({"answer": "a", "score": "7.5"}, (7.5,)),
+        ({"answers": ["a"], "scores": [7]}, (7,)),
+        ({"answers": ["a", "b", "c"], "scores": [8, 6.5, 1]}, (8, 6.5, 1)),
+        ({"answers": ["a", "b", "c"], "score": "8, 6.5 1"}, (8, 6.5, 1)),
+        ({f"answer_{n}": "a" for n in (1, 2, 3)} | {"score_1": 8, "score_2": "6.5", "score_3": 1}, (8, 6.5, 1)),
+    ],
+)
+def test_one_answer_and_more_have_scores_and_no_winner(labelled, fields, scores):
+    read, _ = labelled({"id": "7", "question": "q", "reference": "r", "reason": "y"} | fields)
+    assert read.labels == {"7": Label(sample_id="7", winner=None, scores=scores, reason="y")}
+    assert (len(read.samples["7"].answers), read.samples["7"].metadata) == (len(scores), {})
 
 
 @pytest.mark.parametrize(
@@ -114,74 +119,53 @@ def test_one_answer_and_more_have_scores_and_no_winner(write, fields, scores):
         ({"answers": ["a", "b", "c"], "scores": "8 6 x"}, 'field "scores": expected 3 finite numbers, got "8 6 x"'),
         ({"answers": ["a", "b", "c"], "scores": 8}, 'field "scores": expected 3 finite numbers, got the number 8'),
         ({"answer_1": "a", "answer_2": "b", "answer_3": "c", "score_1": 1}, 'field "score_2": expected a finite'),
-        (
-            {"answers": ["a", "b", "c"], "winner": 1},
-            'field "winner": names one of two answers, and this row has 3; w',
-        ),
+        ({"answers": ["a", "b", "c"], "winner": 1}, 'field "winner": names one of two answers, and this row has 3; w'),
     ],
 )
-def test_scores_that_do_not_fit_the_answers_are_rejects_and_none_is_no_label(write, fields, finding):
-    good = {"question": "q", "answer": "a", "score": 1}
-    messages = []
-    read = read_labels(
-        write(good, {"question": "q"} | fields), on_reject=lambda reject: messages.append(reject.message)
-    )
+def test_scores_that_do_not_fit_the_answers_are_rejects_and_none_is_no_label(labelled, fields, finding):
+    read, messages = labelled({"question": "q", "answer": "a", "score": 1}, {"question": "q"} | fields)
     assert (len(read.labels), read.unlabelled, read.rejected) == (1, int(finding is None), int(finding is not None))
     assert all(message.startswith(f"pairs.jsonl:2: {finding}") for message in messages)
 
 
 def test_a_stream_can_ask_for_a_number_of_answers(write):
     path = write({"question": "q", "answer": "a"}, {"question": "q", "answers": ["a", "b", "c"]})
-    wanted = {(1, 1): "expected 1 answer, got 3", (3, 3): "expected 3 answers, got 1", (2, None): "2 answers or more"}
-    for (fewest, most), message in wanted.items():
-        _, samples, messages = stream_with_rejects([path], answers=(fewest, most))
-        assert [len(sample.answers) for sample in samples] == [max(fewest, most or 3)]
-        assert message in messages[0]
+    for wanted, count in (((1, 1), 1), ((3, 3), 3), ((2, None), 3)):
+        _, samples, messages = stream_with_rejects([path], answers=wanted)
+        assert ([len(sample.answers) for sample in samples], len(messages)) == ([count], 1)
 
 
-def test_pandalm_joins_instruction_and_input(write):
-    sample = sample_of(write, PANDALM | {"input": "ctx", "motivation_app": "Gmail"})
+@pytest.mark.parametrize(("key", "models"), [("m-1_m-2", ("m-1", "m-2")), ("a_b_c", ())])
+def test_pandalm_joins_instruction_and_input_and_guesses_no_models(write, key, models):
+    sample = sample_of(write, PANDALM | {"input": "ctx", "motivation_app": "Gmail", "cmp_key": key})
     assert (sample.id, sample.question, sample.answers) == ("7", "i\n\nctx", ("a", "b"))
-    assert (sample.answer_models, sample.category) == (("m-1", "m-2"), "Gmail")
-
-
-def test_a_cmp_key_that_splits_in_two_ways_is_not_guessed(write):
-    sample = sample_of(write, PANDALM | {"cmp_key": "a_b_c"})
-    assert (sample.answer_models, sample.metadata) == ((), {"cmp_key": "a_b_c"})
+    assert (sample.answer_models, sample.category, sample.metadata) == (models, "Gmail", {"cmp_key": key})
 
 
 def test_only_pandalm_coerces_booleans_and_counts_them(write):
     stream, [sample], _ = stream_with_rejects([write(PANDALM | {"response1": True, "response2": 4})])
-    assert (sample.answers, stream.coerced, sample.metadata["coerced"]) == (
-        ("True", "4"),
-        2,
-        ["response1", "response2"],
-    )
+    assert (sample.answers, stream.coerced) == (("True", "4"), 2)
+    assert sample.metadata["coerced"] == ["response1", "response2"]
 
 
 @pytest.mark.parametrize(
-    ("votes", "winner"),
-    [((1, 1, 2), 1), ((0, 2, 0), "tie"), ((2, 2, 2), 2), ((0, 1, 2), None), ((1,), 1), ((), None)],
+    ("votes", "winner"), [((1, 1, 2), 1), ((0, 2, 0), "tie"), ((2, 2, 2), 2), ((0, 1, 2), None), ((1,), 1), ((), None)]
 )
-def test_pandalm_votes_need_a_majority(write, votes, winner):
+def test_pandalm_votes_need_a_majority(labelled, votes, winner):
     row = PANDALM | {f"annotator{place}": vote for place, vote in enumerate(votes, 1)}
-    other = PANDALM | {"idx": 8, "annotator1": 1}
-    label = read_labels(write(row, other)).labels.get("7")
+    label = labelled(row, PANDALM | {"idx": 8, "annotator1": 1})[0].labels.get("7")
     assert (label.winner if label else None) == winner
 
 
-def test_pandalm_training_rows(write):
-    row = {
-        "inputs": {"instruction": "i", "input": "c", "response1": "a", "response2": "b"},
-        "outputs": {"evaluation_result": "Tie", "evaluation_reason": "why", "reference_response": "r"},
-    }
-    labelled = read_labels(write(row, row))
-    assert [sample.reference for sample in labelled.samples.values()] == ["r"]
-    [label] = labelled.labels.values()  # of the same content twice: two votes
-    assert (label.winner, label.votes) == ("tie", ("tie", "tie"))
-    assert label.sample_id.startswith("c-")
-    [alone] = read_labels(write(row)).labels.values()
-    assert (alone.winner, alone.reason, alone.sample_id) == ("tie", "why", label.sample_id)
+def test_pandalm_training_rows(labelled):
+    inputs = {"instruction": "i", "input": "c", "response1": "a", "response2": "b"}
+    outputs = {"evaluation_result": "Tie", "evaluation_reason": "why", "reference_response": "r"}
+    row = {"inputs": inputs, "outputs": outputs}
+    [alone] = labelled(row)[0].labels.values()
+    assert (alone.winner, alone.reason, alone.sample_id[:2]) == ("tie", "why", "c-")
+    twice, _ = labelled(row, row)  # the same content: two votes
+    assert [sample.reference for sample in twice.samples.values()] == ["r"]
+    assert twice.labels[alone.sample_id].votes == ("tie", "tie")
 
 
 @pytest.mark.parametrize(
@@ -215,8 +199,8 @@ def test_unknown_fields_of_plain_rows_are_metadata(write):
         ({"score": "8 6"}, Label(sample_id="7", winner=1, scores=(8, 6))),
     ],
 )
-def test_plain_labels(write, fields, label):
-    assert read_labels(write(PLAIN | fields)).labels == {"7": label}
+def test_plain_labels(labelled, fields, label):
+    assert labelled(PLAIN | fields)[0].labels == {"7": label}
 
 
 def outputs(model, *pairs):
@@ -278,26 +262,11 @@ def test_a_bad_field_is_a_reject_with_place_finding_and_way_out(write, row, mess
     assert ([sample.id for sample in samples], stream.read, stream.rejected) == (["1", "3"], 3, 1)
 
 
-def test_without_on_reject_the_first_one_is_raised(write):
-    with pytest.raises(InputError, match=r'pairs\.jsonl:2: field "question" is missing'):
-        list(SampleStream([write(PLAIN, {"id": 2})]))
-
-
-def test_a_reject_holds_the_whole_row(write):
-    kept = []
-    row = PLAIN | {"answer_1": 42, "x": float("nan")}
-    list(SampleStream([write(PLAIN, row)], on_reject=kept.append))
-    assert kept[0].raw == json.dumps(row | {"x": None})
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"score": [float("nan"), 3]}, 'field "score": expected 2 finite numbers, got [null, 3]'),
-        (
-            {"score": [1, float("inf")]},
-            'field "score[1]": expected a finite number, got Infinity; write null where there is none',
-        ),
+        ({"score": [1, 1e999]}, 'field "score[1]": expected a finite number, got Infinity'),
         ({"score": [10**400, 1]}, f'field "score": expected 2 finite numbers, got [1{"0" * 58}...'),
         ({"score": [1]}, 'field "score": expected 2 finite numbers, got [1]'),
         ({"score": [True, 1]}, 'field "score": expected 2 finite numbers, got [true, 1]'),
@@ -308,12 +277,10 @@ def test_a_reject_holds_the_whole_row(write):
         ({"winner": 1, "score": [1, 2]}, "winner 1 contradicts the scores 1 and 2; correct one"),
     ],
 )
-def test_a_bad_label_is_a_reject(write, fields, message):
-    messages = []
-    path = write(PLAIN | {"id": 1, "winner": 1}, PLAIN | fields)
-    labelled = read_labels(path, on_reject=lambda reject: messages.append(reject.message))
-    assert messages == [f"pairs.jsonl:2: {message}"]
-    assert (list(labelled.labels), labelled.rejected) == (["1"], 1)
+def test_a_bad_label_is_a_reject(labelled, fields, message):
+    read, messages = labelled(PLAIN | {"id": 1, "winner": 1}, PLAIN | fields)
+    assert [each.startswith(f"pairs.jsonl:2: {message}") for each in messages] == [True]
+    assert (list(read.labels), read.rejected) == (["1"], 1)
 
 
 def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
@@ -327,36 +294,15 @@ def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
     assert "judgelm (question_body, answer1_body, answer2_body)" in message
 
 
-def test_the_mapping_says_what_was_taken_from_where():
-    found = recognise(Row("f", 1, {"question": "q", "answers": ["a"], "winner": 1}))
-    assert found.name == "plain"
-    assert found.fields == {
-        "id": "a hash of the content",
-        "question": "question",
-        "answers": "answers",
-        "label": "winner",
-    }
-
-
-@pytest.mark.parametrize("field", ["id", "question_id", "idx", "review_id"])
-@pytest.mark.parametrize(("value", "expected"), [(7, "7"), ("x7", "x7"), (7.0, "7")])
-def test_ids_are_text(write, field, value, expected):
-    assert sample_of(write, {"question": "q", "answers": ["a"], field: value}).id == expected
-
-
 def test_content_ids_depend_on_content_alone_and_repeats_are_kept(write):
     bare = {name: value for name, value in PLAIN.items() if name != "id"}
     first, second, third, other = SampleStream([write(bare, bare, bare | {"id": ""}, bare | {"answer_1": "z"})])
     assert len(first.id) == len("c-") + 16
     assert (second.id, third.id) == (f"{first.id}-2", f"{first.id}-3")
     assert other.id not in (first.id, second.id, third.id)
-    assert sample_of(write, bare).id == first.id
-
-
-def test_a_repeated_id_names_the_later_line(write):
-    stream, samples, messages = stream_with_rejects([write(PLAIN, PLAIN | {"id": 8}, PLAIN | {"id": 7})])
-    assert messages == ['pairs.jsonl:3: id "7" appeared before in this input; ids must be unique, joins are by id']
-    assert (len(samples), stream.rejected) == (2, 1)
+    path = write(bare | {"reference": "r"})
+    [kept], [ignored] = SampleStream([path]), SampleStream([path], reference="ignore")
+    assert replace(kept, reference=None) == ignored  # of the same id
 
 
 def test_reference_policies(write):
@@ -368,12 +314,6 @@ def test_reference_policies(write):
     assert messages[0].startswith("pairs.jsonl:2: no reference; give one in each row or with --references")
 
 
-def test_ignoring_references_leaves_content_ids_alone(write):
-    path = write({"question": "q", "answers": ["a"], "reference": "r"})
-    [kept], [ignored] = SampleStream([path]), SampleStream([path], reference="ignore")
-    assert replace(kept, reference=None) == ignored
-
-
 def test_references_from_a_file_of_their_own(write):
     path = write(PLAIN, PLAIN | {"id": 8})
     references = write({"question_id": 7, "reference": {"text": "r"}}, {"id": "9", "reference": "s"}, name="r.jsonl")
@@ -381,32 +321,19 @@ def test_references_from_a_file_of_their_own(write):
     assert ([sample.reference for sample in samples], stream.references_used, len(messages)) == (["r"], 1, 1)
     with pytest.raises(ConfigError, match=r"references r\.jsonl contradict reference ignore"):
         SampleStream([path], references=references, reference="ignore")
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"id": 1, "text": "r"}], "a row of references needs question_id (or id) and reference"),
-        ([{"id": 1, "reference": "r"}] * 2, 'id "1" appeared before in this file'),
-    ],
-)
-def test_a_bad_file_of_references_is_an_error(write, rows, message):
-    with pytest.raises(InputError) as caught:
-        SampleStream([write(PLAIN)], references=write(*rows, name="r.jsonl"))
-    assert message in str(caught.value)
+    row = {"id": 1, "reference": "r"}
+    for rows, finding in (
+        ([{"id": 1, "text": "r"}], "a row of references needs"),
+        ([row, row], 'id "1" appeared before'),
+    ):
+        with pytest.raises(InputError, match=finding):
+            SampleStream([path], references=write(*rows, name="r.jsonl"))
 
 
 @pytest.mark.parametrize(("limit", "read"), [(0, 0), (2, 2), (9, 3)])
 def test_limit_counts_samples(write, limit, read):
     stream = SampleStream([write(*(PLAIN | {"id": number} for number in range(3)))], limit=limit)
-    assert len(list(stream)) == read
-    assert stream.read == read
-
-
-def test_bad_lines_before_the_first_good_row_are_reported(write, tmp_path):
-    (tmp_path / "a.jsonl").write_text("oops\n" + json.dumps(PLAIN))
-    stream, samples, messages = stream_with_rejects(["a.jsonl"])
-    assert (len(samples), stream.read, [message[:16] for message in messages]) == (1, 2, ["a.jsonl:1: not J"])
+    assert (len(list(stream)), stream.read) == (read, read)
 
 
 def test_a_file_without_a_good_row_reports_each_line_and_then_fails(tmp_path, monkeypatch):
@@ -419,26 +346,29 @@ def test_a_file_without_a_good_row_reports_each_line_and_then_fails(tmp_path, mo
 
 
 def test_groups_of_the_synthetic_world():
-    rows = [("1", "math", ["wordy", "blunt"]), ("2", "math", [None, "wordy"]), ("3", "code", [])]
+    vices = {"1": ["wordy", "blunt"], "2": [None, "wordy"], "3": []}
     samples = [
-        Sample(id=name, question="q", answers=("a", "b"), category="c", metadata={"kind": kind, "vices": vices})
-        for name, kind, vices in rows
+        Sample(id=name, question="q", answers=(), category="c", metadata={"kind": "k", "vices": each})
+        for name, each in vices.items()
     ]
     assert groups_of(samples) == {
-        "category": {"1": "c", "2": "c", "3": "c"},
-        "kind": {"1": "math", "2": "math", "3": "code"},
+        "category": dict.fromkeys(vices, "c"), "kind": dict.fromkeys(vices, "k"),
         "vice": {"1": "blunt / wordy", "2": "none / wordy"},
-    }
+    }  # fmt: skip
 
 
-def test_judgelm_outputs_become_judgments(write):
+def test_outputs_become_judgments_and_others_rejects(write):
     path = write(
-        {"question_id": 1, "pred_text": "8 6\nwhy", "score": [1, 9]},
-        {"question_id": 2, "pred_text": "no idea"},
-    )
-    good, bad = read_results(path, parse_pair_original)
+        {"question_id": 1, "pred_text": "8 6\nwhy", "score": [1, 9]}, {"question_id": 2, "pred_text": "no idea"},
+        {"question_id": 1, "pred_text": "8 6"}, {"question_id": 3}, {"pred_text": "8 6"},
+    )  # fmt: skip
+    messages = []
+    good, bad = read_results(path, parse_pair_original, on_reject=lambda reject: messages.append(reject.message))
     assert (good.sample_id, good.scores, good.verdict.winner, good.reason) == ("1", (8, 6), 1, "why")
     assert (bad.verdict, bad.failure.code, bad.shown[0].text) == (None, "off_grammar", "no idea")
+    assert [message.split(";")[0] for message in messages] == [
+        'pairs.jsonl:3: id "1" appeared before in this file', "pairs.jsonl:4: no result", "pairs.jsonl:5: no id",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -446,37 +376,21 @@ def test_judgelm_outputs_become_judgments(write):
 )
 def test_pandalm_outputs_become_judgments(write, result, winner):
     [judgment] = read_results(write({"idx": 1, "gpt_result": result, "gpt_reason": "why"}), parse_pair_original)
-    assert (judgment.verdict.winner if judgment.verdict else None) == winner
-    assert (judgment.failure.code if judgment.failure else None) == (None if winner else "off_grammar")
-
-
-def test_bad_results_are_rejects(write):
-    path = write({"idx": 1, "gpt_result": "1"}, {"idx": 1, "gpt_result": "2"}, {"idx": 2}, {"gpt_result": "1"})
-    messages = []
-    judgments = read_results(path, parse_pair_original, on_reject=lambda reject: messages.append(reject.message))
-    assert len(judgments) == 1
-    assert [message.split(";")[0] for message in messages] == [
-        'pairs.jsonl:2: id "1" appeared before in this file',
-        "pairs.jsonl:3: no result",
-        "pairs.jsonl:4: no id",
-    ]
+    assert (judgment.winner, judgment.failure and judgment.failure.code) == (winner, None if winner else "off_grammar")
 
 
 @pytest.mark.parametrize(
-    ("fields", "label"),
-    [
-        ({"text": "8 6\nShort."}, (1, (8.0, 6.0), "Short.")),
-        ({"score_a": 3, "score_b": 4}, (2, (3.0, 4.0), None)),
-        ({"annotator1": 1, "annotator2": 1, "annotator3": 0}, (1, None, None)),
-        ({"preference": 1.5}, ("tie", None, None)),
-        ({"label": 2}, (2, None, None)),
-    ],
+    ("name", "counts"),
+    [("gpt-3.5-turbo", {2: 476, 1: 460, "tie": 38, "off_grammar": 25}), ("pandalm-7b", {2: 459, 1: 433, "tie": 107})],
 )
-def test_rows_of_an_id_and_any_documented_label_are_labels(tmp_path, fields, label):
-    path = tmp_path / "labels.jsonl"
-    path.write_text(json.dumps({"id": "1", **fields}) + "\n")
-    [found] = read_labels(str(path)).labels.values()
-    assert (found.winner, found.scores, found.reason) == label
-    if "score_a" not in fields:
-        with pytest.raises(InputError, match="fields not recognised"):  # these may be anything in a file of samples
-            SampleStream([str(path)])
+def test_the_real_pandalm_baselines(shared_data, name, counts):
+    judgments = read_results(str(shared_data / "pandalm" / f"{name}-testset-v1.json"), parse_pair_original)
+    assert Counter(j.verdict.winner if j.verdict else j.failure.code for j in judgments) == counts
+
+
+def test_the_real_qlora_ratings_are_labels_without_answers_and_their_failures_no_labels(shared_data):
+    files = sorted((shared_data / "qlora_ratings" / "relative-gpt-3.5").iterdir())
+    sets = [read_labels(str(path)) for path in files]
+    assert [found.samples for found in sets] == [{}] * len(files)
+    assert sum(len(found.labels) + found.unlabelled for found in sets) == 14 * 80
+    assert sum(len(found.labels) for found in sets) > 1100

@@ -6,117 +6,87 @@ import pytest
 
 from judgelm.data.sources.graded import VisualQuestion, mm_vet_rows, read_capabilities
 from judgelm.errors import InputError
+from tests.support.benchmark_files import imported
 
+FIRST = {"imagename": "v1_0.png", "question": "What is x?", "answer": "-1<AND>-5", "capability": ["ocr", "math"]}
 QUESTIONS = {
-    "v1_0": {
-        "imagename": "v1_0.png",
-        "question": "What is x?",
-        "answer": "-1<AND>-5",
-        "imagesource": "somewhere",
-        "capability": ["ocr", "math"],
-    },
+    "v1_0": FIRST,
     "v1_1": {"imagename": "v1_0.png", "question": "And d?", "answer": "1.25<OR>5/4", "capability": ["math"]},
 }
 
 
 @pytest.fixture
-def mm_vet(tmp_path):
-    path = tmp_path / "mm-vet.json"
-    path.write_text(json.dumps(QUESTIONS))
-    return path
+def written(tmp_path):
+    """Writes a file of one JSON value, and returns its path."""
+
+    def write(value, name="mm-vet.json"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(value))
+        return str(path)
+
+    return write
 
 
-def test_questions_become_plain_rows(mm_vet):
-    first, second = mm_vet_rows(str(mm_vet))
+def test_questions_become_plain_rows_with_capabilities_by_id(written, tmp_path):
+    first, second = mm_vet_rows(written(QUESTIONS))
     assert first == {
-        "id": "v1_0",
-        "question": "What is x?",
-        "reference": "-1<AND>-5",
-        "category": "math+ocr",
-        "images": ["images/v1_0.png"],
-        "capabilities": ["math", "ocr"],
-    }
+        "id": "v1_0", "question": "What is x?", "reference": "-1<AND>-5", "category": "math+ocr",
+        "images": ["images/v1_0.png"], "capabilities": ["math", "ocr"],
+    }  # fmt: skip
     assert second["reference"] == "1.25<OR>5/4"
+    assert read_capabilities(tmp_path / "mm-vet.json") == {
+        "v1_0": VisualQuestion(("math", "ocr"), "v1_0.png"),
+        "v1_1": VisualQuestion(("math",), "v1_0.png"),
+    }
 
 
-def test_a_models_answers_are_joined_by_id(mm_vet, tmp_path):
-    answers = tmp_path / "llava.json"
-    answers.write_text(json.dumps({"v1_1": "1.25", "v1_0": "x = 3"}))
-    rows = list(mm_vet_rows(str(mm_vet), [str(answers)]))
-    assert [(row["id"], row["answer"]) for row in rows] == [("v1_0", "x = 3"), ("v1_1", "1.25")]
-    assert all(row["answer_models"] == ["llava"] for row in rows)
+def test_a_models_answers_are_joined_by_id_and_a_question_without_is_a_reject(written, tmp_path):
+    done, [row] = imported("mm-vet", tmp_path, written(QUESTIONS), written({"v1_0": "x = -1"}, "llava.json"))
+    assert (row["id"], row["reference"], row["answer"]) == ("v1_0", "-1<AND>-5", "x = -1")
+    assert "no answer to v1_1" in done.rejects[0].message
+    found = read_capabilities(tmp_path / "out.jsonl")["v1_0"]
+    assert found == VisualQuestion(("math", "ocr"), '["images/v1_0.png"]', "llava")
+    with pytest.raises(InputError, match="got 0 and 1"):
+        imported("mm-vet", tmp_path, tmp_path / "llava.json")
 
 
-def test_of_several_models_answers_the_ids_say_whose_they_are(mm_vet, tmp_path):
-    for model in ("llava", "emu"):
-        (tmp_path / f"{model}.json").write_text(json.dumps({"v1_1": model, "v1_0": model}))
-    rows = list(mm_vet_rows(str(mm_vet), [str(tmp_path / "llava.json"), str(tmp_path / "emu.json")]))
+def test_of_several_models_answers_the_ids_say_whose_they_are(written):
+    files = [written({"v1_1": model, "v1_0": model}, f"{model}.json") for model in ("llava", "emu")]
+    rows = list(mm_vet_rows(written(QUESTIONS), files))
     assert [(row["id"], row["answer"]) for row in rows] == [
         ("v1_0/llava", "llava"), ("v1_0/emu", "emu"), ("v1_1/llava", "llava"), ("v1_1/emu", "emu"),
     ]  # fmt: skip
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "emu.json").write_text(json.dumps({"v1_0": "x"}))
     with pytest.raises(InputError, match=r"other/emu.json: .*emu.json has the same name"):
-        list(mm_vet_rows(str(mm_vet), [str(tmp_path / "emu.json"), str(tmp_path / "other" / "emu.json")]))
+        list(mm_vet_rows(written(QUESTIONS), [files[1], written({"v1_0": "x"}, "other/emu.json")]))
 
 
-def test_a_question_without_an_answer_is_an_error(mm_vet, tmp_path):
-    answers = tmp_path / "llava.json"
-    answers.write_text(json.dumps({"v1_1": "1.25"}))
-    with pytest.raises(InputError, match="no answer to v1_0"):
-        list(mm_vet_rows(str(mm_vet), [str(answers)]))
-
-
-def test_the_original_codes_samples_have_their_answers(tmp_path):
-    path = tmp_path / "samples.jsonl"
-    path.write_text(json.dumps({**QUESTIONS["v1_0"], "answer1_body": "x = 3", "question_id": 0}))
-    [row] = mm_vet_rows(str(path))
+def test_the_original_codes_samples_have_their_answers(written):
+    [row] = mm_vet_rows(written(FIRST | {"answer1_body": "x = 3", "question_id": 0}, "samples.jsonl"))
     assert (row["id"], row["answer"], row["reference"]) == ("0", "x = 3", "-1<AND>-5")
 
 
-def test_images_within_a_question_of_version_2(tmp_path):
-    path = tmp_path / "mm-vet-v2.json"
+def test_images_within_a_question_of_version_2(written):
     question = "Which came first?<IMG>v2_0_0.jpg<IMG>or<IMG>v2_0_1.png"
-    path.write_text(json.dumps({"v2_0": {"question": question, "answer": "a", "capability": ["seq"]}}))
-    [row] = mm_vet_rows(str(path))
+    [row] = mm_vet_rows(written({"v2_0": {"question": question, "answer": "a", "capability": ["seq"]}}))
     assert row["question"] == "Which came first? (image 1) or (image 2)"
     assert row["images"] == ["images/v2_0_0.jpg", "images/v2_0_1.png"]
 
 
-def test_capabilities_by_id(mm_vet, tmp_path):
-    assert read_capabilities(mm_vet) == {
-        "v1_0": VisualQuestion(("math", "ocr"), "v1_0.png"),
-        "v1_1": VisualQuestion(("math",), "v1_0.png"),
-    }
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("\n".join(json.dumps(row) for row in mm_vet_rows(str(mm_vet))))
-    assert read_capabilities(rows)["v1_0"].capabilities == ("math", "ocr")
+@pytest.mark.parametrize(
+    ("row", "finding"),
+    [({"id": "1", "capability": []}, "expected a list of texts"), ({"capability": ["ocr"]}, "no id")],
+)
+def test_rows_that_do_not_say_are_errors(written, row, finding):
+    with pytest.raises(InputError, match=finding):
+        read_capabilities(written(row, "rows.jsonl"))
 
 
 @pytest.mark.parametrize(
-    ("row", "finding"),
-    [
-        ({"id": "1", "capability": []}, "expected a list of texts"),
-        ({"capability": ["ocr"]}, "no id"),
-    ],
+    ("change", "finding"), [({"answer": "<OR>"}, "tags and no answer"), ({"imagename": ""}, "no image")]
 )
-def test_rows_that_do_not_say_are_errors(tmp_path, row, finding):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(row))
-    with pytest.raises(InputError, match=finding):
-        read_capabilities(path)
-
-
-def test_a_gold_answer_of_tags_alone_is_an_error(tmp_path):
-    path = tmp_path / "mm-vet.json"
-    path.write_text(json.dumps({"v1_0": {**QUESTIONS["v1_0"], "answer": "<OR>"}}))
-    with pytest.raises(InputError, match="tags and no answer"):
-        list(mm_vet_rows(str(path)))
-
-
-def test_a_question_without_an_image_is_left_out_and_said(tmp_path):
-    path = tmp_path / "mm-vet.json"
-    path.write_text(json.dumps({"v1_0": {**QUESTIONS["v1_0"], "imagename": ""}, "v1_1": QUESTIONS["v1_1"]}))
+def test_a_question_that_cannot_be_asked_is_left_out_and_said(written, change, finding):
     rejects = []
-    assert [row["id"] for row in mm_vet_rows(str(path), on_reject=rejects.append)] == ["v1_1"]
-    assert "no image" in rejects[0].message
+    rows = mm_vet_rows(written(QUESTIONS | {"v1_0": FIRST | change}), on_reject=rejects.append)
+    assert [row["id"] for row in rows] == ["v1_1"]
+    assert finding in rejects[0].message

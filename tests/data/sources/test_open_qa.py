@@ -2,12 +2,9 @@
 
 import json
 
-import pytest
-
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import MODELS
-from judgelm.errors import InputError
 from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
@@ -41,11 +38,6 @@ def test_improper_questions_and_answers_without_a_verdict_are_rejects(tmp_path):
     reasons = " ".join(reject.reason for reject in done.rejects)
     assert "marked as improper" in reasons
     assert "it was not judged" in reasons
-
-
-def test_another_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no row of EVOUNA"):
-        imported(tmp_path, [{"question": "q", "answer": "a"}])
 
 
 def test_the_published_files(tmp_path):

@@ -6,10 +6,8 @@ import json
 import pytest
 
 from judgelm.data.labelled_set import read_labels
-from judgelm.data.sources.importer import import_benchmark
-from judgelm.errors import InputError
 from judgelm.judges.released import released_judge
-from judgelm.modes.flow import Flow
+from tests.support import benchmark_files
 
 PROMPT = """###Task Description:
 Grade.
@@ -36,25 +34,18 @@ ROW = {"idx": 7, "response_source": "vicuna", "category": "generic", "instructio
 def imported(tmp_path, *rows):
     path = tmp_path / "vicuna_eval.json"
     path.write_text(json.dumps(rows))
-    done = import_benchmark("prometheus", [str(path)], tmp_path / "rows.jsonl")
-    return done, [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    return benchmark_files.imported("prometheus", tmp_path, path)
 
 
 def test_a_prompt_becomes_its_parts(tmp_path):
-    _, [row] = imported(tmp_path, ROW)
+    without = PROMPT.replace("###Reference Answer (Score 5):\nHello you.\n\n", "")
+    _, [row, other] = imported(tmp_path, ROW, ROW | {"instruction": without})
     assert row["id"] == "vicuna_eval-1"
     assert (row["question"], row["answer"]) == ("Say hello.\nIn two words.", "Hello there.")
     assert (row["reference"], row["answer_models"]) == ("Hello you.", ["vicuna"])
     assert row["metadata"] == {"rubric": "[Is it kind?]\nScore 1: No.\nScore 5: Yes.", "gpt4_score": [5, 4, 5]}
     assert row["scores"] == [pytest.approx(14 / 3)]
-
-
-def test_a_prompt_without_reference_is_one_too(tmp_path):
-    _, [row] = imported(
-        tmp_path, ROW | {"instruction": PROMPT.replace("###Reference Answer (Score 5):\nHello you.\n\n", "")}
-    )
-    assert "reference" not in row
-    assert row["answer"] == "Hello there."
+    assert ("reference" in other, other["answer"]) == (False, "Hello there.")
 
 
 @pytest.mark.parametrize(
@@ -72,20 +63,15 @@ def test_what_cannot_be_used_is_a_reject_that_says_why(tmp_path, change, finding
     assert finding in done.rejects[0].message
 
 
-def test_another_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no row of Prometheus' absolute grading: it lacks gpt4_score"):
-        imported(tmp_path, {"instruction": PROMPT})
-
-
-def prompt_of(flow: Flow):
+def prompt_of(flow):
     return "".join(span.text for span in next(flow)[0].prompt.spans)
 
 
 def test_the_real_prompts_come_back_byte_for_byte_from_the_judge_of_their_makers(shared_data, tmp_path):
     source = shared_data / "prometheus" / "vicuna_eval.json.gz"
-    done = import_benchmark("prometheus", [str(source)], tmp_path / "rows.jsonl")
+    done, _ = benchmark_files.imported("prometheus", tmp_path, source)
     assert (done.rows, len(done.rejects), len(done.categories)) == (320, 0, 9)
-    labelled = read_labels(str(tmp_path / "rows.jsonl"))
+    labelled = read_labels(str(tmp_path / "out.jsonl"))
     rows = json.loads(gzip.decompress(source.read_bytes()))
     originals = {f"vicuna_eval-{number}": row["instruction"] for number, row in enumerate(rows, 1)}
     mode = released_judge("prometheus-1").mode("single", {})  # whose words these are

@@ -10,52 +10,33 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import golds_of
 
 HOTPOT = {
-    "_id": "h1",
-    "question": "Which city hosts the festival?",
-    "answer": "Lyon",
-    "type": "bridge",
+    "_id": "h1", "question": "Which city hosts the festival?", "answer": "Lyon", "type": "bridge",
     "supporting_facts": [["Festival", 0]],
     "context": [["Festival", ["It is held yearly.", " Lyon hosts it."]], ["Lyon", ["A city."]]],
-}
-DROP = {
-    "nfl_1": {
-        "passage": "The Bears won 20-13.",
-        "qa_pairs": [
-            {
-                "query_id": "d1",
-                "question": "How many points did the Bears score?",
-                "answer": {"number": "20", "date": {"day": "", "month": "", "year": ""}, "spans": []},
-                "validated_answers": [{"number": "", "spans": ["20 points"]}, {"number": "20", "spans": []}],
-            },
-            {
-                "query_id": "d2",
-                "question": "Which teams played?",
-                "answer": {"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": ["Bears", "Lions"]},
-            },
-            {
-                "query_id": "d3",
-                "question": "When was the game?",
-                "answer": {"number": "", "date": {"day": "", "month": "May", "year": "1990"}, "spans": []},
-            },
-        ],
-    }
-}
-QUOREF = {
-    "data": [
-        {
-            "title": "A tale",
-            "paragraphs": [
-                {
-                    "context": "Ann and Bob met.",
-                    "qas": [
-                        {"id": "q1", "question": "Who met?", "answers": [{"text": "Ann"}, {"text": "Bob"}]},
-                        {"id": "q2", "question": "Who left first?", "answers": [{"text": "Ann", "answer_start": 0}]},
-                    ],
-                }
-            ],
-        }
-    ]
-}
+}  # fmt: skip
+
+
+def gold(number="", spans=(), **date):
+    return {"number": number, "date": {"day": "", "month": "", "year": ""} | date, "spans": list(spans)}
+
+
+VALIDATED = [{"number": "", "spans": ["20 points"]}, {"number": "20", "spans": []}]
+PAIRS = [
+    {
+        "query_id": "d1",
+        "question": "How many points did the Bears score?",
+        "answer": gold("20"),
+        "validated_answers": VALIDATED,
+    },
+    {"query_id": "d2", "question": "Which teams played?", "answer": gold(spans=["Bears", "Lions"])},
+    {"query_id": "d3", "question": "When was the game?", "answer": gold(month="May", year="1990")},
+]
+DROP = {"nfl_1": {"passage": "The Bears won 20-13.", "qa_pairs": PAIRS}}
+ASKED = [
+    {"id": "q1", "question": "Who met?", "answers": [{"text": "Ann"}, {"text": "Bob"}]},
+    {"id": "q2", "question": "Who left first?", "answers": [{"text": "Ann", "answer_start": 0}]},
+]
+QUOREF = {"data": [{"title": "A tale", "paragraphs": [{"context": "Ann and Bob met.", "qas": ASKED}]}]}
 
 
 def written(tmp_path, value, name="set.json", indent=None):
@@ -101,16 +82,18 @@ def test_quorefs_answers_are_the_spans_of_one(tmp_path):
     assert golds_of(one) == [("Ann",)]
 
 
-def test_rows_of_lines_and_gzipped_files_are_read(tmp_path):
-    path = tmp_path / "set.jsonl"
-    path.write_text("".join(json.dumps(HOTPOT | {"_id": f"h{i}"}) + "\n" for i in range(3)))
-    assert [sample.id for sample in read_qa(str(path))] == ["h0", "h1", "h2"]
+def test_rows_of_lines_and_gzipped_files_are_read(write, tmp_path):
+    assert [sample.id for sample in read_qa(write(*(HOTPOT | {"_id": f"h{i}"} for i in range(3))))] == [
+        "h0",
+        "h1",
+        "h2",
+    ]
     zipped = tmp_path / "drop.json.gz"
     zipped.write_bytes(gzip.compress(json.dumps(DROP).encode()))
     assert [sample.id for sample in read_qa(str(zipped))] == ["d1", "d2", "d3"]
 
 
-def test_a_flat_row_may_hold_a_prediction_and_its_type(tmp_path):
+def test_a_flat_row_may_hold_a_prediction_and_its_type(write):
     row = {
         "_id": 7,
         "question": "Why?",
@@ -119,7 +102,7 @@ def test_a_flat_row_may_hold_a_prediction_and_its_type(tmp_path):
         "model": "m",
         "answer_type": "Number",
     }
-    [sample] = read_qa(written(tmp_path, [row]), "drop")
+    [sample] = read_qa(write(row), "drop")
     assert (sample.id, sample.reference, sample.answers, sample.answer_models) == ("7", "12.5", ("12.5 km",), ("m",))
     assert (sample.metadata["answer_type"], sample.metadata["data_set"]) == ("number", "drop")
 
@@ -137,21 +120,15 @@ def test_a_flat_row_may_hold_a_prediction_and_its_type(tmp_path):
         ({"answers": [3]}, 'field "answers": expected a list of objects'),
         ({"answers_spans": {}}, "DROP's own JSON"),
         ({"validated_answers": "x"}, 'field "validated_answers": expected a list'),
+        ({"_id": "good"}, None),
     ],
 )
-def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(tmp_path, change, finding):
-    path = written(tmp_path, [HOTPOT | change, HOTPOT | {"_id": "good"}])
-    with pytest.raises(InputError, match=finding):
-        list(read_qa(path))
+def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change, finding):
+    path = write(HOTPOT | {"_id": "good"}, HOTPOT | change)
     rejects = []
     assert [sample.id for sample in read_qa(path, on_reject=rejects.append)] == ["good"]
-    assert finding.split("(")[0] in rejects[0].reason
-    assert f"{path}:1" in rejects[0].message
-
-
-def test_ids_are_unique(tmp_path):
-    with pytest.raises(InputError, match='"h1" appeared before'):
-        list(read_qa(written(tmp_path, [HOTPOT, HOTPOT])))
+    assert (finding or '"good" appeared before') in rejects[0].reason
+    assert rejects[0].message.startswith(f"{path}:2")
 
 
 def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):

@@ -12,19 +12,14 @@ from tests.support.benchmark_files import published
 
 QUESTION = [{"content": "Say a.", "language": "English", "role": "user"}]
 PAIR = {
-    "pair_uid": "12",
-    "conversation_input": QUESTION,
-    "chosen": {"llm_name": "m1", "answer": "a"},
-    "reject": {"llm_name": "m2", "answer": "b"},
-    "category_path": "Pairwise_set/Harmlessness/S1",
-}
+    "pair_uid": "12", "conversation_input": QUESTION, "category_path": "Pairwise_set/Harmlessness/S1",
+    "chosen": {"llm_name": "m1", "answer": "a"}, "reject": {"llm_name": "m2", "answer": "b"},
+}  # fmt: skip
 BEST = {
-    "bon_uid": "7",
-    "conversation_input": QUESTION,
+    "bon_uid": "7", "conversation_input": QUESTION, "category_path": "BoN_set/Helpfulness/Code/Data Management",
     "bon_best": {"llm_name": "m1", "answer": "a"},
     "loser_list": [{"llm_name": "m2", "answer": "b"}, {"llm_name": "m3", "answer": "c"}],
-    "category_path": "BoN_set/Helpfulness/Code/Data Management",
-}
+}  # fmt: skip
 STYLES = {"id": 8, "prompt": "Why?", "chosen": ["c1", "c2", "c3"], "rejected": ["r1", "r2", "r3"], "error": "e"}
 
 
@@ -52,11 +47,8 @@ def test_rmbs_best_of_n_is_a_pair_with_each_loser(tmp_path):
 
 
 def test_rmbs_dialogues_are_rendered_with_their_speakers(tmp_path):
-    turns = [
-        *QUESTION,
-        {"role": "assistant", "content": "a", "language": "English"},
-        {"role": "user", "content": "Again.", "language": "English"},
-    ]
+    said = (("assistant", "a"), ("user", "Again."))
+    turns = QUESTION + [{"role": role, "content": text, "language": "English"} for role, text in said]
     _, [row] = imported("rmb", tmp_path, [PAIR | {"conversation_input": turns}])
     assert row["question"] == "User: Say a.\n\nAssistant: a\n\nUser: Again."
 
@@ -90,10 +82,6 @@ def test_rm_benchs_domain_comes_from_the_row_else_the_files_name(tmp_path):
 def test_rm_benchs_equal_texts_are_rejects_one_by_one(tmp_path):
     done, rows = imported("rm-bench", tmp_path, [STYLES | {"rejected": ["c1", "r2", "r3"]}], "code_filtered.json")
     assert (len(rows), len(done.rejects)) == (8, 1)
-
-
-def test_what_is_unverified_is_said_beside_the_rows(tmp_path):
-    imported("rm-bench", tmp_path, [STYLES], "chat_filtered.json")
     assert "were not read" in json.loads((tmp_path / "out.protocol.json").read_text())["unverified"]
 
 
