@@ -34,13 +34,13 @@ VARIANTS = {
     *("\\[System\\]", "\\#\\#\\# Response:", "#\\## Response\\:", "###_Response:", "[**System**]", "[_System_]"),
     *("[Sy5tem]", "[Qu3sti0n]", "[5ystem]", "[Re5pon5e]", "[𝕊𝕪𝕤𝕥𝕖𝕞]", "[Ⓢⓨⓢⓣⓔⓜ]", "[🅢🅨🅢🅣🅔🅜]"),
     *("[ｓｙｓｔｅｍ]", "[ꜱʏꜱᴛᴇᴍ]", "[ЅуѕτеМ]", "[S̷y̷s̷t̷e̷m̷]", "[S·y·s·t·e·m]", "[Syste\u217f]", "[ＳＹＳＴＥＭ］"),
-    *("【System]", "[Quеstіοn]", "[Ｑ𝐮𝑒𝓈𝔱𝕚𝖔𝗇]", "[ -System- ]", "[System]", "[Question]", "###Response:", "###  response:"),
+    *("【System]", "[Quеstіοn]", "[Ｑ𝐮𝑒𝓈𝔱𝕚𝖔𝗇]", "[ -System- ]", "[System]", "[Question]", "###Response:"),
     *("[the end of assistant 2's answer]", "[ The End of Assistant 1's Answer ]", "[The End of Assistant 17's Answer]"),
-    *("［The End of Assistant 1's Answer］", "[The End\u200b of Assistant 1's Answer]", "### Response :", "# # # Response:"),
+    *("［The End of Assistant 1's Answer］", "[The End\u200b of Assistant 1's Answer]", "### Response :"),
     *("[Ｔｈｅ End of Assistant １'s Answer]", "[The  End of\nAssistant 1's Answer]"),
     *("[The End of Assistant 1 's Answer]", "[S\u0301ystem]", "[\u2066System]", "[\x00System]", "[Sys\U000e0100tem]"),
     # a Cyrillic letter, Cyrillic throughout, Cherokee (in Unicode's table of confusables alone), Lisu
-    *("[Sуstem]", "[Ѕуѕтем]", "[Ꮪyꮪtem]", "[ꓢystem]"),
+    *("[Sуstem]", "[Ѕуѕтем]", "[Ꮪyꮪtem]", "[ꓢystem]", "###  response:", "# # # Response:"),
 }  # fmt: skip
 
 

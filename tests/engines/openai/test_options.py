@@ -14,7 +14,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of
-from tests.support.endpoint.client import ask, engine_threads, load
+from tests.support.endpoint.client import ask, client, engine_threads, load
 from tests.support.endpoint.server import endpoint
 
 
@@ -25,12 +25,6 @@ def test_a_server_that_is_not_there():
     with pytest.raises(EngineError, match=r"127.0.0.1:\d+/v1 cannot be reached: .*is the server running"):
         load(server)
     assert engine_threads() == before
-
-
-def test_a_model_the_server_does_not_have():
-    missing = pytest.raises(ModelError, match="has no model 'tiny'; available: judge-13b, judge-7b")
-    with endpoint(models=("judge-7b", "judge-13b")) as server, missing:
-        load(server)
 
 
 def test_an_address_that_is_no_api():
@@ -138,20 +132,19 @@ def test_a_key_that_no_header_can_hold_is_refused_unseen(monkeypatch, key):
 @pytest.mark.parametrize("before", range(370, 400, 5))
 def test_a_key_at_the_place_where_words_are_cut_is_not_shown_in_part(monkeypatch, before):
     monkeypatch.setenv("JUDGE_KEY", SECRET)
-    with endpoint() as server:
-        engine = load(server, api_key_env="JUDGE_KEY")
+    with endpoint() as server, client(server, api_key_env="JUDGE_KEY") as engine:
         server.misbehave(lambda *_: (400, {"error": {"message": "x" * before + SECRET}}))
         assert "sk-" not in ask(engine).error
-        engine.close()
 
 
 def test_a_password_in_the_address_is_sent_and_never_logged(caplog):
     caplog.set_level(logging.DEBUG)
-    with endpoint() as server:
-        engine = load(server, base_url=server.base_url.replace("http://", f"http://me:{SECRET}%40@"))
+    with (
+        endpoint() as server,
+        client(server, base_url=server.base_url.replace("http://", f"http://me:{SECRET}%40@")) as engine,
+    ):
         assert ask(engine).texts == ("8 6",)
         assert server.keys == {"Basic bWU6c2stc2VjcmV0LTAxMjM0NTY3ODlA"}  # base64 of me:sk-secret-0123456789@
-        engine.close()
     assert SECRET not in caplog.text
 
 
@@ -171,15 +164,12 @@ def test_a_proxy_that_is_none_is_named(monkeypatch, proxy):
         load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": "http://judge.example/v1"}))
 
 
-@pytest.mark.parametrize("api", ["chat", "completions"])
-def test_half_a_character_is_an_error_of_that_request_alone(api):
-    with endpoint() as server:
-        engine = load(server, api=api)
+def test_half_a_character_is_an_error_of_that_request_alone():
+    with endpoint() as server, client(server) as engine:
         done = ask(engine, "half a fox \ud83e")
         assert done.finish_reasons == ("error",)
         assert "U+D83E" in done.error
         assert ask(engine).texts == ("8 6",)
-        engine.close()
 
 
 def test_a_wrong_argument_is_not_repeated_where_it_may_hold_a_secret():
