@@ -1,6 +1,5 @@
 """Dialogues judged turn by turn, as pairs and by themselves; talk about a finished judgment."""
 
-
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
