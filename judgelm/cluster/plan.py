@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judgelm.engines.base import MODEL_ENGINES, EngineOptions
+from judgelm.engines.catalog import visible_gpus
 from judgelm.errors import ConfigError
 
 GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
@@ -155,10 +156,3 @@ def _most_cores(nodes: Sequence[Node], workers: int) -> int:
 def counted(count: int, name: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
-
-
-def visible_gpus() -> int:
-    """Number of CUDA devices that torch sees on this machine."""
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -46,7 +46,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
     missing = ""
     if name == "auto":
         name, _ = choose_engine(options.model, options.adapter)
-        missing = missing_vllm_note(_cuda_devices()) if name == "transformers" and not _has_vllm() else ""
+        missing = missing_vllm_note(visible_gpus()) if name == "transformers" and not _has_vllm() else ""
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
         return options, missing
     from judgelm.engines.model_files import load_config, split_adapter
@@ -79,7 +79,7 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
         adapter: its adapter, if it is not in the model's folder.
     """
     if not _has_vllm():
-        return "transformers", missing_vllm_note(_cuda_devices()) or "vllm is not installed"
+        return "transformers", missing_vllm_note(visible_gpus()) or "vllm is not installed"
     rates: dict[str, float] = {}
     for speed in read_speeds(model, adapter) if model is not None else ():
         if speed.quantization is None:
@@ -87,7 +87,7 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
     if len(rates) > 1:
         fast, slow = sorted(rates, key=lambda name: -rates[name])[:2]
         return fast, f"measured at {rates[fast] / rates[slow]:.2f}x the speed of {slow} on this machine"
-    if not (devices := _cuda_devices()):
+    if not (devices := visible_gpus()):
         return "transformers", "torch sees no CUDA device, and on a CPU transformers starts at once and is as fast"
     return "vllm", f"vllm is installed and torch sees {devices} CUDA device(s)"
 
@@ -106,7 +106,8 @@ def _has_vllm() -> bool:
     return importlib.util.find_spec("vllm") is not None
 
 
-def _cuda_devices() -> int:
+def visible_gpus() -> int:
+    """Number of CUDA devices that torch sees on this machine."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.catalog import Template, get_template
 from judgelm.prompts.conversation import (
     dialogue_of,
     dialogue_prompt,
@@ -14,7 +14,6 @@ from judgelm.prompts.conversation import (
     turn_view,
     whole_view,
 )
-from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import chat_messages, prompt_key
 from judgelm.records import Sample
 from tests.support.flows import text_of
