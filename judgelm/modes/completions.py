@@ -10,7 +10,6 @@ Source: JudgeLM, section 3.2 (grading, judging, and reasoning): scores first, th
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -220,22 +219,23 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:
-        total = Counter(sanitized=0, prompt_tokens=0, completion_tokens=0)
+        sanitized = prompt_tokens = completion_tokens = 0
         counted_spans: list[tuple[Span, ...]] = []
 
         def ask(requests: list[Request]) -> RequestFlow[list[Completion]]:
+            nonlocal sanitized, prompt_tokens, completion_tokens
             completions = yield requests
             for request, completion in zip(requests, completions, strict=True):
-                total["prompt_tokens"] += completion.prompt_tokens
-                total["completion_tokens"] += completion.completion_tokens
+                prompt_tokens += completion.prompt_tokens
+                completion_tokens += completion.completion_tokens
                 # a reason, a retry or a label's probability continues a prompt that was counted
                 if not any(request.prompt.spans is spans for spans in counted_spans):
                     counted_spans.append(request.prompt.spans)
-                    total["sanitized"] += request.prompt.sanitized + completion.sanitized
+                    sanitized += request.prompt.sanitized + completion.sanitized
             return completions
 
         judgment = yield from relayed(call(*args, **kwargs), ask)
-        return replace(judgment, **total)
+        return replace(judgment, sanitized=sanitized, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
     return counted
 
