@@ -7,8 +7,9 @@ import torch
 
 from judgelm import Judge
 from judgelm.cli.options import ClusterOptions
-from judgelm.cluster.plan import Node, RayCluster, WorkerPlan, gpus_each, idle_gpus, make_plan, unused_gpus_note
+from judgelm.cluster.plan import Node, RayCluster, WorkerPlan, make_plan
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import gpus_each, idle_gpus, unused_gpus_note
 from judgelm.errors import ConfigError
 
 

@@ -43,6 +43,12 @@ def test_a_file_that_is_not_there(name):
         find_file(name)
 
 
+def test_a_hub_that_cannot_be_reached(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=r"o/n/q/m.gguf: no such file here, and the hub cannot be reached; check the"):
+        gguf_checkpoint("o/n/q/m.gguf")
+
+
 @pytest.mark.parametrize(
     ("content", "finding"),
     [

@@ -105,6 +105,15 @@ def test_with_the_tokenizer_chat_prompts_are_templated_here_and_sent_as_ids(back
         assert text == "<system>rate a fox<user>a dog<assistant>"
 
 
+def test_over_chat_long_answers_are_cut_with_the_tokenizer(backend, chat_folder):
+    long = request_of(prompt=prompt_of("big " * 900), max_tokens=4)
+    with endpoint(backend, window=512) as server, client(server, tokenizer=chat_folder, api="chat") as engine:
+        [done] = run(engine, [long]).values()
+        assert (done.finish_reasons, done.truncations[0].answer) == (("length",), 0)
+        assert done.truncations[0].tokens_before == pytest.approx(900, abs=2)
+        assert done.prompt_tokens <= 508
+
+
 def test_without_the_tokenizer_an_over_long_prompt_says_how_to_have_it_cut(backend):
     with endpoint(backend, window=512) as server, client(server) as engine:
         done = run(engine, [request_of("long", prompt_of("big " * 900)), request_of("short")])

@@ -268,6 +268,12 @@ def test_at_the_start_one_must_be_there_and_none_may_be_wrong():
             load(gone, "http://127.0.0.1:9/v1")
 
 
+def test_of_servers_that_differ_only_what_all_have_is_used():
+    with endpoint() as both, endpoint(has_completions=False) as chat_alone, client(both, chat_alone) as engine:
+        assert engine.describe()["api"] == "chat"
+        assert ask_all(engine, "x")["x"].texts == ("8 6",)
+
+
 def test_no_password_of_several_is_shown():
     with endpoint() as one, endpoint(ScriptedBackend()) as other:
         addresses = [server.base_url.replace("//", "//user:pass word@".replace(" ", "%20")) for server in (one, other)]
