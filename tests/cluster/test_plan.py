@@ -7,6 +7,7 @@ import torch
 
 from judgelm import Judge
 from judgelm.cli.options import ClusterOptions
+from judgelm.cluster import load_workers
 from judgelm.cluster.plan import Node, RayCluster, WorkerPlan, make_plan
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import gpus_each, idle_gpus, unused_gpus_note
@@ -67,11 +68,15 @@ def test_options_that_do_not_fit_are_refused(monkeypatch):
     refused("with a Ray cluster leave it out", RayCluster, gpus=2, address="auto")
     refused("must be 1 or more", RayCluster, workers=0)
     refused("Ray Client is not supported", RayCluster, address="ray://head:10001")
-    load = partial(Judge, "8 6", cluster=RayCluster())
-    refused("max_cost_usd limits one client", load, engine="openai", engine_args={"max_cost_usd": 1})
-    refused("each worker gets its own GPUs", load, engine="transformers", device="cuda:1")
+    load = partial(load_workers, options=EngineOptions(model="m"), cluster=RayCluster())
+    capped, placed = (
+        EngineOptions(model="m", engine_args={"max_cost_usd": 1}),
+        EngineOptions(model="m", device="cuda:1"),
+    )
+    refused("max_cost_usd limits one client", load, name="openai", options=capped)
+    refused("each worker gets its own GPUs", load, name="transformers", options=placed)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    refused("on CPUs use --ray local", load, engine="scripted", cluster=RayCluster(gpus=2))
+    refused("on CPUs use --ray local", load, name="scripted", cluster=RayCluster(gpus=2))
 
 
 def test_workers_need_a_cluster():

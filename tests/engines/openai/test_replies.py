@@ -106,9 +106,7 @@ def test_a_part_that_is_no_text_is_named(content, finding):
 
 
 @pytest.mark.parametrize("stated", [None, "eos_token", "EOS", "end_turn", "done"])
-@pytest.mark.parametrize(
-    ("max_tokens", "usage", "reason"), [(6, True, "stop"), (2, True, "length"), (2, False, "length")]
-)
+@pytest.mark.parametrize(("room", "usage", "reason"), [(6, True, "stop"), (2, True, "length"), (2, False, "length")])
 def test_a_finish_reason_in_other_words_or_missing(stated, room, usage, reason):
     with endpoint(states_usage=usage) as server, chat(server) as engine:
         server.misbehave(changing(finish_reason=stated))
