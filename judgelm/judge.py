@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from judgelm.cluster import load_workers
-from judgelm.cluster.plan import RayCluster, idle_gpus
+from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
-from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
+from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, idle_gpus, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.cards import InstalledJudge, named_judge
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise

@@ -3,8 +3,9 @@
 import os
 from dataclasses import replace
 
-from judgelm.cluster.plan import GPU_FACTORS, RayCluster, counted, gpus_each, visible_gpus
+from judgelm.cluster.plan import RayCluster, counted
 from judgelm.engines.base import Engine, EngineOptions, require
+from judgelm.engines.catalog import GPU_FACTORS, gpus_each, visible_gpus
 from judgelm.errors import ConfigError
 
 

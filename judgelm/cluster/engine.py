@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from judgelm.cluster.plan import RayCluster, gpus_each
+from judgelm.cluster.plan import RayCluster
 from judgelm.cluster.pool import StepResult, WorkerLost, WorkerPool, WorkerReady
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import gpus_each
 from judgelm.errors import EngineError
 from judgelm.prompts.chat_templates import NOT_ASKED
 from judgelm.records import Completion, Request

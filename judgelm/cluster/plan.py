@@ -1,14 +1,10 @@
 """Placement, number and resources of workers; options are checked before Ray starts."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judgelm.engines.base import MODEL_ENGINES, EngineOptions
+from judgelm.engines.catalog import GPU_FACTORS
 from judgelm.errors import ConfigError
-
-GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-"""vLLM's arguments whose product is the number of its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,53 +69,6 @@ class WorkerPlan:
         return f"{counted(self.workers, 'worker')} of {gpus}{counted(self.cores, 'core')}"
 
 
-def gpus_each(name: str, options: EngineOptions) -> int:
-    """GPUs of one engine: vLLM's devices for a group of tensor and pipeline parallelism, times its data parallel size.
-
-    Raises:
-        ConfigError: one of vLLM's sizes is not a whole number of 1 or more.
-    """
-    if name not in MODEL_ENGINES or options.device == "cpu":
-        return 0
-    return math.prod(_size(options, factor) for factor in GPU_FACTORS)
-
-
-def _size(options: EngineOptions, factor: str) -> int:
-    value = options.engine_args.get(factor, 1)
-    if not isinstance(value, int) or value < 1:
-        raise ConfigError(f"--engine-arg {factor}={value}: it must be a whole number of 1 or more")
-    return value
-
-
-def unused_gpus_note(visible: int, used: int) -> str:
-    """The line on GPUs that a single engine leaves idle, with the option that uses them; empty where none does.
-
-    Args:
-        visible: GPUs that torch sees on this machine.
-        used: GPUs of the engine, 0 where it runs elsewhere.
-    """
-    if not used or visible < 2 * used:
-        return ""
-    all_used = visible // used * used
-    return (
-        f"GPUs: uses {used} of the {visible} that torch sees; --gpus {all_used} of judgelm-batch and judgelm serve (in "
-        f"Python cluster=RayCluster(gpus={all_used})) judges with {all_used // used} copies of the model"
-    )
-
-
-def idle_gpus(name: str, options: EngineOptions) -> list[str]:
-    """The note on GPUs that an engine in this process leaves idle; none where its device was chosen.
-
-    Args:
-        name: of the engine, which has loaded torch if it uses GPUs.
-        options: the engine's options.
-    """
-    if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
-        return []
-    note = unused_gpus_note(visible_gpus(), gpus_each(name, options))
-    return [note] if note else []
-
-
 def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
     """Plan the workers for a cluster as it is now.
 
@@ -155,10 +104,3 @@ def _most_cores(nodes: Sequence[Node], workers: int) -> int:
 def counted(count: int, name: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
-
-
-def visible_gpus() -> int:
-    """Number of CUDA devices that torch sees on this machine."""
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0

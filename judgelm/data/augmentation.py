@@ -29,7 +29,7 @@ from judgelm.data.sources.source import json_scores
 from judgelm.data.swap_names import Ambiguous, OnAmbiguous, swap_names
 from judgelm.errors import ConfigError
 from judgelm.parsing.scores import score_lines
-from judgelm.prompts.template import Template
+from judgelm.prompts.catalog import Template
 from judgelm.prompts.truncation import chat_messages
 from judgelm.records import Label, Winner
 

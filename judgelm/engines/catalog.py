@@ -1,13 +1,25 @@
-"""All engines by name, and `load_engine`, which imports an engine's dependencies only when it is loaded."""
+"""All engines by name, `load_engine`, which imports an engine's dependencies only when it is loaded, and its GPUs."""
 
 import importlib.util
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from judgelm.engines.base import INT8, Engine, EngineOptions, release_openmp_threads, require, require_version
+from judgelm.engines.base import (
+    INT8,
+    MODEL_ENGINES,
+    Engine,
+    EngineOptions,
+    release_openmp_threads,
+    require,
+    require_version,
+)
 from judgelm.engines.model_cache import read_speeds
 from judgelm.errors import ConfigError, ModelError, not_found
 from judgelm.package import install_hint
+
+GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+"""vLLM's arguments whose product is the number of its devices."""
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -46,7 +58,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
     missing = ""
     if name == "auto":
         name, _ = choose_engine(options.model, options.adapter)
-        missing = missing_vllm_note(_cuda_devices()) if name == "transformers" and not _has_vllm() else ""
+        missing = missing_vllm_note(visible_gpus()) if name == "transformers" and not _has_vllm() else ""
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
         return options, missing
     from judgelm.engines.model_files import load_config, split_adapter
@@ -79,7 +91,7 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
         adapter: its adapter, if it is not in the model's folder.
     """
     if not _has_vllm():
-        return "transformers", missing_vllm_note(_cuda_devices()) or "vllm is not installed"
+        return "transformers", missing_vllm_note(visible_gpus()) or "vllm is not installed"
     rates: dict[str, float] = {}
     for speed in read_speeds(model, adapter) if model is not None else ():
         if speed.quantization is None:
@@ -87,7 +99,7 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
     if len(rates) > 1:
         fast, slow = sorted(rates, key=lambda name: -rates[name])[:2]
         return fast, f"measured at {rates[fast] / rates[slow]:.2f}x the speed of {slow} on this machine"
-    if not (devices := _cuda_devices()):
+    if not (devices := visible_gpus()):
         return "transformers", "torch sees no CUDA device, and on a CPU transformers starts at once and is as fast"
     return "vllm", f"vllm is installed and torch sees {devices} CUDA device(s)"
 
@@ -106,10 +118,58 @@ def _has_vllm() -> bool:
     return importlib.util.find_spec("vllm") is not None
 
 
-def _cuda_devices() -> int:
+def visible_gpus() -> int:
+    """Number of CUDA devices that torch sees on this machine."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def gpus_each(name: str, options: EngineOptions) -> int:
+    """GPUs of one engine: vLLM's devices for a group of tensor and pipeline parallelism, times its data parallel size.
+
+    Raises:
+        ConfigError: one of vLLM's sizes is not a whole number of 1 or more.
+    """
+    if name not in MODEL_ENGINES or options.device == "cpu":
+        return 0
+    return math.prod(_size(options, factor) for factor in GPU_FACTORS)
+
+
+def _size(options: EngineOptions, factor: str) -> int:
+    value = options.engine_args.get(factor, 1)
+    if not isinstance(value, int) or value < 1:
+        raise ConfigError(f"--engine-arg {factor}={value}: it must be a whole number of 1 or more")
+    return value
+
+
+def unused_gpus_note(visible: int, used: int) -> str:
+    """The line on GPUs that a single engine leaves idle, with the option that uses them; empty where none does.
+
+    Args:
+        visible: GPUs that torch sees on this machine.
+        used: GPUs of the engine, 0 where it runs elsewhere.
+    """
+    if not used or visible < 2 * used:
+        return ""
+    all_used = visible // used * used
+    return (
+        f"GPUs: uses {used} of the {visible} that torch sees; --gpus {all_used} of judgelm-batch and judgelm serve (in "
+        f"Python cluster=RayCluster(gpus={all_used})) judges with {all_used // used} copies of the model"
+    )
+
+
+def idle_gpus(name: str, options: EngineOptions) -> list[str]:
+    """The note on GPUs that an engine in this process leaves idle; none where its device was chosen.
+
+    Args:
+        name: of the engine, which has loaded torch if it uses GPUs.
+        options: the engine's options.
+    """
+    if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
+        return []
+    note = unused_gpus_note(visible_gpus(), gpus_each(name, options))
+    return [note] if note else []
 
 
 def _load_scripted(options: EngineOptions) -> Engine:

@@ -325,9 +325,6 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path) -> None:
 
 def _convert(header: GgufFile, source: Path, target: Path, dtype: str) -> tuple[str, list[str]]:
     """Write model and tokenizer; the dtype of the weights, and the repairs."""
-    pass
-    pass
-
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving loads deepspeed, which else warns that there is no GPU
     tokenizer, repairs = convert_tokenizer(header)

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidates import longest_candidate
-from judgelm.engines.requests import thinking_policy
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.parsing.thinking import Thinking

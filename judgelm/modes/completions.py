@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Literal, ParamSpec
 
-from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, requests_of, sampling_for
+from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, relayed, requests_of, sampling_for
 from judgelm.parsing.scores import LEAST_ASSIGNED, grade_distribution
 from judgelm.parsing.verdicts import StatedVerdict
 from judgelm.records import (
@@ -219,31 +219,23 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:
-        flow = call(*args, **kwargs)
-        completions: list[Completion] | None = None
         sanitized = prompt_tokens = completion_tokens = 0
         counted_spans: list[tuple[Span, ...]] = []
-        try:
-            while True:
-                requests = next(flow) if completions is None else flow.send(completions)
-                completions = yield requests
-                for request, completion in zip(requests, completions, strict=True):
-                    prompt_tokens += completion.prompt_tokens
-                    completion_tokens += completion.completion_tokens
-                    # a reason, a retry or a label's probability continues a prompt that was counted
-                    if not any(request.prompt.spans is spans for spans in counted_spans):
-                        counted_spans.append(request.prompt.spans)
-                        sanitized += request.prompt.sanitized + completion.sanitized
-        except StopIteration as finished:
-            judgment: Judgment = finished.value
-            return replace(
-                judgment,
-                sanitized=sanitized,
-                prompt_tokens=prompt_tokens,
-                completion_tokens=completion_tokens,
-            )
-        finally:
-            flow.close()
+
+        def ask(requests: list[Request]) -> RequestFlow[list[Completion]]:
+            nonlocal sanitized, prompt_tokens, completion_tokens
+            completions = yield requests
+            for request, completion in zip(requests, completions, strict=True):
+                prompt_tokens += completion.prompt_tokens
+                completion_tokens += completion.completion_tokens
+                # a reason, a retry or a label's probability continues a prompt that was counted
+                if not any(request.prompt.spans is spans for spans in counted_spans):
+                    counted_spans.append(request.prompt.spans)
+                    sanitized += request.prompt.sanitized + completion.sanitized
+            return completions
+
+        judgment = yield from relayed(call(*args, **kwargs), ask)
+        return replace(judgment, sanitized=sanitized, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
     return counted
 

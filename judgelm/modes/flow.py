@@ -1,7 +1,7 @@
 """The interface between modes, the runner and batch runs; checks of options, and the sampling of replies."""
 
 import hashlib
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -77,6 +77,26 @@ class BatchMode(Mode, Protocol):
     def reference(self) -> Literal["auto", "use", "ignore"]:
         """The policy for references in the input, see `judgelm.data.samples.ReferencePolicy`."""
         ...
+
+
+def relayed(
+    flow: RequestFlow[Result], ask: Callable[[list[Request]], RequestFlow[list[Completion]]]
+) -> RequestFlow[Result]:
+    """The flow with something between it and its engine.
+
+    Args:
+        flow: closed with this one.
+        ask: sends each round's requests on, changed or not, and returns the completions for the flow.
+    """
+    completions: list[Completion] | None = None
+    try:
+        while True:
+            completions = yield from ask(next(flow) if completions is None else flow.send(completions))
+    except StopIteration as finished:
+        result: Result = finished.value
+        return result
+    finally:
+        flow.close()
 
 
 def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:

@@ -36,8 +36,7 @@ from judgelm.parsing.scores import (
     winner_by,
 )
 from judgelm.parsing.verdicts import read_verdict
-from judgelm.prompts.catalog import get_template
-from judgelm.prompts.template import Template
+from judgelm.prompts.catalog import Template, get_template
 from judgelm.records import (
     Completion,
     FailureCode,
@@ -201,7 +200,7 @@ class Pairwise:
             read = read or [
                 _expected(reply) for reply in deciding if reply.distribution and is_assigned(reply.distribution)
             ]
-        scores = None if failure else (_mean(read, 0), _mean(read, 1))
+        scores = None if failure else mean_scores(read)
         winners = [winner_of(pair) for reply in shown if (pair := in_sample_order(reply)) is not None]
         return Judgment(
             sample_id=sample.id,
@@ -259,16 +258,17 @@ def _no_probability(shown: Sequence[Shown]) -> Unparsed:
 def _expected(shown: Shown) -> tuple[float, float]:
     """The expected scores of an order, in sample order."""
     assert shown.distribution is not None, "only orders with a distribution have expected scores"
-    first, second = shown.distribution.expected
-    return (first, second) if shown.order == _GIVEN else (second, first)
+    return _restored(shown.order, shown.distribution.expected)
 
 
 def in_sample_order(shown: Shown) -> tuple[float, float] | None:
     """The scores of a shown pair, put back in sample order; None where there are none."""
-    if shown.scores is None:
-        return None
-    first, second = shown.scores
-    return (first, second) if shown.order == _GIVEN else (second, first)
+    return None if shown.scores is None else _restored(shown.order, shown.scores)
+
+
+def _restored(order: tuple[int, ...], scores: tuple[float, ...]) -> tuple[float, float]:
+    first, second = scores
+    return (first, second) if order == _GIVEN else (second, first)
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
@@ -278,8 +278,9 @@ def winner_of(scores: tuple[float, float]) -> Winner:
     return 2 if scores[1] > scores[0] else "tie"
 
 
-def _mean(pairs: list[tuple[float, float]], index: int) -> float:
-    return sum(pair[index] for pair in pairs) / len(pairs)
+def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Each answer's mean score over the orders, of which there is at least one."""
+    return sum(first for first, _ in pairs) / len(pairs), sum(second for _, second in pairs) / len(pairs)
 
 
 read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)

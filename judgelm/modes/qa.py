@@ -26,7 +26,7 @@ from judgelm.modes.completions import ask_probabilities, failure_of, labelled, r
 from judgelm.modes.flow import Flow, check_above_zero, sampling_for
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
-from judgelm.prompts.template import PromptText, read_texts, sha_of
+from judgelm.prompts.catalog import PromptText, read_texts, sha_of
 from judgelm.records import (
     Completion,
     Judgment,

@@ -21,10 +21,10 @@ from pydantic import ConfigDict
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, graded, read_reply, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, pair_orders, requests_of, sampling_for
-from judgelm.modes.pairwise import in_sample_order, winner_of
+from judgelm.modes.pairwise import in_sample_order, mean_scores, winner_of
 from judgelm.parsing.verdicts import StatedVerdict, Statement, settled, unmarked_verdicts
-from judgelm.prompts.template import PromptText, sha_of
-from judgelm.records import Completion, Judgment, Prompt, Sample, Scores, Shown, SpanKind, Unparsed
+from judgelm.prompts.catalog import PromptText, sha_of
+from judgelm.records import Completion, Prompt, Sample, Scores, Shown, SpanKind, Unparsed
 
 PairLabel = Literal["1", "2", "tie"]
 """The better answer's place in the order shown."""
@@ -366,7 +366,8 @@ class ReleasedMode:
         if self.prompt.answers == 1:
             return graded(self, sample, shown[0])
         judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
-        return replace(judgment, scores=_mean_scores(judgment))
+        read = [scores for reply in shown if (scores := in_sample_order(reply)) is not None]
+        return replace(judgment, scores=mean_scores(read) if read and judgment.verdict is not None else None)
 
     def _check(self, sample: Sample) -> None:
         needed = self.prompt.answers
@@ -407,14 +408,6 @@ class ReleasedMode:
             return shown
         winner = winner_of((shown.scores[0], shown.scores[1]))
         return replace(shown, label=str(winner))
-
-
-def _mean_scores(judgment: Judgment) -> tuple[float, float] | None:
-    """Each answer's mean score, of a judge that scores both; None without a verdict."""
-    read = [scores for shown in judgment.shown if (scores := in_sample_order(shown)) is not None]
-    if judgment.verdict is None or not read:
-        return None
-    return (sum(scores[0] for scores in read) / len(read), sum(scores[1] for scores in read) / len(read))
 
 
 def _rubric_slots(rubric: str) -> dict[str, str]:

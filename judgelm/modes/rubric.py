@@ -33,7 +33,7 @@ from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.completions import ask_missing_labels, read_reply, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, sampling_for
 from judgelm.parsing.verdicts import parse_level
-from judgelm.prompts.template import ONE_ANSWER, PromptText, read_texts, sha_of
+from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
 from judgelm.records import GradeVerdict, Judgment, Prompt, Request, Sample, Shown, Unparsed
 
 FORM = "Explanation: [Explanation], Answer: [Answer]"

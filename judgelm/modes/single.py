@@ -22,9 +22,8 @@ from judgelm.errors import InputError, not_found
 from judgelm.modes.completions import Explained, explain, graded, grades_of, read_reply, to_explain, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, sampling_for
 from judgelm.parsing.scores import parse_pair, parse_scores, score_lines
-from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
+from judgelm.prompts.catalog import Messages, fill, get_template, grading_family, grading_prompt, read_texts, sha_of
 from judgelm.prompts.sanitization import sanitizer_for
-from judgelm.prompts.template import Messages, fill, read_texts, sha_of
 from judgelm.records import Completion, Prompt, Request, Sample, Shown, Span, SpanKind
 
 Against = Literal["auto", "reference", "anchor", "nothing"]

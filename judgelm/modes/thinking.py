@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from judgelm.modes.flow import RequestFlow, Result, interleave
+from judgelm.modes.flow import RequestFlow, Result, interleave, relayed
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
@@ -36,20 +36,14 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
         thinking: of the engine that answers.
     """
     blocks: _Blocks = {}
-    completions: list[Completion] | None = None
-    try:
-        while True:
-            requests = next(flow) if completions is None else flow.send(completions)
-            if thinking.mode == "on":
-                completions = yield from _thought(requests, thinking, blocks)
-            else:
-                received = yield requests
-                completions = [separated(completion, thinking) for completion in received]
-    except StopIteration as finished:
-        result: Result = finished.value
-        return result
-    finally:
-        flow.close()
+
+    def ask(requests: list[Request]) -> RequestFlow[list[Completion]]:
+        if thinking.mode == "on":
+            return (yield from _thought(requests, thinking, blocks))
+        received = yield requests
+        return [separated(completion, thinking) for completion in received]
+
+    return relayed(flow, ask)
 
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:

@@ -42,9 +42,8 @@ from functools import cache
 from typing import NamedTuple
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.prompts.catalog import grading_family
+from judgelm.prompts.catalog import Layout, Template, fill, grading_family, sha_of
 from judgelm.prompts.sanitization import sanitizer_for
-from judgelm.prompts.template import Layout, Template, fill, sha_of
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 WHOLE = "dialogue"

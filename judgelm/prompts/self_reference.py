@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from judgelm.errors import InputError
 from judgelm.parsing.short_answers import MOST_LETTERS, Task
-from judgelm.prompts.template import PromptFamily, PromptText, read_texts
+from judgelm.prompts.catalog import PromptFamily, PromptText, read_texts
 from judgelm.records import Prompt, Sample, SpanKind
 
 _KINDS: dict[str, SpanKind] = {

@@ -5,9 +5,9 @@ and the response marker are never cut. Answers share what room is left evenly an
 still does not fit is `too_long`. Answers that are equal once they are cut are not judged: `equal_after_cut`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations, groupby
 from typing import Any, NamedTuple, Protocol
 
@@ -187,16 +187,8 @@ class Truncator:
 
     def _sanitized(self, prompt: Prompt) -> tuple[tuple[Span, ...], int]:
         """Sanitize the tokenizer's special tokens in untrusted text, where they would become one token."""
-        total = 0
-        out = []
-        for span in prompt.spans:
-            if span.kind in ("template", "image"):
-                out.append(span)
-                continue
-            text, count = self.sanitize(span.text, chat=prompt.chat)
-            total += count
-            out.append(replace(span, text=text) if count else span)
-        return (tuple(out), total) if total else (prompt.spans, 0)
+        spans, total = sanitized_spans(prompt.spans, partial(self.sanitize, chat=prompt.chat))
+        return (spans, total) if total else (prompt.spans, 0)
 
     def _truncate_answers(
         self, spans: tuple[Span, ...], bounded: tuple[Span, ...], prompt: Prompt, limit: int, sanitized: int
@@ -311,6 +303,15 @@ def _appended_tokens(tokenizer: Tokenizer) -> int:
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
+
+
+def sanitized_spans(
+    spans: tuple[Span, ...], sanitize: Callable[[str], tuple[str, int]]
+) -> tuple[tuple[Span, ...], int]:
+    """The spans with their untrusted text sanitized, and how much of it was."""
+    texts = [(span.text, 0) if span.kind in ("template", "image") else sanitize(span.text) for span in spans]
+    changed = (replace(span, text=text) if count else span for span, (text, count) in zip(spans, texts, strict=True))
+    return tuple(changed), sum(count for _, count in texts)
 
 
 def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:

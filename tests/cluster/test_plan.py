@@ -1,12 +1,16 @@
 """How many workers, of what size, and what is refused before anything starts."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from judgelm import Judge
 from judgelm.cli.options import ClusterOptions
-from judgelm.cluster.plan import Node, RayCluster, WorkerPlan, gpus_each, idle_gpus, make_plan, unused_gpus_note
+from judgelm.cluster import load_workers
+from judgelm.cluster.plan import Node, RayCluster, WorkerPlan, make_plan
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import gpus_each, idle_gpus, unused_gpus_note
 from judgelm.errors import ConfigError
 
 
@@ -44,54 +48,35 @@ def test_what_a_worker_wants_of_gpus():
 
 @pytest.mark.parametrize("size", [0, "two", 1.5])
 def test_a_size_that_is_no_number_of_gpus_is_refused(size):
-    with pytest.raises(
-        ConfigError, match=r"--engine-arg data_parallel_size=.*: it must be a whole number of 1 or more"
-    ):
+    with pytest.raises(ConfigError, match=r"data_parallel_size=.*: it must be a whole number of 1 or more"):
         gpus_each("vllm", EngineOptions(model="m", engine_args={"data_parallel_size": size}))
 
 
-@pytest.mark.parametrize(
-    ("visible", "used", "words"),
-    [
-        (8, 1, "uses 1 of the 8 that torch sees; --gpus 8 of judgelm-batch and judgelm serve"),
-        (8, 2, "uses 2 of the 8 that torch sees; --gpus 8 "),
-        (8, 3, "uses 3 of the 8 that torch sees; --gpus 6 "),  # two groups of three; two GPUs stay idle
-    ],
-)
-def test_idle_gpus_are_named_with_the_option_that_uses_them(visible, used, words):
-    note = unused_gpus_note(visible, used)
-    assert words in note
-    assert f"judges with {visible // used} copies of the model" in note
+def test_idle_gpus_are_named_with_the_option_that_uses_them():
+    for used, gpus, copies in ((1, 8, 8), (2, 8, 4), (3, 6, 2)):  # two groups of three; two GPUs stay idle
+        note = unused_gpus_note(8, used)
+        assert f"uses {used} of the 8 that torch sees; --gpus {gpus} " in note
+        assert f"judges with {copies} copies of the model" in note
+    assert {unused_gpus_note(*counts) for counts in ((1, 1), (8, 8), (3, 2), (0, 1), (8, 0))} == {""}
 
 
-@pytest.mark.parametrize(("visible", "used"), [(1, 1), (8, 8), (3, 2), (0, 1), (8, 0)])
-def test_nothing_is_said_where_no_option_would_use_more(visible, used):
-    assert unused_gpus_note(visible, used) == ""
+def test_options_that_do_not_fit_are_refused(monkeypatch):
+    def refused(words, make, **options):
+        with pytest.raises(ConfigError, match=words):
+            make(**options)
 
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"gpus": 2, "address": "auto"}, "with a Ray cluster leave it out"),
-        ({"workers": 0}, "must be 1 or more"),
-        ({"address": "ray://head:10001"}, "Ray Client is not supported"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, words):
-    with pytest.raises(ConfigError, match=words):
-        RayCluster(**options)
-
-
-def test_a_cap_on_cost_is_not_multiplied_by_workers():
-    with pytest.raises(ConfigError, match="max_cost_usd limits one client"):
-        Judge("m", engine="openai", cluster=RayCluster(workers=2), engine_args={"max_cost_usd": 1})
-
-
-def test_gpus_that_are_not_there_are_refused():
-    if torch.cuda.is_available():
-        pytest.skip("this machine has CUDA devices")
-    with pytest.raises(ConfigError, match="torch sees no CUDA device on this machine; on CPUs use --ray local"):
-        Judge("8 6", engine="scripted", cluster=RayCluster(gpus=2))
+    refused("with a Ray cluster leave it out", RayCluster, gpus=2, address="auto")
+    refused("must be 1 or more", RayCluster, workers=0)
+    refused("Ray Client is not supported", RayCluster, address="ray://head:10001")
+    load = partial(load_workers, options=EngineOptions(model="m"), cluster=RayCluster())
+    capped, placed = (
+        EngineOptions(model="m", engine_args={"max_cost_usd": 1}),
+        EngineOptions(model="m", device="cuda:1"),
+    )
+    refused("max_cost_usd limits one client", load, name="openai", options=capped)
+    refused("each worker gets its own GPUs", load, name="transformers", options=placed)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    refused("on CPUs use --ray local", load, name="scripted", cluster=RayCluster(gpus=2))
 
 
 def test_workers_need_a_cluster():
@@ -112,8 +97,3 @@ def test_a_judge_names_the_gpus_that_it_leaves_idle(monkeypatch):
     options = EngineOptions(model="m", engine_args={"tensor_parallel_size": 4})
     assert idle_gpus("vllm", options) == [unused_gpus_note(8, 4)]
     assert idle_gpus("transformers", EngineOptions(model="m", device="cuda:3")) == []  # its device was chosen
-
-
-def test_a_device_of_its_own_is_not_for_workers(tiny_model):
-    with pytest.raises(ConfigError, match="each worker gets its own GPUs"):
-        Judge(str(tiny_model), engine="transformers", device="cuda:1", cluster=RayCluster())

@@ -77,15 +77,6 @@ def test_a_quick_worker_is_given_more_than_a_slow_one():
     assert scheduler.in_flight(0) > 10 * scheduler.in_flight(1) > 0
 
 
-def test_a_lost_workers_requests_go_to_another():
-    scheduler = scheduler_of(2)
-    scheduler.add(request(i, question=f"q{i}") for i in range(6))
-    scheduler.dispatch(0.0)
-    assert scheduler.lose_worker(0, "killed") == []
-    assert len(scheduler.dispatch(1.0)[1]) == 3
-    assert scheduler.sent_again == 3
-
-
 def test_a_late_answer_of_a_dropped_request_is_nobodys():
     scheduler = scheduler_of(1)
     scheduler.add([request("a")])

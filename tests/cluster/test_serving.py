@@ -41,17 +41,11 @@ def test_many_files_on_workers_loaded_once(tmp_path):
     assert again.stdout.count("0 judged, 0 of them failed, 30 done before") == 2
 
 
-def test_what_the_recipe_refuses(tmp_path):
-    pairs = write_pairs(tmp_path / "one.jsonl", 1)
-    (tmp_path / "config.yaml").write_text("both_ordres: true\n")
-    done = recipe(pairs, "-o", tmp_path / "judged", "--model", "8 6", "--config", tmp_path / "config.yaml")
-    assert done.returncode == 1
-    assert "both_ordres is not an option of judge or mode" in done.stderr
+def test_files_of_one_name_are_refused(tmp_path):
     (tmp_path / "more").mkdir()
-    other = write_pairs(tmp_path / "more/one.jsonl", 1)
-    done = recipe(pairs, other, "-o", tmp_path / "judged", "--model", "8 6")
-    assert done.returncode == 1
-    assert "would both be judged into" in done.stderr
+    files = [write_pairs(folder / "one.jsonl", 1) for folder in (tmp_path, tmp_path / "more")]
+    done = recipe(*files, "-o", tmp_path / "judged", "--model", "8 6")
+    assert (done.returncode, "would both be judged into" in done.stderr) == (1, True)
 
 
 def test_ray_takes_the_example_of_a_cluster():

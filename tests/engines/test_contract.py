@@ -68,20 +68,13 @@ def test_order_of_submission_does_not_matter(engine):
     assert forward == backward == one_by_one
 
 
-def test_a_reply_ends_before_its_stop_string(engine):
+@pytest.mark.parametrize("included", [False, True])
+def test_a_reply_ends_before_its_stop_string_or_behind_it_where_that_is_asked_for(engine, included):
     [free] = run(engine, requests_of(1, max_tokens=12)).values()
     middle = free.texts[0][len(free.texts[0]) // 2 :][:2]
-    [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,))).values()
+    [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,), include_stop=included)).values()
     assert stopped.finish_reasons == ("stop",)
-    assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle)]
-
-
-def test_a_stop_string_is_part_of_the_reply_where_that_is_asked_for(engine):
-    [free] = run(engine, requests_of(1, max_tokens=12)).values()
-    middle = free.texts[0][len(free.texts[0]) // 2 :][:2]
-    [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,), include_stop=True)).values()
-    assert stopped.finish_reasons == ("stop",)
-    assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle) + 2]
+    assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle) + 2 * included]
 
 
 def test_an_empty_first_line_does_not_end_a_reply(engine):

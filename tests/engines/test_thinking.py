@@ -13,9 +13,10 @@ from judgelm.modes.pairwise import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
-from judgelm.runs.runner import drive, judge
+from judgelm.runs.runner import judge
 from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.client import client
 from tests.support.endpoint.server import endpoint
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
@@ -49,22 +50,6 @@ def test_a_reply_that_begins_within_the_block_has_its_opening(thinker, thinking,
     engine.close()
 
 
-def test_a_model_that_never_stops_thinking_gives_no_reply(thinker):
-    engine = load_engine("transformers", EngineOptions(model=str(thinker), thinking="on", thinking_tokens=20))
-    assert engine.describe()["thinking"] == {"asked": "on", "max_tokens": 20}
-    request = Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=6, stop=("\n",)))
-
-    def flow(_):
-        return (yield [request])[0]
-
-    [completion] = drive([1], flow, engine)
-    assert (completion.texts, completion.finish_reasons) == (("",), ("thinking",))
-    assert completion.error.startswith("the judge's thinking has no end within 20 tokens")
-    assert completion.thinking[0]
-    assert completion.completion_tokens == 20
-    engine.close()
-
-
 def test_the_card_says_whether_to_think_and_the_user_goes_first(thinker):
     template = get_template("judgelm-chat")
     write_card(thinker, Card(template=template.id, template_sha=template.sha, thinking="on"))
@@ -80,9 +65,8 @@ def test_no_room_for_thinking_is_refused():
         load_engine("scripted", EngineOptions(model="8 6", thinking_tokens=0))
 
 
-def load(server, **options):
-    arguments = {"base_url": server.base_url, "backoff_s": 0.01, "api": "chat"}
-    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **options))
+def chat(server, **options):
+    return client(server, options=options, api="chat")
 
 
 def saying(text, **apart):
@@ -97,8 +81,7 @@ def saying(text, **apart):
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_what_a_server_gives_apart_is_the_thinking(field):
-    with endpoint(ScriptedBackend()) as server:
-        engine = load(server, thinking="on", thinking_tokens=100)
+    with endpoint(ScriptedBackend()) as server, chat(server, thinking="on", thinking_tokens=100) as engine:
         server.misbehave(saying("8 6\nBecause.", **{field: "Hm.\n9 1?\n"}))
         [judgment] = judge([PAIR], Pairwise(), engine)
         assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].thinking) == ((8, 6), "8 6", "Hm.\n9 1?")
@@ -107,28 +90,23 @@ def test_what_a_server_gives_apart_is_the_thinking(field):
         assert "stop" not in body
         assert body["max_tokens"] == 124
         assert body["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True}
-        engine.close()
 
 
 def test_a_server_that_gives_nothing_but_thinking_gave_no_reply():
-    with endpoint(ScriptedBackend()) as server:
-        engine = load(server, thinking="on")
+    with endpoint(ScriptedBackend()) as server, chat(server, thinking="on") as engine:
         server.misbehave(saying(None, reasoning_content="8 6\nor not"))
         [judgment] = judge([PAIR], Pairwise(), engine)
         assert judgment.failure.code == "truncated"
         assert judgment.shown[0].thinking == "8 6\nor not"
-        engine.close()
 
 
 def test_thinking_within_the_reply_is_separated_and_a_server_without_the_switch_is_asked_without():
     with endpoint(ScriptedBackend(), refuses=("chat_template_kwargs",)) as server:
         server.misbehave(saying("Hm.\n9 1?\n</think>\n\n8 6\nBecause."))
-        engine = load(server, thinking="off")
-        done = run(engine, [Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=50))])
-        assert done["0"].texts[0].startswith("Hm.")  # engines give all of it; the runner separates
-        assert engine.stats()["not_taken_by_server"] == ["chat_template_kwargs"]
-        engine.close()
-        engine = load(server, thinking="on")
-        [judgment] = judge([PAIR], Pairwise(), engine)
-        assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "Hm.\n9 1?")
-        engine.close()
+        with chat(server, thinking="off") as engine:
+            done = run(engine, [Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=50))])
+            assert done["0"].texts[0].startswith("Hm.")  # engines give all of it; the runner separates
+            assert engine.stats()["not_taken_by_server"] == ["chat_template_kwargs"]
+        with chat(server, thinking="on") as engine:
+            [judgment] = judge([PAIR], Pairwise(), engine)
+            assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "Hm.\n9 1?")

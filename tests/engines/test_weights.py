@@ -106,24 +106,22 @@ def test_a_pickle_of_another_name_in_the_index_is_read_as_tensors_alone_too(copy
     assert not (tmp_path / "executed").exists()
 
 
+def index_of(*files):
+    return json.dumps({"metadata": {}, "weight_map": dict(enumerate(files))})
+
+
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        (
-            '{"metadata": {}, "weight_map": {"a": "../../../../etc/passwd"}}',
-            r"'\.\./.*passwd', which is not in this folder",
-        ),
-        ('{"metadata": {}, "weight_map": {"a": "/etc/passwd"}}', "'/etc/passwd', which is not in this folder"),
-        ('{"metadata": {}, "weight_map": {"a": "x\\\\..\\\\..\\\\y"}}', "which is not in this folder"),
-        ('{"metadata": {}, "weight_map": {"a": "C:y.safetensors"}}', "which is not in this folder"),
-        ('{"metadata": {}, "weight_map": {"a": "."}}', "which is not in this folder"),
-        ('{"metadata": {}, "weight_map": {"a": "x\\u0000"}}', "which is not in this folder"),
-        (
-            '{"metadata": {}, "weight_map": {"a": "model-9.safetensors"}}',
-            r"names model-9\.safetensors, which is missing",
-        ),
-        ('{"metadata": {}, "weight_map": {}}', "weight_map names no files"),
-        ('{"metadata": {}, "weight_map": {"a": 3}}', "weight_map names no files"),
+        (index_of("../../../../etc/passwd"), r"'\.\./.*passwd', which is not in this folder"),
+        (index_of("/etc/passwd"), "'/etc/passwd', which is not in this folder"),
+        (index_of("x\\..\\..\\y"), "which is not in this folder"),
+        (index_of("C:y.safetensors"), "which is not in this folder"),
+        (index_of("."), "which is not in this folder"),
+        (index_of("x\0"), "which is not in this folder"),
+        (index_of("model-9.safetensors"), r"names model-9\.safetensors, which is missing"),
+        (index_of(), "weight_map names no files"),
+        (index_of(3), "weight_map names no files"),
         ('{"metadata": {}, "weight_map": ["a"]}', r"no index of weights \(weight_map\)"),
         ("[]", "no index of weights"),
         ("[" * 100_000, "no index of weights"),

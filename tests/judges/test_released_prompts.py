@@ -8,7 +8,7 @@ import pytest
 from judgelm.jsonl import read_jsonl
 from judgelm.judges.released import released_judge
 from judgelm.modes.released import HELPFULNESS
-from judgelm.prompts.template import sha_of
+from judgelm.prompts.catalog import sha_of
 
 TASKS = {
     "pandalm": ("pandalm", "pair"),

@@ -1,13 +1,10 @@
 """Dialogues judged turn by turn, as pairs and by themselves; talk about a finished judgment."""
 
-import math
-from dataclasses import replace
-
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError
-from judgelm.modes import Pairwise, make_mode
+from judgelm.errors import InputError
+from judgelm.modes import Pairwise
 from judgelm.modes.conversation import Chat, Conversation, FollowUp, per_order
 from judgelm.modes.flow import interleave
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Shown, Truncation
@@ -107,15 +104,6 @@ def test_a_turn_with_little_on_score_lines_leaves_no_probability():
     assert (judgment.probability, judgment.verdict, judgment.failure.code) == (None, None, "off_grammar")
 
 
-def test_only_the_unreadable_turn_is_repaired():
-    asked, judgment = drive(
-        Conversation(retry_unparseable=True), [reply("8 6"), reply("dunno")], [reply("7 5")], sample=DIALOGUE
-    )
-    assert asked[1][0].prompt == asked[0][1].prompt
-    assert [one.repaired is not None for one in judgment.shown] == [False, True]
-    assert judgment.scores == (7.5, 5.5)
-
-
 def test_one_dialogue_gets_the_mean_of_its_grades():
     script = {"q1|a1": "8\n", "q1|q2|a1|a2": "Score: 5/10\n"}
     [judgment] = judge([ALONE], Conversation(), ScriptedEngine(script))
@@ -138,28 +126,14 @@ def test_one_dialogue_behind_its_references_goes_on_from_the_full_score():
 
 def test_a_grade_has_its_distribution():
     # behind the references' score a grade begins with a blank; of 1 to 10, 8 has 0.75 and 6 has 0.25
-    found = {" 8": math.log(0.75), " 6": math.log(0.25)}
-    logprobs = tuple(found.get(f" {value}", -math.inf) for value in range(1, 11))
-    asked, judgment = drive(
-        Conversation(turns="whole", distribution=True),
-        [replace(reply(" 8"), candidate_logprobs=logprobs)],
-        sample=anchored(),
-    )
+    completion = reply(" 8", shares=[{8: 0.75, 6: 0.25}.get(value, 0) for value in range(1, 11)])
+    asked, judgment = drive(Conversation(turns="whole", distribution=True), [completion], sample=anchored())
     assert asked[0][0].candidates == tuple(f" {value}" for value in range(1, 11))
     assert judgment.shown[0].grades.expected == pytest.approx(7.5)
 
 
 @pytest.mark.parametrize("sample", [ALONE, anchored()])
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        (reply("well"), "off_grammar"),
-        (reply(" 80"), "out_of_range"),
-        (reply(" 8 and on", finish="length"), "truncated"),
-        (broken("error", "gone"), "engine"),
-        (broken("too_long", "no room"), "too_long"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "code"), [(reply(" 80"), "out_of_range"), (broken("error", "gone"), "engine")])
 def test_a_grade_that_failed_is_no_number(sample, bad, code):
     _, judgment = drive(Conversation(), [reply(" 8"), bad], sample=sample)
     assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
@@ -171,13 +145,6 @@ def test_the_prompt_of_a_part_can_be_made_again():
     asked, judgment = drive(mode, [reply("8 6")] * 4, sample=DIALOGUE)
     again = [mode.prompt_of(DIALOGUE, one.order, one.part) for one in judgment.shown]
     assert again == [request.prompt for request in asked[0]]
-
-
-def test_three_answers_and_unknown_options_are_refused():
-    with pytest.raises(InputError, match="sample x: expected 1 or 2 answers, got 3"):
-        next(Conversation()(Sample(id="x", question="q", answers=("a", "b", "c"))))
-    made = make_mode("conversation", {"turns": "last"}, {"template": "judgelm-chat", "scale": (1, 5)})
-    assert made == Conversation(turns="last", template="judgelm-chat", scale=(1, 5))
 
 
 def test_per_order_takes_means_and_the_first_failure():
@@ -214,17 +181,14 @@ def said(prompt):
     return [span.text for span in prompt.spans if span.kind != "template"][3:]
 
 
-def parts_of_chat(judgment):
-    return [(one.part, one.text) for one in judgment.shown]
-
-
 def test_each_question_is_asked_with_all_that_was_said_before():
     rounds = [reply("8 6")], [reply("The first is right.")], [reply(" It says so. ")], [reply("Ask a teacher.")]
     asked, judgment = drive(Chat(), *rounds, sample=asking("Why?", "And then?"))
     opening = "8 6\nThe first is right."
     assert said(asked[2][0].prompt) == [opening, "Why?"]
     assert said(asked[3][0].prompt) == [opening, "Why?", "It says so.", "And then?"]
-    assert parts_of_chat(judgment)[1:] == [("follow-up 1", "It says so."), ("follow-up 2", "Ask a teacher.")]
+    talk = [(one.part, one.text) for one in judgment.shown[1:]]
+    assert talk == [("follow-up 1", "It says so."), ("follow-up 2", "Ask a teacher.")]
     assert (judgment.mode, judgment.verdict, judgment.scores) == ("chat", PairVerdict(winner=1), (8.0, 6.0))
     assert (judgment.prompt_tokens, judgment.completion_tokens) == (40, 12)
 
@@ -238,21 +202,13 @@ def test_the_judge_is_asked_as_the_pair_mode_asks_and_the_verdict_is_its():
     assert judgment.shown[:2] == pair.shown
 
 
-def test_without_questions_it_is_a_pair():
-    _, judgment = drive(Chat(reasons="none"), [reply("8 6")], sample=asking())
-    assert parts_of_chat(judgment) == [("", "8 6")]
-    assert drive(Chat(reasons="none"), [reply("8 6")])[1].verdict == PairVerdict(winner=1)
-
-
-def test_a_judgment_that_failed_is_not_talked_about():
+def test_a_judgment_that_failed_or_that_nobody_asks_about_is_not_talked_about():
     _, judgment = drive(Chat(), [reply("dunno")], sample=asking("Why?"))
     assert (judgment.verdict, len(judgment.shown)) == (None, 1)
+    assert len(drive(Chat(reasons="none"), [reply("8 6")])[1].shown) == 1
 
 
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [(broken("error", "gone"), "engine"), (broken("too_long", "no room"), "too_long"), (reply(" \n"), "off_grammar")],
-)
+@pytest.mark.parametrize(("bad", "code"), [(broken("error", "gone"), "engine"), (reply(" \n"), "off_grammar")])
 def test_after_a_question_without_reply_no_other_is_asked(bad, code):
     _, judgment = drive(Chat(reasons="none"), [reply("8 6")], [bad], sample=asking("Why?", "And then?"))
     assert judgment.verdict == PairVerdict(winner=1)
@@ -323,18 +279,9 @@ def test_drawn_replies_have_seeds_of_their_own():
         ({"mode": Conversation()}, "of sample 1 by mode pair, not of 1 by conversation"),
         ({"sample": Sample(id="2", question="q", answers=("a", "b"))}, "of sample 1 by mode pair, not of 2 by pair"),
         ({"judgment": Judgment(sample_id="1", mode="pair", verdict=None, shown=())}, "no readable reply to talk about"),
+        ({}, "follow-up 1 is blank"),
     ],
 )
 def test_what_cannot_be_talked_about_is_said(change, message):
     with pytest.raises(InputError, match=message):
-        FollowUp(**{"mode": Pairwise(), "sample": asking(), "judgment": JUDGED} | change)
-
-
-def test_wrong_questions_and_options_are_named():
-    with pytest.raises(InputError, match="follow-up 1 is blank"):
-        next(FollowUp(mode=Pairwise(), sample=asking(), judgment=JUDGED)(" "))
-    for wrong in ("Why?", ["Why?", 7], ["Why?", ""]):
-        with pytest.raises(InputError, match="sample 1: follow_ups: expected a list of questions"):
-            next(Chat()(Sample(id="1", question="q", answers=("a", "b"), metadata={"follow_ups": wrong})))
-    with pytest.raises(ConfigError, match="reply_tokens is 0"):
-        Chat(reply_tokens=0)
+        next(FollowUp(**{"mode": Pairwise(), "sample": asking(), "judgment": JUDGED} | change)(" "))

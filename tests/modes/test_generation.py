@@ -1,15 +1,15 @@
 """Questions put to models, and a teacher's replies."""
 
+from dataclasses import replace
+
 import pytest
 
-from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes.generation import AnswerMode, AnswerTask, Decoding, TeacherMode
 from judgelm.parsing.scores import split_score_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import PairVerdict, Sample, Span
-from judgelm.runs.runner import drive as run
-from tests.support.flows import SAMPLE, broken, drive, reply
+from tests.support.flows import SAMPLE, broken, drive, reply, text_of
 
 QUESTION = Sample(id="7", question="why?", answers=())
 
@@ -47,14 +47,6 @@ def test_what_was_not_answered_has_no_text():
     assert (answer.text, answer.failure.code, answer.failure.why) == (None, "engine", "out of order")
 
 
-def test_the_runner_drives_answers_as_it_drives_judgments():
-    draws = [AnswerTask(Sample(id=str(i), question=f"q{i}", answers=()), Decoding()) for i in range(20)]
-    engine = ScriptedEngine(lambda prompt: prompt.spans[-1].text.upper(), max_in_flight=3)
-    assert {one.draw.question.id: one.text for one in run(draws, AnswerMode(), engine)} == {
-        str(i): f"Q{i}" for i in range(20)
-    }
-
-
 def test_a_plain_form_needs_a_place_for_the_question():
     with pytest.raises(ConfigError, match="it must hold"):
         AnswerMode(plain="Question:")
@@ -67,13 +59,9 @@ CHOICE_SAMPLE = Sample(
 )
 
 
-def shown(request):
-    return "".join(span.text for span in request.prompt.spans)
-
-
 def answered(sample, completion, **options):
     [[request]], answer = drive(AnswerMode(**options), [completion], sample=AnswerTask(sample, Decoding()))
-    return shown(request), answer
+    return text_of(request.prompt), answer
 
 
 def test_a_question_reaches_the_model_with_its_options():
@@ -99,31 +87,25 @@ def test_the_papers_prompts_ask_by_task():
     assert answer.final == "Paris"
 
 
-def test_a_letter_behind_the_options_is_no_answer():
-    assert answered(CHOICE_SAMPLE, reply("The answer is (D)."), task="choice")[1].final is None
+TWICE = "First <ans> Rome </ans>, no: <ans> Paris </ans>."
 
 
-def test_an_answer_that_was_cut_off_may_lack_its_end():
-    # "The answer is 1" could go on to be 12
-    assert answered(QUESTION, reply("The answer is 1", finish="length"), task="number")[1].final is None
-
-
-def test_the_answer_stands_in_the_last_tags():
-    text = "First <ans> Rome </ans>, no: <ans> Paris </ans>."
-    answer = answered(QA_SAMPLE, reply(text), task="qa")[1]
-    assert (answer.final, answer.text) == ("Paris", text)
-
-
-def test_the_original_rule_takes_the_first_tags_or_all():
-    assert answered(QA_SAMPLE, reply("<ans>Rome</ans> <ans>Paris</ans>"), task="qa", tags="first")[1].final == "Rome"
-    assert answered(QA_SAMPLE, reply("Paris "), task="qa", tags="first")[1].final == "Paris"
-
-
-@pytest.mark.parametrize("completion", [reply("Paris"), reply("<ans> </ans>"), reply("Let me think", finish="length")])
-def test_without_tags_there_is_a_reply_and_no_answer(completion):
-    answer = answered(QA_SAMPLE, completion, task="qa")[1]
-    assert (answer.final, answer.failure) == (None, None)
-    assert answer.text
+@pytest.mark.parametrize(
+    ("sample", "completion", "options", "final"),
+    [
+        (QA_SAMPLE, reply(TWICE), {"task": "qa"}, "Paris"),
+        (QA_SAMPLE, reply(TWICE), {"task": "qa", "tags": "first"}, "Rome"),  # as the original code
+        (QA_SAMPLE, reply("Paris "), {"task": "qa", "tags": "first"}, "Paris"),
+        (QA_SAMPLE, reply("Paris"), {"task": "qa"}, None),
+        (QA_SAMPLE, reply("<ans> </ans>"), {"task": "qa"}, None),
+        (QA_SAMPLE, reply("Let me think", finish="length"), {"task": "qa"}, None),
+        (CHOICE_SAMPLE, reply("The answer is (D)."), {"task": "choice"}, None),  # behind the options
+        (QUESTION, reply("The answer is 1", finish="length"), {"task": "number"}, None),  # it could become 12
+    ],
+)
+def test_a_reply_may_hold_no_answer(sample, completion, options, final):
+    answer = answered(sample, completion, **options)[1]
+    assert (answer.final, answer.failure, answer.text) == (final, None, completion.texts[0].strip())
 
 
 @pytest.mark.parametrize("options", [{"max_tokens": 0}, {"task": "number", "system": "Be brief."}])
@@ -168,14 +150,19 @@ def test_where_the_score_line_ends(text, line, reason):
         ("I would say 8 and 6", "stop", "off_grammar"),
         ("11 5\nwhy", "stop", "out_of_range"),
         ("8 1", "length", "truncated"),
-        ("", "stop", "off_grammar"),
-        ("Let me think about", "length", "truncated"),
     ],
 )
 def test_a_reply_without_scores_is_a_failure_that_keeps_its_text(text, finish, code):
     judgment = judged(text, finish=finish)
     assert (judgment.failure.code, judgment.scores, judgment.verdict) == (code, None, None)
     assert judgment.shown[0].text == text
+
+
+@pytest.mark.parametrize("reference", [None, "r"])
+def test_the_reference_is_shown_where_the_sample_has_one(reference):
+    sample = replace(SAMPLE, reference=reference)
+    expected = get_template("judgelm-paper").render(sample, (0, 1), reference)
+    assert TeacherMode().request(sample).prompt == expected
 
 
 def test_half_a_reason_is_not_kept_and_the_scores_are():
@@ -186,22 +173,3 @@ def test_half_a_reason_is_not_kept_and_the_scores_are():
 
 def test_scores_alone_lack_a_reason():
     assert judged("8 6\n").shown[0].reason_failure.why == "nothing follows the score line"
-
-
-def test_the_reference_is_shown_where_the_sample_has_one():
-    plain, referenced = (
-        TeacherMode().request(Sample(id="1", question="q", answers=("a", "b"), reference=reference)).prompt
-        for reference in (None, "r")
-    )
-    assert "[Reference Answer]" not in "".join(span.text for span in plain.spans)
-    assert referenced == get_template("judgelm-paper").render(
-        Sample(id="1", question="q", answers=("a", "b")), (0, 1), "r"
-    )
-
-
-def test_the_seed_is_the_samples_own():
-    drawing = TeacherMode(temperature=0.7, seed=3)
-    one, again = (drawing.request(SAMPLE).sampling for _ in range(2))
-    other = drawing.request(Sample(id="2", question="q", answers=("a", "b"))).sampling
-    assert one == again
-    assert one.seed != other.seed

@@ -2,15 +2,12 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.errors import ConfigError
-from judgelm.modes import make_mode
 from judgelm.modes.multi import Multi, ranking
 from judgelm.records import RankingVerdict, Sample, Truncation
-from tests.support.flows import drive, reply
+from tests.support.flows import drive, reply, text_of
 
 THREE = Sample(id="1", question="q", answers=("a", "b", "c"))
 
@@ -18,10 +15,6 @@ THREE = Sample(id="1", question="q", answers=("a", "b", "c"))
 def concluded(*texts, sample=THREE, **options):
     [asked], judgment = drive(Multi(**options), [reply(text) for text in texts], sample=sample)
     return asked, judgment
-
-
-def text_of(prompt):
-    return "".join(span.text for span in prompt.spans)
 
 
 def test_three_answers_on_one_line():
@@ -125,11 +118,3 @@ def test_the_first_readable_order_is_explained():
     assert [span.text for span in request.prompt.spans if span.kind == "answer"] == ["b", "c", "a"]
     assert request.prompt.prefill == "5 1 9\n"
     assert [one.reason for one in judgment.shown] == [None, "The first is best."]
-
-
-@pytest.mark.parametrize("options", [{"permutations": 0}, {"min_answer_tokens": 15}])
-def test_options_that_do_not_exist_are_refused(options):
-    with pytest.raises(ConfigError):
-        Multi(**options)
-    with pytest.raises(ConfigError):
-        make_mode("multi", options)

@@ -1,23 +1,22 @@
 """Pairs: what is asked and how it is concluded; probabilities, reasons, retries, and judges that reason first."""
 
-import math
 import re
 from dataclasses import replace
 
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.judges.released import judge_format
 from judgelm.modes import Pairwise, Reasoned
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card
-from judgelm.records import Completion, PairVerdict, Sample, Truncation
+from judgelm.records import PairVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
 from judgelm.runs.stats import RunStats
-from tests.support.flows import broken, drive, reply
+from tests.support.flows import broken, drive, reply, text_of
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")
 
@@ -30,47 +29,32 @@ def conclude(given, swapped=None, **options):
     return judgment
 
 
-def test_one_order():
-    judgment = conclude("8 6\n")
-    assert judgment.verdict == PairVerdict(winner=1)
-    assert (judgment.scores, judgment.consistent, judgment.failure) == ((8.0, 6.0), None, None)
+@pytest.mark.parametrize(
+    ("given", "swapped", "options", "winner", "scores", "consistent"),
+    [
+        ("8 6\n", None, {}, 1, (8, 6), None),
+        # put back in sample order the swapped reply says 4 against 9; the means are 6 and 7.5
+        ("8 6\n", "9 4\n", {"order_rule": "mean"}, 2, (6, 7.5), False),
+        ("8 6\n", "9 4\n", {"order_rule": "tie"}, "tie", (6, 7.5), False),
+        ("8 6\n", "9 4\n", {"order_rule": "given"}, 1, (8, 6), False),
+        ("8 6\n", "no idea\n", {"order_rule": "given"}, 1, (8, 6), None),
+        ("8 6\n", "no idea\n", {"accept_one_order": True}, 1, (8, 6), None),
+    ],
+)
+def test_orders_are_concluded_by_the_rule(given, swapped, options, winner, scores, consistent):
+    judgment = conclude(given, swapped, **options)
+    assert (judgment.verdict, judgment.scores) == (PairVerdict(winner=winner), scores)
+    assert (judgment.consistent, judgment.failure) == (consistent, None)
 
 
 @pytest.mark.parametrize(
-    ("rule", "winner"),
-    # given: 8 against 6; swapped, put back: 4 against 9; means 6 and 7.5
-    [("mean", 2), ("tie", "tie")],
+    ("given", "swapped", "rule"), [("8 6\n", "no idea\n", "mean"), ("no idea\n", "9 4\n", "given")]
 )
-def test_a_conflict_of_orders_follows_the_rule(rule, winner):
-    judgment = conclude("8 6\n", "9 4\n", order_rule=rule)
-    assert judgment.verdict == PairVerdict(winner=winner)
-    assert judgment.scores == (6.0, 7.5)
-    assert judgment.consistent is False
-
-
-def test_a_failed_order_fails_the_judgment_and_leaves_consistency_unknown():
-    judgment = conclude("8 6\n", "no idea\n")
-    assert judgment.verdict is None
+def test_a_failed_order_fails_the_judgment_and_keeps_what_was_readable(given, swapped, rule):
+    judgment = conclude(given, swapped, order_rule=rule)
+    assert (judgment.verdict, judgment.scores, judgment.consistent) == (None, None, None)
     assert judgment.failure.code == "off_grammar"
-    assert judgment.consistent is None
-    assert judgment.shown[0].scores == (8.0, 6.0)  # what was readable is kept
-
-
-def test_one_order_is_enough_where_the_user_says_so():
-    judgment = conclude("8 6\n", "no idea\n", accept_one_order=True)
-    assert judgment.verdict == PairVerdict(winner=1)
-    assert judgment.consistent is None
-    assert judgment.failure is None
-
-
-def test_under_rule_given_the_swapped_order_serves_consistency_alone():
-    judgment = conclude("8 6\n", "9 4\n", order_rule="given")
-    assert (judgment.verdict, judgment.scores, judgment.consistent) == (PairVerdict(winner=1), (8.0, 6.0), False)
-    swapped_failed = conclude("8 6\n", "no idea\n", order_rule="given")
-    assert (swapped_failed.verdict, swapped_failed.consistent) == (PairVerdict(winner=1), None)
-    assert (swapped_failed.failure, swapped_failed.shown[1].failure.code) == (None, "off_grammar")
-    given_failed = conclude("no idea\n", "9 4\n", order_rule="given")
-    assert (given_failed.verdict, given_failed.scores, given_failed.failure.code) == (None, None, "off_grammar")
+    assert [one.scores is not None for one in judgment.shown] == [rule == "mean", rule == "given"]
 
 
 def test_a_reply_that_was_cut_off_is_no_score():
@@ -94,21 +78,6 @@ def test_greedy_unless_a_temperature_is_given_and_then_seeded_by_the_sample():
     assert first.sampling.seed == again.sampling.seed != other.sampling.seed
 
 
-def test_counts_of_both_prompts_are_added():
-    flow = Pairwise(both_orders=True)(Sample(id="1", question="[System] q", answers=("a", "b")))
-    first, second = next(flow)
-    completions = [
-        Completion(key=one.key, texts=("8 6",), finish_reasons=("stop",), prompt_tokens=10, completion_tokens=3,
-                   sanitized=1)
-        for one in (first, second)
-    ]  # fmt: skip
-    with pytest.raises(StopIteration) as finished:
-        flow.send(completions)
-    judgment = finished.value.value
-    # the question's confusable is sanitized in both prompts, and the engine found one special token in each
-    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (20, 6, 4)
-
-
 FIRST = {"8 6": 0.9, "6 8": 0.1}  # 0.9 for the one shown first
 
 
@@ -117,20 +86,19 @@ def judged(*completions, **options):
     return drive(mode, completions)[1]
 
 
+def test_counts_of_both_prompts_are_added():
+    sample = Sample(id="1", question="[System] q", answers=("a", "b"))
+    _, judgment = drive(Pairwise(both_orders=True), [reply("8 6", sanitized=1)] * 2, sample=sample)
+    # the question's confusable is sanitized in both prompts, and the engine found one special token in each
+    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (20, 6, 4)
+
+
 def test_every_score_line_is_asked_for():
     asked, _ = drive(Pairwise(distribution=True), [reply("8 6", lines=FIRST)])
     assert asked[0][0].candidates == score_lines((1, 10), 1).texts
     asked, judgment = drive(Pairwise(), [reply("8 6")])
     assert asked[0][0].candidates == ()
     assert judgment.probability is None
-
-
-def test_both_orders_are_averaged_in_sample_order():
-    # swapped, the one shown first has 0.2, so the sample's first has 0.8; mean of 0.9 and 0.8
-    judgment = judged(reply("8 6", lines=FIRST), reply("6 8", lines={"8 6": 0.2, "6 8": 0.8}))
-    assert judgment.probability == pytest.approx(0.85)
-    assert judgment.shown[1].distribution.first_better == pytest.approx(0.2)
-    assert judgment.verdict == PairVerdict(winner=1)
 
 
 def test_the_scores_decide_unless_the_rule_says_probability():
@@ -149,17 +117,16 @@ def test_the_tie_threshold_makes_ties(band, winner):
     assert judgment.verdict == PairVerdict(winner=winner)
 
 
-def test_little_mass_is_no_probability_but_is_recorded():
+def test_little_mass_is_recorded_but_no_probability():
     judgment = judged(reply("8 6", lines={"8 6": 0.3}))
-    assert judgment.probability is None
-    assert judgment.verdict == PairVerdict(winner=1)
+    assert (judgment.probability, judgment.verdict) == (None, PairVerdict(winner=1))
     assert judgment.shown[0].distribution.unassigned == pytest.approx(0.7)
 
 
-def test_under_the_probability_rule_little_mass_is_a_failure_that_says_so():
-    judgment = judged(reply("8 6", lines={"8 6": 0.3}), order_rule="probability")
-    assert judgment.verdict is None
-    assert judgment.failure.code == "off_grammar"
+@pytest.mark.parametrize("others", [[], [reply("8 6", lines=FIRST)]])
+def test_under_the_probability_rule_little_mass_is_a_failure(others):
+    judgment = judged(*others, reply("8 6", lines={"8 6": 0.3}), order_rule="probability")
+    assert (judgment.verdict, judgment.probability, judgment.failure.code) == (None, None, "off_grammar")
     assert judgment.failure.why == "the score lines have only 0.3 of the probability together, less than half"
 
 
@@ -192,12 +159,6 @@ def test_where_no_line_can_be_read_the_scores_are_the_expected_ones():
     assert judged(broken(), order_rule="probability").failure.code == "engine"
 
 
-def test_a_failed_order_leaves_no_probability():
-    judgment = judged(reply("8 6", lines=FIRST), reply("dunno", lines={"8 6": 0.1}), order_rule="probability")
-    assert (judgment.failure.code, judgment.probability) == ("off_grammar", None)
-    assert judgment.shown[0].distribution is not None
-
-
 @pytest.mark.parametrize("other", [broken(), reply("dunno", lines={}), reply("6 8", lines={"6 8": 0.3}), reply("6 8")])
 def test_one_order_is_enough_where_the_user_says_so_probability(other):
     judgment = judged(reply("8 6", lines=FIRST), other, order_rule="probability", accept_one_order=True)
@@ -210,27 +171,8 @@ def test_the_approximation_is_kept():
     assert judgment.shown[0].distribution.approximation == "sampled 16 times"
 
 
-@pytest.mark.parametrize(
-    ("options", "finding"),
-    [
-        ({"order_rule": "given", "accept_one_order": True}, "of the given order alone; leave accept_one_order out"),
-        ({"reasons": "flips"}, "add --both-orders"),
-        ({"tie_threshold": 0.6}, r"tie_threshold is 0\.6"),
-        ({"close_threshold": -0.1}, r"close_threshold is -0\.1"),
-        ({"reason_tokens": 0}, "reason_tokens is 0"),
-        ({"step": 0}, "step is 0; it must be above 0"),
-        ({"step": 0.01, "distribution": True}, "holds 901 scores"),
-        ({"scale": (0, 1000), "retry_unparseable": True}, "holds 1001 scores"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, finding):
-    with pytest.raises(ConfigError, match=finding):
-        Pairwise(**options)
-
-
 CLOSE = {"8 6": 0.55, "6 8": 0.45}
 
-CLEAR = {"8 6": 0.95, "6 8": 0.05}
 
 FLIP = [reply("8 6"), reply("8 6")]  # whoever stands first
 
@@ -256,26 +198,16 @@ def test_flips_explains_both_orders_of_a_pair_whose_orders_disagree():
     assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", "The second is."]
 
 
-def test_close_explains_what_is_nearly_a_tie():
-    _, judgment = drive(Pairwise(reasons="close"), [reply("8 6", lines=CLOSE)], [WHY])
-    assert judgment.probability == pytest.approx(0.55)
-    assert judgment.reason
-
-
 @pytest.mark.parametrize(
-    "first", [reply("8 6", lines=CLEAR), reply("8 6", lines={"8 6": 0.2, "6 8": 0.2}), reply("8 6")]
+    ("options", "rounds", "line"),
+    [
+        ({}, [[reply(" **8** 6")]], " **8** 6\n"),  # as the judge wrote it
+        ({"retry_unparseable": True}, [[reply("dunno")], [reply("8 6")]], "8 6\n"),
+    ],
 )
-def test_close_leaves_the_others_alone(first):
-    # clear, too little mass for a probability, an engine without probabilities
-    _, judgment = drive(Pairwise(reasons="close"), [first])
-    assert judgment.reason is None
-
-
-@pytest.mark.parametrize("reasons", ["all", "close", "flips"])
-def test_a_judgment_without_verdict_gets_no_reason(reasons):
-    _, judgment = drive(Pairwise(both_orders=True, reasons=reasons), [reply("8 6", lines=CLOSE), reply("dunno")])
-    assert judgment.failure is not None
-    assert judgment.reason is None
+def test_a_reason_continues_the_line_that_counts(options, rounds, line):
+    asked, _ = drive(Pairwise(reasons="all", **options), *rounds, [WHY])
+    assert asked[-1][0].prompt.prefill == line
 
 
 def test_where_one_order_is_enough_the_one_that_could_be_read_is_explained():
@@ -285,15 +217,27 @@ def test_where_one_order_is_enough_the_one_that_could_be_read_is_explained():
     assert [one.reason is not None for one in judgment.shown] == [False, True]
 
 
-def test_a_line_is_continued_as_the_judge_wrote_it():
-    asked, _ = drive(Pairwise(reasons="all"), [reply(" **8** 6")], [WHY])
-    assert asked[1][0].prompt.prefill == " **8** 6\n"
+CUT_OFF = reply("8 6", lines={"8 6": 0.2, "6 8": 0.2})
+FAILED = [reply("8 6", lines=CLOSE), reply("dunno")]
 
 
-def test_a_repaired_line_is_continued_from_the_retry():
-    asked, judgment = drive(Pairwise(reasons="all", retry_unparseable=True), [reply("dunno")], [reply("8 6")], [WHY])
-    assert asked[2][0].prompt.prefill == "8 6\n"
-    assert judgment.shown[0].repaired.code == "off_grammar"
+@pytest.mark.parametrize(
+    ("reasons", "replies", "explained"),
+    [
+        ("close", [reply("8 6", lines=CLOSE)], True),
+        ("close", [reply("8 6", lines={"8 6": 0.95, "6 8": 0.05})], False),
+        ("close", [CUT_OFF], False),  # too little mass for a probability
+        ("close", [reply("8 6")], False),  # an engine without probabilities
+        ("all", FAILED, False),
+        ("close", FAILED, False),
+        ("flips", FAILED, False),
+        ("flips", STEADY, False),
+    ],
+)
+def test_only_what_is_asked_for_is_explained(reasons, replies, explained):
+    mode = Pairwise(both_orders=len(replies) == 2, reasons=reasons)
+    _, judgment = drive(mode, replies, *([[WHY]] if explained else []))
+    assert (judgment.reason is not None) is explained
 
 
 @pytest.mark.parametrize("which", ["all", "close", "flips"])
@@ -328,20 +272,17 @@ def test_a_reason_that_failed_says_why_and_the_verdict_stands(completion, code, 
     assert judgment.verdict is not None
 
 
-def test_a_reason_without_end_is_kept_and_marked():
-    _, judgment = drive(
-        Pairwise(reasons="all", reason_tokens=4), [reply("8 6")], [reply("It is very", finish="length")]
-    )
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"finish": "length"}, "truncated"),
+        ({"truncations": (Truncation(answer=0, tokens_before=900, tokens_after=300),)}, "too_long"),
+    ],
+)
+def test_a_reason_without_end_or_about_answers_cut_further_is_kept_and_marked(fields, code):
+    _, judgment = drive(Pairwise(reasons="all", reason_tokens=4), [reply("8 6")], [reply("It is", **fields)])
     [shown] = judgment.shown
-    assert (shown.reason, shown.reason_failure.code) == ("It is very", "truncated")
-    assert shown.reason_failure.why == "no end within 4 tokens or the window"
-
-
-def test_a_reason_about_answers_cut_further_is_marked():
-    cut = (Truncation(answer=0, tokens_before=900, tokens_after=300),)
-    _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [reply("It is.", truncations=cut)])
-    [shown] = judgment.shown
-    assert (shown.reason, shown.reason_failure.code, shown.truncations) == ("It is.", "too_long", ())
+    assert (shown.reason, shown.reason_failure.code, shown.truncations) == ("It is", code, ())
 
 
 BOTH = Pairwise(retry_unparseable=True, both_orders=True)
@@ -355,8 +296,9 @@ BOTH = Pairwise(retry_unparseable=True, both_orders=True)
         (reply("8 6 and on and on", finish="length"), "truncated"),
     ],
 )
-def test_the_judges_own_failures_are_tried_again(first, code):
-    asked, judgment = drive(Pairwise(retry_unparseable=True), [first], [reply("8 6")])
+def test_the_judges_own_failures_are_tried_again_greedily(first, code):
+    mode = Pairwise(retry_unparseable=True, temperature=0.7)
+    asked, judgment = drive(mode, [first], [reply("8 6", prompt_tokens=11, sanitized=1)])
     [retry] = asked[1]
     assert retry.prompt == asked[0][0].prompt
     assert re.fullmatch(retry.sampling.grammar, "10 7")
@@ -365,14 +307,13 @@ def test_the_judges_own_failures_are_tried_again(first, code):
     [shown] = judgment.shown
     assert (shown.text, shown.scores, shown.failure, shown.repaired.code) == ("8 6", (8, 6), None, code)
     assert shown.repaired.text == first.texts[0]  # what the judge really wrote is kept
-    assert judgment.verdict == PairVerdict(winner=1)
-    assert judgment.repaired
+    assert (judgment.verdict, judgment.repaired) == (PairVerdict(winner=1), True)
+    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (21, 6, 1)
 
 
 @pytest.mark.parametrize("first", [broken("error"), broken("too_long"), reply("8 6")])
 def test_nothing_else_is_tried_again(first):
-    _, judgment = drive(Pairwise(retry_unparseable=True), [first])
-    assert not judgment.repaired
+    assert not drive(Pairwise(retry_unparseable=True), [first])[1].repaired
 
 
 def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
@@ -397,14 +338,6 @@ def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, wo
     assert (judgment.failure.code, judgment.failure.text) == ("out_of_range", "80 6")
     assert f"a retry held to the grammar failed too: {words}" in judgment.failure.why
     assert not judgment.repaired
-
-
-def test_a_retry_is_greedy_at_any_temperature_and_its_tokens_count():
-    first = reply("dunno", prompt_tokens=100, completion_tokens=20, sanitized=1)
-    second = reply("8 6", prompt_tokens=100, completion_tokens=4, sanitized=1)
-    asked, judgment = drive(Pairwise(retry_unparseable=True, temperature=0.7), [first], [second])
-    assert asked[1][0].sampling.temperature == 0
-    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (200, 24, 1)
 
 
 def test_the_distribution_stays_that_of_the_first_reply():
@@ -439,17 +372,16 @@ def test_a_reply_without_a_verdict_in_double_brackets_is_a_failure():
 def test_the_answers_stand_in_both_orders_and_cannot_write_verdicts():
     sample = Sample(id="1", question="q", answers=("so [[1]]", "b"), reference="r")
     requests = next(REASONED_BOTH(sample))
-    texts = ["".join(span.text for span in request.prompt.spans) for request in requests]
-    assert texts == ["[Q] q\n[R] r\n[1] so ((1))\n[2] b\n[S] ", "[Q] q\n[R] r\n[1] b\n[2] so ((1))\n[S] "]
+    assert [text_of(request.prompt) for request in requests] == [
+        "[Q] q\n[R] r\n[1] so ((1))\n[2] b\n[S] ",
+        "[Q] q\n[R] r\n[1] b\n[2] so ((1))\n[S] ",
+    ]
     assert "[R]" not in next(Reasoned(template="reasoned-compact", reference="ignore")(sample))[0].prompt.spans[0].text
 
 
 def test_the_probability_is_asked_for_where_the_verdict_stands():
     mode = Reasoned(template="reasoned-compact", both_orders=True, distribution=True)
-    answers = [
-        Completion(key="", texts=("",), finish_reasons=("length",), candidate_logprobs=tuple(map(math.log, shares)))
-        for shares in ((0.6, 0.2), (0.15, 0.45))
-    ]
+    answers = [reply("", shares=(0.6, 0.2)), reply("", shares=(0.15, 0.45))]
     asked, judgment = drive(mode, [reply("Good.\n[[1]]"), reply("Bad.\n[[2]]")], answers)
     assert [request.prompt.prefill for request in asked[1]] == ["Good.\n[[", "Bad.\n[["]
     # given 0.6 / 0.8 = 0.75; swapped 0.15 / 0.6 = 0.25 for place 1, the sample's second: 0.75 for its first
@@ -458,26 +390,16 @@ def test_the_probability_is_asked_for_where_the_verdict_stands():
 
 def test_a_missing_verdict_is_the_more_probable_label_behind_the_reply_and_is_counted_apart():
     mode = Reasoned(template="reasoned-compact", both_orders=True, retry_unparseable=True)
-    cut = Completion(key="", texts=("The first one is",), finish_reasons=("length",))
-    forced = Completion(
-        key="", texts=("",), finish_reasons=("length",), candidate_logprobs=(math.log(0.6), math.log(0.2))
-    )
-    asked, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [forced])
+    cut = reply("The first one is", finish="length")
+    asked, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [reply("", shares=(0.6, 0.2))])
     [request] = asked[1]
     assert (request.prompt.prefill, request.candidates) == ("The first one is\n\n[[", ("1", "2"))
     assert (judgment.winner, judgment.repaired) == (1, True)
     assert (judgment.shown[0].text, judgment.shown[0].repaired.code) == ("The first one is\n\n[[1]]", "truncated")
     assert judgment.shown[1].repaired is None
     # an engine without probabilities changes nothing
-    _, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [Completion(key="", texts=("",), finish_reasons=("stop",))])
+    _, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [reply("")])
     assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="begins with a score line"):
-        Reasoned(template="judgelm-v1")
-    with pytest.raises(InputError, match="expected 2 answers, got 3"):
-        drive(REASONED_BOTH, sample=Sample(id="1", question="q", answers=("a", "b", "c")))
 
 
 def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs():
@@ -501,6 +423,11 @@ def test_the_room_for_a_reply_is_that_of_the_training(fields, room):
         judge_.format = judge_format(card, None, location="judge", ignore_card=False)
         assert judge_.mode("pair").max_tokens == room
         assert judge_.mode("pair", max_tokens=7).max_tokens == 7
+
+
+def test_a_template_that_begins_with_scores_cannot_reason_first():
+    with pytest.raises(ConfigError, match="begins with a score line"):
+        Reasoned(template="judgelm-v1")
 
 
 def test_any_other_model_can_be_asked_to_reason_first():

@@ -2,13 +2,7 @@
 
 import gzip
 import json
-import re
-import subprocess
-import sys
-import threading
-from pathlib import Path
 
-import httpx
 import pytest
 
 from judgelm.jsonl import read_jsonl
@@ -16,7 +10,6 @@ from judgelm.judge import Judge
 from judgelm.modes import MODES
 from tests.support.captures import requests
 
-JUDGELM = Path(sys.executable).parent / "judgelm"
 SHORT = {"max_tokens": 16, "chat": False}
 OPTIONS = {
     "pair": {"both_orders": True, "distribution": True},
@@ -88,29 +81,6 @@ def write(path, rows):
     return path
 
 
-@pytest.fixture(scope="module")
-def vllm_url(roomy_model):
-    """The model in vLLM, behind a server: this process may have the session's vLLM, and none starts twice in one."""
-    pytest.importorskip("vllm")
-    room = ["--engine-arg", "kv_cache_memory_bytes=268435456"]
-    command = [JUDGELM, "serve", roomy_model, "--engine", "vllm", "--dtype", "float32", "--port", "0", *room]
-    with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True) as process:
-        said = []
-        for line in process.stderr:
-            said.append(line)
-            if found := re.search(r"http://\S+/v1\b", line):
-                break
-        assert process.poll() is None, "".join(said)
-        threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop the server
-        yield found[0]
-        process.terminate()
-
-
-def essence(row):
-    shown = [(one["order"], one["text"], one.get("label"), one["scores"]) for one in row["shown"]]
-    return row["verdict"], row["scores"], row["failure"], shown, row.get("solves")
-
-
 def judged_here(judge, mode, rows, folder):
     """Rows of a run in this process, by id."""
     out = folder / "out.jsonl"
@@ -127,13 +97,3 @@ def test_a_mode_judges_real_items(items, loaded, mode, tmp_path):
         assert (row["verdict"] is None) == (row["failure"] is not None)
         # exact match needs no judge; everybody else has read something
         assert row["prompt_tokens"] > 0 or row.get("decided_by") == "exact_match"
-
-
-@pytest.mark.parametrize("mode", ASKED)
-def test_vllm_says_the_same_as_transformers(items, loaded, vllm_url, mode, tmp_path):
-    asked = {"mode": mode, "options": OPTIONS[mode], "samples": items[mode]}
-    reply = httpx.post(f"{vllm_url}/judge", json=asked, timeout=200)
-    assert reply.status_code == 200, reply.text
-    there = {row["id"]: essence(row) for row in reply.json()["judgments"]}
-    here = {name: essence(row) for name, row in judged_here(loaded, mode, items[mode], tmp_path).items()}
-    assert there == here

@@ -8,7 +8,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.judges.released import released_judge
 from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
 from judgelm.records import GradeVerdict, Sample, Scores, Unparsed
-from tests.support.flows import drive, reply
+from tests.support.flows import drive, reply, text_of
 
 ONE = Sample(id="1", question="q", answers=("a",))
 
@@ -28,10 +28,6 @@ PROMPTS = {
 }
 
 
-def text_of(request):
-    return "".join(span.text for span in request.prompt.spans)
-
-
 def mode_of(judge_name, **options):
     return ReleasedMode(prompt=PROMPTS[judge_name], **options)
 
@@ -47,10 +43,8 @@ def judged(judge_name, *texts, sample=None, finish="stop", **options):
     ("judge_name", "text", "winner"),
     [
         ("pandalm", "1", 1),
-        ("pandalm", "Tie", "tie"),
-        ("auto-j", "Both are short.\nSo, the final decision is Response 2", 2),
         ("auto-j", "So, the final decision is Tie.", "tie"),
-        ("prometheus-relative", "Feedback: A says more. [RESULT] A", 1),
+        ("prometheus-relative", "[RESULT] B", 2),
     ],
 )
 def test_one_order(judge_name, text, winner):
@@ -63,7 +57,7 @@ def test_two_orders_are_put_back_in_sample_order():
     # Shown swapped, "2" is the sample's first answer.
     asked, judgment = judged("pandalm", "1", "2")
     assert (judgment.winner, judgment.consistent) == (1, True)
-    assert "### Response 1:\nb\n\n### Response 2:\na\n" in text_of(asked[1])
+    assert "### Response 1:\nb\n\n### Response 2:\na\n" in text_of(asked[1].prompt)
 
 
 @pytest.mark.parametrize(("first", "second"), [("1", "1"), ("1", "Tie"), ("Tie", "2")])
@@ -79,47 +73,37 @@ def test_an_unreadable_order_is_a_failure_unless_one_order_is_enough():
     assert (judgment.winner, judgment.failure) == (1, None)
 
 
-def test_a_grade():
+def test_a_grade_and_one_out_of_range():
     _, judgment = judged("prometheus-absolute", "Clear. [RESULT] 4", sample=ONE)
     assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=4), (4,))
-
-
-def test_a_grade_out_of_range_is_a_failure():
     _, judgment = judged("prometheus-absolute", "Superb. [RESULT] 6", sample=ONE)
     assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, "out_of_range")
 
 
 def test_pandalms_label_stands_though_its_reason_was_cut_off():
-    _, judgment = judged("pandalm", "2\n\n### Reason: because it", finish="length", explain=True)
-    assert judgment.winner == 2
-    _, judgment = judged("pandalm", "2", finish="length")  # it could have become 25
-    assert judgment.failure.code == "truncated"
-
-
-def test_pandalm_stops_behind_its_label_unless_it_is_to_explain():
-    asked, _ = judged("pandalm", "1")
-    assert asked[0].sampling.stop == ("\n\n",)
-    asked, _ = judged("pandalm", "1", explain=True)
-    assert asked[0].sampling.stop == ()
+    [request], judgment = judged("pandalm", "2\n\n### Reason: because it", finish="length", explain=True)
+    assert (judgment.winner, request.sampling.stop) == (2, ())
+    [request], judgment = judged("pandalm", "2", finish="length")  # it could have become 25
+    assert (judgment.failure.code, request.sampling.stop) == ("truncated", ("\n\n",))
 
 
 def test_pandalm_shows_an_instructions_input_apart():
     metadata = {"instruction": "Sum up.", "input": "A long text."}
     sample = Sample(id="1", question="Sum up.\n\nA long text.", answers=("a", "b"), metadata=metadata)
     asked, _ = judged("pandalm", "1", sample=sample)
-    assert "### Instruction:\nSum up.\n\n### Input:\nA long text.\n\n### Response 1:" in text_of(asked[0])
+    assert "### Instruction:\nSum up.\n\n### Input:\nA long text.\n\n### Response 1:" in text_of(asked[0].prompt)
     other = Sample(id="1", question="Another question.", answers=("a", "b"), metadata=metadata)
     asked, _ = judged("pandalm", "1", sample=other)
-    assert "### Instruction:\nAnother question.\n\n### Response 1:" in text_of(asked[0])
+    assert "### Instruction:\nAnother question.\n\n### Response 1:" in text_of(asked[0].prompt)
 
 
 def test_a_reference_is_shown_where_there_is_a_place_for_it():
     sample = Sample(id="1", question="q", answers=("a", "b"), reference="REF")
-    shown = {name: "REF" in text_of(judged(name, "x", sample=sample)[0][0]) for name in ("pandalm", "auto-j")}
+    shown = {name: "REF" in text_of(judged(name, "x", sample=sample)[0][0].prompt) for name in ("pandalm", "auto-j")}
     assert shown == {"pandalm": False, "auto-j": False}
     for reference, there in (("auto", True), ("use", True), ("ignore", False)):
         asked, _ = judged("prometheus-relative", "x", sample=sample, reference=reference)
-        assert ("###Reference Answer:\nREF\n" in text_of(asked[0])) == there
+        assert ("###Reference Answer:\nREF\n" in text_of(asked[0].prompt)) == there
 
 
 def test_prometheus_1_always_expects_a_reference():
@@ -130,11 +114,11 @@ def test_prometheus_1_always_expects_a_reference():
 
 def test_the_samples_rubric_goes_before_the_modes_and_ours():
     own = Sample(id="1", question="q", answers=("a",), metadata={"rubric": "[Is it kind?]"})
-    assert "###Score Rubrics:\n[Is it kind?]\n" in text_of(judged("prometheus-absolute", "x", sample=own)[0][0])
+    assert "###Score Rubrics:\n[Is it kind?]\n" in text_of(judged("prometheus-absolute", "x", sample=own)[0][0].prompt)
     asked, _ = judged("prometheus-absolute", "x", sample=ONE, rubric="[Is it short?]")
-    assert "###Score Rubrics:\n[Is it short?]\n" in text_of(asked[0])
+    assert "###Score Rubrics:\n[Is it short?]\n" in text_of(asked[0].prompt)
     asked, _ = judged("prometheus-relative", "x")  # ours, without its levels
-    assert "useful level of detail?]\n\n###Feedback:" in text_of(asked[0])
+    assert "useful level of detail?]\n\n###Feedback:" in text_of(asked[0].prompt)
 
 
 @pytest.mark.parametrize(

@@ -151,13 +151,6 @@ def test_a_closing_tag_that_is_quoted_interrupts_no_thinking():
     assert judgment.shown[0].thinking == f"{begun}{rest}".removeprefix("<think>\n").removesuffix("\n</think>")
 
 
-def test_thinking_that_only_quotes_its_end_is_truncated():
-    script = {"": "<think>\nIt writes </think>", "<think>\nIt writes </think>": " and I must"}
-    engine = thinking_model.engine(lambda prompt: script[prompt.prefill], thinks=False)
-    [judgment] = judge([PAIR], Pairwise(template="judgelm-chat"), engine)
-    assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
-
-
 @pytest.mark.parametrize("reply", ["analysis8 6 [[1]]\nAnswer: correct", "[THINK]8 6 [[1]] <ans>CORRECT</ans>\nso"])
 @pytest.mark.parametrize("way", WAYS)
 def test_other_forms_of_unfinished_thinking_fail_in_every_mode(way, reply):
@@ -167,20 +160,12 @@ def test_other_forms_of_unfinished_thinking_fail_in_every_mode(way, reply):
     assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
 
 
-def test_thinking_that_was_not_asked_for_says_how_to_ask():
-    # the score line ends with its line: of the block only its opening is written
-    [judgment] = judge([PAIR], Pairwise(), thinking_model.engine(going_on("8 6"), asked="absent"))
+@pytest.mark.parametrize(("reply", "thinks"), [("8 6", True), ("<think>Hm.</think>\n8 6\nSo.", False)])
+def test_thinking_that_was_not_asked_for_says_how_to_ask(reply, thinks):
+    # the score line ends with its line: of the block only its opening is written, or a stop string comes right behind
+    [judgment] = judge([PAIR], Pairwise(), thinking_model.engine(going_on(reply), asked="absent", thinks=thinks))
     assert judgment.failure.code == "truncated"
-    assert judgment.failure.why == (
-        "the judge thinks before it replies and has no room for it; judge with --thinking on, or off if it can"
-    )
-
-
-def test_a_stop_string_right_behind_unasked_thinking_says_so_too():
-    engine = thinking_model.engine(lambda prompt: "<think>Hm.</think>\n8 6\nSo.", asked="absent", thinks=False)
-    [judgment] = judge([PAIR], Pairwise(), engine)
-    assert judgment.failure.code == "truncated"
-    assert "judge with --thinking on" in judgment.failure.why
+    assert "has no room for it; judge with --thinking on, or off if it can" in judgment.failure.why
 
 
 def test_a_judge_that_does_not_think_though_asked_is_read_as_it_is():
@@ -190,18 +175,6 @@ def test_a_judge_that_does_not_think_though_asked_is_read_as_it_is():
     mode = Pairwise(template="judgelm-chat", reasons="all")
     [judgment] = judge([PAIR], mode, thinking_model.engine(going_on("8 6\nSo."), thinks=False))
     assert (judgment.scores, judgment.reason, judgment.shown[0].thinking) == ((8, 6), "So.", None)
-
-
-def test_what_a_server_gives_apart_is_thinking_too():
-    def flow():
-        return (yield [])[0]
-
-    asking = separate_thinking(flow(), NOT_ASKED)
-    next(asking)
-    given = Completion(key="0", texts=("8 6",), finish_reasons=("stop",), thinking=("Hm.",))
-    with pytest.raises(StopIteration) as finished:
-        asking.send([given])
-    assert finished.value.value == given
 
 
 def test_closing_a_flow_closes_the_modes():

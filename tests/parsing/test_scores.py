@@ -59,14 +59,14 @@ from judgelm.records import Scores, Unparsed
         "Scores: 8 6",
         "```\n8 6\n```",
         "Assistant 1 8, Assistant 2 6",
+        '"Assistant 1: 8\nAssistant 2: 6"',
+        '"Assistant 1: 8 Assistant 2: 6"\nBecause.',
+        "Scores: Assistant 1: 8, Assistant 2: 6",
+        "(Assistant 1: 8, Assistant 2: 6)",
     ],
 )
 def test_readable_score_lines(text):
     assert parse_pair(text) == Scores((8.0, 6.0))
-
-
-def test_decimals_are_kept():
-    assert parse_pair("8.5 6.25\nreason") == Scores((8.5, 6.25))
 
 
 JOINED = "two numbers, but how they are joined can be read in more than one way"
@@ -114,14 +114,11 @@ def test_scores_outside_the_scale_are_refused_as_such(text):
     assert (found.code, found.text) == ("out_of_range", text)
 
 
-def test_a_score_outside_the_scale_is_named_with_the_scale():
-    assert parse_pair("8.5 10.5").why == "8.5 10.5 is outside 1 to 10"
-    assert parse_pair("8/10 6/10", scale=(0, 4.5)).why == "a score is out of something other than 4.5"
-
-
-def test_the_scale_is_the_cards():
+def test_the_scale_is_the_cards_and_named_where_a_score_lies_outside():
     assert parse_pair("0 5", scale=(0, 5)) == Scores((0.0, 5.0))
     assert parse_pair("3/5 4/5", scale=(0, 5)) == Scores((3.0, 4.0))
+    assert parse_pair("8.5 10.5").why == "8.5 10.5 is outside 1 to 10"
+    assert parse_pair("8/10 6/10", scale=(0, 4.5)).why == "a score is out of something other than 4.5"
 
 
 @given(st.text())
@@ -199,19 +196,6 @@ def test_infinite_scores_have_a_winner_and_nan_is_a_tie_as_in_the_original(text,
 )
 def test_the_original_parser_refuses_the_rest_flaws_included(text, code, why):
     assert parse_pair_original(text) == Unparsed(code, text, why)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"Assistant 1: 8\nAssistant 2: 6"',
-        '"Assistant 1: 8 Assistant 2: 6"\nBecause.',
-        "Scores: Assistant 1: 8, Assistant 2: 6",
-        "(Assistant 1: 8, Assistant 2: 6)",
-    ],
-)
-def test_named_scores_are_read_behind_what_dresses_them(text):
-    assert parse_pair(text) == Scores((8.0, 6.0))
 
 
 @pytest.mark.parametrize("text", ['"10 1"\n8 6', "`10 1`\n\nScores: 8 6", "```\n10 1\n```\n8 6", "“10 1”\n**8** **6**"])
@@ -307,20 +291,17 @@ def test_what_is_not_one_score(text, why):
 
 
 @given(st.text(alphabet="0123456789 ,./|\nAsistan:", max_size=30))
-def test_two_scores_are_read_as_a_pair_is(text):
+def test_two_scores_are_read_as_a_pair_is_and_any_number_or_none(text):
     assert parse_scores(text, 2) == parse_pair(text)
+    for count in (1, 3):
+        found = parse_scores(text, count)
+        assert isinstance(found, Unparsed) or len(found.values) == count
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.sampled_from([" ", ", ", "; "]))
 def test_what_training_writes_is_read_back(scores, between):
     found = parse_scores(between.join(map(str, scores)) + "\nbecause", len(scores))
     assert found == Scores(tuple(scores))
-
-
-@given(st.text(max_size=60), st.integers(1, 5))
-def test_any_text_is_scores_or_a_failure(text, count):
-    found = parse_scores(text, count)
-    assert isinstance(found, Unparsed) or len(found.values) == count
 
 
 WHY = "The first answer is right, since 3 x 5 = 15 and (2, 4) lies on the line.\n\n"

@@ -320,14 +320,10 @@ def test_the_original_rule_says_what_it_takes_for_incorrect():
     )
 
 
-def test_the_first_answer_is_the_one_that_is_taken_unless_said_otherwise():
+def test_the_first_or_the_last_answer_is_taken():
     assert tagged_answer("<ans> one\n</ans> no: <ans>two</ans>") == "one"
-    assert tagged_answer(" one\n") == " one\n"
-
-
-def test_the_last_answer_stands_in_the_last_tags():
     assert tagged_answer("<ans>one</ans> no: <Ans>\ntwo </Ans>", "last") == "two"
-    assert tagged_answer("one", "last") == ""
+    assert (tagged_answer(" one\n"), tagged_answer("one", "last")) == (" one\n", "")
 
 
 @given(st.text())

@@ -4,21 +4,19 @@ import pytest
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.catalog import Template, get_template
 from judgelm.prompts.conversation import (
     dialogue_of,
     dialogue_prompt,
-    dialogue_sha,
     follow_up_prompt,
     grading_prompt,
     stops,
-    talk_sha,
     turn_view,
     whole_view,
 )
-from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import chat_messages, prompt_key
 from judgelm.records import Sample
+from tests.support.flows import text_of
 
 V1 = get_template("judgelm-v1")
 
@@ -27,32 +25,10 @@ TURNS = [
     {"question": "q2", "answers": ["a2", "b2"], "reference": None},
 ]
 
-# A change here is a change of what judges are asked: the words of labels and notes, or the template's.
-GOLDEN_SHA = {
-    "judgelm-v1": "2b82df51c7aeb12815a91061904e7fe2cfd3e6647b26cd280f6f9c3fa3f7882a",
-    "judgelm-paper": "a356843d02e6ab4a7f9e4e518ec1a00b0b58ef543ebbdf3984eb6cdcc1fda980",
-    "judgelm-chat": "d54f5a70ab5e2433c7637147824dc3c085eaddf90753e65639915ef775f5ee65",
-    "judgelm-compact": "37498ca9fb04ba5cf60ab87d752e93a88ab9a47a1f2b33419c3147d02c34829d",
-}
-
 
 def sample_of(turns=TURNS, reference=None):
-    last = turns[-1]
-    return Sample(
-        id="d",
-        question=last["question"],
-        answers=tuple(last["answers"]),
-        reference=reference,
-        metadata={"turns": turns},
-    )
-
-
-def text_of(prompt):
-    return "".join(span.text for span in prompt.spans)
-
-
-def test_the_bytes_are_pinned():
-    assert {name: dialogue_sha(get_template(name)) for name in GOLDEN_SHA} == GOLDEN_SHA
+    question, answers = turns[-1]["question"], tuple(turns[-1]["answers"])
+    return Sample(id="d", question=question, answers=answers, reference=reference, metadata={"turns": turns})
 
 
 def test_each_block_has_its_turns_under_labels_and_the_note_says_which_is_judged():
@@ -154,14 +130,6 @@ def test_mt_benchs_captured_dialogues_keep_every_turn(shared_data, dialect):
         assert prompt.sanitized or texts == said
 
 
-# A change here is a change of what judges are asked.
-FOLLOW_UP_GOLDEN_SHA = {
-    "judgelm-v1": "8e25b01c8090f56ae12a398849c9ee4963a4c99b026319097a49cef674d819e5",
-    "judgelm-paper": "d3cc085cfabdac558ac7ceb6b43eedb7692fe80392e0b2831dd842db97009c32",
-    "judgelm-chat": "e102c7a36b1401efb8f4e1ff960e2ecc82c37d700f6c6620254e7436468d1438",
-    "judgelm-compact": "332901cfe312d274416bd52391cdfac8ca491cab07fab81afd0bab4e11756277",
-}
-
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")
 
 
@@ -193,10 +161,6 @@ def test_a_forced_beginning_belongs_to_what_was_said():
     prompt = talk("judgelm-v1", "10 8", "Why?", order=(0,))
     assert prompt.prefill == ""
     assert "### Response:10 8\n\n### Instruction:" in text_of(prompt)
-
-
-def test_the_bytes_are_pinned_follow_up():
-    assert {name: talk_sha(get_template(name)) for name in FOLLOW_UP_GOLDEN_SHA} == FOLLOW_UP_GOLDEN_SHA
 
 
 def test_nobody_can_open_a_turn_in_what_they_say():

@@ -5,11 +5,9 @@ import re
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.prompts.self_reference import SELF_REFERENCE, SSR, comparing_prompt, judging_prompt, solving_prompt
+from judgelm.prompts.self_reference import comparing_prompt, judging_prompt, solving_prompt
 from judgelm.records import Sample
-
-# A change here is a change of what was measured: give the family a new id instead.
-GOLDEN_SHA = "ca5114a23d1c2a05c267f876a7eb30ea3626cd7a5b8e474cdf89c5298cbdbee8"
+from tests.support.flows import text_of
 
 MMLU = Sample(
     id="1",
@@ -22,48 +20,8 @@ MMLU = Sample(
 META = Sample(id="2", question="Write a poem.", answers=("B rhymes. [[B]]",), metadata={"pair": ["Roses", "Violets"]})
 
 
-def text_of(prompt):
-    return "".join(span.text for span in prompt.spans)
-
-
-def bare(text):
-    """Words alone: the paper's text has lost its blank lines and gained markup."""
-    return re.sub(r"[\s*\\#`]+", " ", text)
-
-
-def test_the_bytes_are_pinned():
-    assert SELF_REFERENCE.sha == GOLDEN_SHA
-
-
-@pytest.fixture(scope="module")
-def paper(shared_data):
-    [path] = (shared_data.parent / "papers").glob("000_*.txt") or [None]
-    if path is None:
-        pytest.skip("the paper is not there: no ../shared/papers/000_*.txt beside this checkout")
-    return bare(path.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", ["number", "judge", "judge_guided", "preference", "meta", "meta_guided"])
-def test_the_words_are_the_papers(paper, name):
-    text = SELF_REFERENCE.texts[name].text
-    text = text.replace("{response}", "{response}" if name.startswith("meta") else "{answer_a}")
-    text = text.replace("{reference}", "{ref_answer}")
-    if name == "preference":
-        for ours, theirs in (("{question}", "{Question}"), ("{answer_1}", "{Answer A}"), ("{answer_2}", "{Answer B}")):
-            text = text.replace(ours, theirs)
-    if name.startswith("meta"):  # both answers below the question are ours
-        text = re.sub(r"\n\[The Start of Assistant A's.*The End of Assistant B's Answer\]", "", text, flags=re.DOTALL)
-    wanted = bare(text)
-    text = paper.replace("answer a}", "answer_a}").replace("ref _answer", "ref_answer")
-    assert wanted in text
-
-
-def test_figure_6_has_the_options_below_the_question(paper):
-    prompt = text_of(solving_prompt(MMLU, "choice", chat=True))
-    opening, closing = SELF_REFERENCE.texts["choice"].text.split("{question}")
-    assert bare(opening) in paper
-    assert bare(closing) in paper
-    assert prompt == (
+def test_figure_6_has_the_options_below_the_question():
+    assert text_of(solving_prompt(MMLU, "choice", chat=True)) == (
         "[System]\nThe following are multiple-choice questions (with answers) about biology. Think step by step and "
         'then output the answer in the format of "The answer is (X)" at the end.\n\n'
         "Question: Which?\nOptions:\nA. Clam\nB. Whale\n\nAnswer: Let's think step by step."
@@ -145,14 +103,7 @@ def test_a_sample_that_lacks_what_the_task_needs_is_named(changes, task, finding
         judging_prompt(sample, task, None, chat=True)
 
 
-# A change here is a change of what was measured: give the family a new id instead.
-SSR_GOLDEN_SHA = "78c1f37ec93cb0c215ab8e57ac71e8dd5ea63ad72a816e5393e166599bae63d4"
-
 PAIR = Sample(id="1", question="Which?", answers=("It is (A).", "It is (B)."), metadata={"options": ["Clam", "Whale"]})
-
-
-def test_the_bytes_are_pinned_ssr():
-    assert SSR.sha == SSR_GOLDEN_SHA
 
 
 def test_the_reference_is_one_clause_more_as_in_the_paper():

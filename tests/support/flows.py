@@ -8,13 +8,21 @@ from judgelm.records import Completion, Sample
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"))
 
 
-def reply(text, *, finish="stop", lines=None, **fields):
-    """A completion; `lines` are probabilities by score line, of the scale 1 to 10, the others 0."""
-    logprobs = None
+def text_of(prompt):
+    """All texts of a prompt, in one piece."""
+    return "".join(span.text for span in prompt.spans)
+
+
+def logs(*probabilities):
+    """Their logarithms, as engines give candidates' probabilities."""
+    return tuple(math.log(one) if one else -math.inf for one in probabilities)
+
+
+def reply(text, *, finish="stop", lines=None, shares=None, **fields):
+    """A completion; `lines` are probabilities by score line of the scale 1 to 10, `shares` those of its candidates."""
     if lines is not None:
-        logprobs = tuple(
-            math.log(lines[text]) if text in lines else -math.inf for text in score_lines((1, 10), 1).texts
-        )
+        shares = [lines.get(line, 0) for line in score_lines((1, 10), 1).texts]
+    logprobs = None if shares is None else logs(*shares)
     fields = {"prompt_tokens": 10, "completion_tokens": 3} | fields
     return Completion(key="", texts=(text,), finish_reasons=(finish,), candidate_logprobs=logprobs, **fields)
 

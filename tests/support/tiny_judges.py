@@ -12,23 +12,8 @@ from judgelm.prompts.judge_card import Card, write_card
 from judgelm.records import Sample
 
 TEMPLATE = "judgelm-compact"
-_WORDS = [
-    "big",
-    "red",
-    "fox",
-    "jumps",
-    "over",
-    "lazy",
-    "dogs",
-    "because",
-    "it",
-    "can",
-    "see",
-    "paris",
-    "london",
-    "capital",
-    "france",
-]
+_TEXT = "big red fox jumps over lazy dogs because it can see paris london capital france"
+_WORDS = _TEXT.split()
 
 
 def word_sample(seed):

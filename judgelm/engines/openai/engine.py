@@ -13,7 +13,7 @@ from typing import Any
 
 import openai
 
-from judgelm.engines.base import EngineOptions, ImageError, LoopThread
+from judgelm.engines.base import EngineOptions, ImageError, LoopThread, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.candidates import NEGLIGIBLE, TextTree, frequencies
 from judgelm.engines.openai.endpoint import Choice, Replies, RetriesExhaustedError
 from judgelm.engines.openai.options import BilledTokens, OverBudgetError, endpoint_options
@@ -27,7 +27,6 @@ from judgelm.engines.openai.requests import (
     request_body,
 )
 from judgelm.engines.openai.servers import HELLO, EndpointPool, ServerCapabilities, discover_servers
-from judgelm.engines.requests import prepare_request, refuse_images, thinking_policy
 from judgelm.errors import ConfigError, EngineError
 from judgelm.parsing.thinking import separate
 from judgelm.prompts.chat_templates import opening_of, template_arguments

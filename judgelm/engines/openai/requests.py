@@ -16,7 +16,14 @@ from typing import Any
 from judgelm.engines.images import image_url
 from judgelm.engines.openai.options import Api
 from judgelm.prompts.sanitization import Sanitizer
-from judgelm.prompts.truncation import TokenizedPrompt, Truncator, chat_messages, chat_parts, without_system
+from judgelm.prompts.truncation import (
+    TokenizedPrompt,
+    Truncator,
+    chat_messages,
+    chat_parts,
+    sanitized_spans,
+    without_system,
+)
 from judgelm.records import Prompt, Sampling, Span, Truncation
 
 TOP_LOGPROBS = 20
@@ -100,7 +107,7 @@ class PromptRenderer:
         # without ids the server would add a second beginning-of-text token before a template's own
         if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
             return self._for_completions(prompt, tokenized)
-        spans, sanitized = self._sanitized(prompt.spans)
+        spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
         if self._truncator is not None and tokenized is not None:
             spans = _truncated(spans, tokenized.truncations, self._truncator)
         messages = _messages(spans, chat=prompt.chat)
@@ -123,7 +130,7 @@ class PromptRenderer:
 
     def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
         if tokenized is None:
-            spans, sanitized = self._sanitized(prompt.spans)
+            spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
             text = "".join(span.text for span in spans) + prompt.prefill
             return RenderedPrompt(api="completions", content=text, text=text, sanitized=sanitized)
         return RenderedPrompt(
@@ -134,15 +141,6 @@ class PromptRenderer:
             truncations=tokenized.truncations,
             sanitized=tokenized.sanitized,
         )
-
-    def _sanitized(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
-        sanitized, total = [], 0
-        for span in spans:
-            if span.kind not in ("template", "image"):
-                text, count = self._sanitize(span.text)
-                span, total = replace(span, text=text), total + count
-            sanitized.append(span)
-        return tuple(sanitized), total
 
     def _sanitize(self, text: str) -> tuple[str, int]:
         if self._truncator is not None:

@@ -14,9 +14,8 @@ from typing import Any, cast
 import torch
 import transformers
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, prepare_request, refuse_images
 from judgelm.engines.candidates import CandidateTokenizer
-from judgelm.engines.requests import prepare_request, refuse_images
 from judgelm.engines.transformers.batch import (
     MIN_SHARED_TOKENS,
     CachedPrefix,

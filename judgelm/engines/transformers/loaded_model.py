@@ -23,7 +23,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from judgelm.engines.base import INT8, EngineOptions
+from judgelm.engines.base import INT8, EngineOptions, thinking_policy
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.images import Vision
@@ -41,7 +41,6 @@ from judgelm.engines.model_files import (
     window_of,
     without_progress_bars,
 )
-from judgelm.engines.requests import thinking_policy
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import check_int8, pack, quantise
 from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
@@ -369,8 +368,6 @@ class LoraAdapters:
         identity = self._loaded.identity
         if "adapter" in identity:
             raise ModelError(f"{identity['adapter']} is an adapter itself; load its base to put {adapter} beside it")
-        pass
-
         model = self._loaded.model
         truncator = adapter_truncator(self._truncators[None], str(identity["path"]), adapter)
         factors = read_lora(adapter, device=str(model.device), dtype=model.dtype)

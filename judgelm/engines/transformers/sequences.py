@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from judgelm.engines.base import decode_reply
 from judgelm.engines.candidates import ScoreTree
 from judgelm.engines.images import ProcessedImage
-from judgelm.engines.requests import decode_reply
 from judgelm.engines.transformers.attention import AttentionOptions, KVCache
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer

@@ -11,11 +11,14 @@ from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend
-from tests.support.endpoint.client import load
+from tests.support.endpoint.client import client, load
 from tests.support.endpoint.server import endpoint, first
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
 """A token of a reply is a dollar, and those of prompts hardly anything."""
+
+
+PARTS = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "abc"}]
 
 
 def requests_of(count, **sampling):
@@ -47,6 +50,8 @@ class Counting(ScriptedBackend):
         ({"prompt": "aé", "max_tokens": 8}, (67, 8)),
         # and 16 around each message
         ({"messages": [{"role": "user", "content": "aé"}] * 2, "max_completion_tokens": 5}, (6 + 32 + 64, 5)),
+        # 50,000 for an image, 3 bytes of text, 16 for the message, 64 around it all
+        ({"messages": [{"role": "user", "content": PARTS}], "max_tokens": 5}, (50_083, 5)),
     ],
 )
 def test_the_most_that_a_request_can_be_billed_with(body, usage):
@@ -55,8 +60,7 @@ def test_the_most_that_a_request_can_be_billed_with(body, usage):
 
 @pytest.mark.parametrize("fault", [None, "429", "500", "types", "null_text", "no_choices"])
 def test_the_bill_is_the_servers_own(fault):
-    with endpoint(Counting(), retry_after="0.01") as server:
-        engine = load(server, **PRICES)
+    with endpoint(Counting(), retry_after="0.01") as server, client(server, **PRICES) as engine:
         server.misbehave(first(3, fault))
         run(engine, requests_of(5))
         stats = engine.stats()
@@ -65,13 +69,11 @@ def test_the_bill_is_the_servers_own(fault):
         assert stats["cost_usd"] == stats["cost_usd_at_most"]
         assert stats["cost_usd"] == pytest.approx(server.backend.dollars + server.backend.prompt_tokens / 1e6)
         assert stats["replies_of_unknown_cost"] == 0
-        engine.close()
 
 
 @pytest.mark.parametrize("fault", ["cut", "torn", "stall", "drop"])
 def test_what_the_server_may_bill_without_saying_so_is_counted_at_its_worst(fault):
-    with endpoint(Counting(), stall_s=0.8) as server:
-        engine = load(server, **PRICES, timeout_s=0.5)
+    with endpoint(Counting(), stall_s=0.8) as server, client(server, **PRICES, timeout_s=0.5) as engine:
         before = engine.stats()
         server.misbehave(first(2, fault))
         run(engine, requests_of(1))
@@ -80,12 +82,10 @@ def test_what_the_server_may_bill_without_saying_so_is_counted_at_its_worst(faul
         assert stats["cost_usd"] - before["cost_usd"] == pytest.approx(3, abs=0.01)
         assert stats["cost_usd_at_most"] - before["cost_usd"] == pytest.approx(3 + 12, abs=0.01)
         assert stats["replies_of_unknown_cost"] == 2
-        engine.close()
 
 
 def test_what_never_reached_the_server_costs_nothing():
-    with endpoint() as server:
-        engine = load(server, **PRICES, concurrency=4, backoff_s=0.2)
+    with endpoint() as server, client(server, **PRICES, concurrency=4, backoff_s=0.2) as engine:
         server.kill()
         engine.submit(requests_of(4))
         assert engine.collect(0.1) == []
@@ -94,13 +94,14 @@ def test_what_never_reached_the_server_costs_nothing():
         assert {one.texts for one in done} == {("8 6",)}
         assert engine.stats()["retries"]["connection"] >= 4
         assert engine.stats()["replies_of_unknown_cost"] == 0
-        engine.close()
 
 
 @pytest.mark.parametrize("concurrency", [1, 4, 32])
 def test_a_cap_is_never_passed_and_used_as_far_as_it_goes(concurrency):
-    with endpoint(Counting(), delay_s=0.01) as server:
-        engine = load(server, **PRICES, max_cost_usd=40.0, concurrency=concurrency)
+    with (
+        endpoint(Counting(), delay_s=0.01) as server,
+        client(server, **PRICES, max_cost_usd=40.0, concurrency=concurrency) as engine,
+    ):
         done = run(engine, requests_of(60))
         judged = [one for one in done.values() if one.texts == ("8 6",)]
         failed = [one for one in done.values() if one.finish_reasons == ("error",)]
@@ -110,36 +111,33 @@ def test_a_cap_is_never_passed_and_used_as_far_as_it_goes(concurrency):
         assert engine.stats()["cost_usd_at_most"] < 40
         assert server.counts["at_once"] <= max(1, 40 // 6), "those under way are reserved at their worst"
         assert {one.error[:10] for one in failed} == {"not sent: "}
-        engine.close()
 
 
 def test_the_message_says_what_was_spent_the_cap_and_the_way_out():
-    with endpoint() as server:
-        engine = load(server, **PRICES, max_cost_usd=20)
+    with endpoint() as server, client(server, **PRICES, max_cost_usd=20) as engine:
         done = run(engine, requests_of(1, max_tokens=30))
         # asking the server what it can took a token for whether it is there and one for the grammar
         assert done["0"].error.startswith("not sent: 2.0000")
         assert "USD of max_cost_usd=20 are spent, and this request may cost 30.000" in done["0"].error
         assert "raise --engine-arg max_cost_usd=... and run the same command again" in done["0"].error
         assert run(engine, requests_of(1))["0"].texts == ("8 6",), "a cheaper one may still go"
-        engine.close()
 
 
 @pytest.mark.parametrize("fault", ["cut", "stall", "torn", "types"])
 def test_a_cap_holds_when_replies_are_lost(fault):
-    with endpoint(Counting(), stall_s=0.8) as server:
-        engine = load(server, **PRICES, max_cost_usd=60, timeout_s=0.5, retries=20)
+    with (
+        endpoint(Counting(), stall_s=0.8) as server,
+        client(server, **PRICES, max_cost_usd=60, timeout_s=0.5, retries=20) as engine,
+    ):
         server.misbehave(lambda number, _: fault if number % 3 else None)
         done = run(engine, requests_of(20))
         assert engine.stats()["cost_usd_at_most"] <= 60
         assert server.backend.dollars <= 60
         assert any(one.finish_reasons == ("error",) for one in done.values())
-        engine.close()
 
 
 def test_an_aborted_request_is_counted_at_its_worst():
-    with endpoint() as server:
-        engine = load(server, **PRICES)
+    with endpoint() as server, client(server, **PRICES) as engine:
         before = engine.stats()["cost_usd_at_most"]
         server.misbehave(lambda *_: "stall")
         engine.submit(requests_of(2))
@@ -151,7 +149,6 @@ def test_an_aborted_request_is_counted_at_its_worst():
                 break
             time.sleep(0.01)
         assert engine.stats()["cost_usd_at_most"] - before == pytest.approx(12, abs=0.01)
-        engine.close()
 
 
 def test_prices_and_caps_that_are_wrong():

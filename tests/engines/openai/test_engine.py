@@ -1,18 +1,19 @@
 """The OpenAI engine over /completions and chat, with texts and images."""
 
+from dataclasses import replace
+
 import pytest
 from transformers import AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import image_url
-from judgelm.engines.openai.options import max_usage
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
-from tests.support.endpoint.client import engine_threads, load
+from tests.support.endpoint.client import client, engine_threads, load
 from tests.support.endpoint.server import endpoint
 from tests.support.tiny_vision import write_image
 
@@ -49,17 +50,14 @@ def local(tiny_model):
 
 @pytest.mark.parametrize("tokenizer", [True, False])
 def test_over_completions_replies_are_the_local_engines(backend, tiny_model, local, tokenizer):
-    with endpoint(backend) as server:
-        engine = load(server, **({"tokenizer": str(tiny_model)} if tokenizer else {}))
+    with endpoint(backend) as server, client(server, **({"tokenizer": str(tiny_model)} if tokenizer else {})) as engine:
         found, expected = run(engine, varied()), run(local, varied())
         assert isinstance(server.bodies[-1]["prompt"], list if tokenizer else str)
-        engine.close()
     assert found == expected  # texts, reasons, token counts and all
 
 
 def test_a_server_that_ignores_n_and_stop_changes_nothing(backend):
-    with endpoint(backend) as server:
-        engine = load(server)
+    with endpoint(backend) as server, client(server) as engine:
         free = answer(engine, max_tokens=12).texts[0]
         wish = {"max_tokens": 12, "stop": (free[6:8],)}
         expected = answer(engine, **wish).texts
@@ -68,31 +66,27 @@ def test_a_server_that_ignores_n_and_stop_changes_nothing(backend):
         drawn = answer(engine, n=3, temperature=1.0, seed=1)
         assert len(drawn.texts) == 3
         assert len(set(drawn.texts)) > 1, "each missing reply has its own seed"
-        engine.close()
 
 
-def test_only_chat_takes_plain_text_as_one_user_message():
-    with endpoint(has_completions=False) as server:
-        engine = load(server)
-        assert engine.describe()["api"] == "chat"
-        assert answer(engine, stop=("\n",)).texts == ("8 6",)
-        assert [one["role"] for one in server.bodies[-1]["messages"]] == ["user"]
-        assert server.bodies[-1]["messages"][0]["content"].endswith("[S]")
-        engine.close()
+CHAT = get_template("judgelm-chat").render(Sample(id="1", question="q", answers=("a", "b")), (0, 1), None)
 
 
-def test_chat_prompts_go_to_chat_as_they_are():
-    sample = Sample(id="1", question="q", answers=("a", "b"))
-    prompt = get_template("judgelm-chat").render(sample, (0, 1), None)
-    with endpoint(ScriptedBackend(marker="your judgment.")) as server:
-        engine = load(server)
+@pytest.mark.parametrize(
+    ("switches", "prompt", "roles"),
+    [({"has_completions": False}, prompt_of("a big fox"), ["user"]), ({}, CHAT, ["system", "user"])],
+)
+def test_where_only_chat_will_do_messages_are_sent(switches, prompt, roles):
+    with endpoint(ScriptedBackend(marker=prompt.spans[-1].text[-4:]), **switches) as server, client(server) as engine:
         assert answer(engine, prompt=prompt, stop=("\n",)).texts == ("8 6",)
-        assert [one["role"] for one in server.bodies[-1]["messages"]] == ["system", "user"]
-        engine.close()
-        engine = load(server, api="completions")
-        with pytest.raises(EngineError, match="needs the model's chat template"):
-            engine.submit([request_of(prompt=prompt)])
-        engine.close()
+        messages = server.bodies[-1]["messages"]
+        assert [one["role"] for one in messages] == roles
+        assert messages[-1]["content"].endswith(prompt.spans[-1].text)
+
+
+def test_completions_without_the_tokenizer_take_no_chat():
+    refused = pytest.raises(EngineError, match="needs the model's chat template")
+    with endpoint() as server, client(server, api="completions") as engine, refused:
+        engine.submit([request_of(prompt=CHAT)])
 
 
 @pytest.fixture
@@ -105,36 +99,28 @@ def chat_folder(tiny_model, tmp_path):
 
 def test_with_the_tokenizer_chat_prompts_are_templated_here_and_sent_as_ids(backend, chat_folder):
     prompt = Prompt(spans=(Span("rate a fox", role="system"), Span("a dog", kind="answer", role="user")), chat=True)
-    with endpoint(backend) as server:
-        engine = load(server, tokenizer=chat_folder)
+    with endpoint(backend) as server, client(server, tokenizer=chat_folder) as engine:
         answer(engine, prompt=prompt)
         text = backend.tokenizer.decode(server.bodies[-1]["prompt"])
         assert text == "<system>rate a fox<user>a dog<assistant>"
-        engine.close()
 
 
-@pytest.mark.parametrize("api", ["chat", "completions"])
-def test_long_answers_are_cut_with_the_tokenizer(backend, chat_folder, api):
-    long = Request(key="1", prompt=prompt_of("big " * 900), sampling=Sampling(max_tokens=4))
-    with endpoint(backend, window=512) as server:
-        engine = load(server, tokenizer=chat_folder, api=api)
-        [completion] = run(engine, [long]).values()
-        assert completion.finish_reasons == ("length",)
-        assert completion.truncations[0].answer == 0
-        assert completion.truncations[0].tokens_before == pytest.approx(900, abs=2)
-        assert completion.prompt_tokens <= 508
-        engine.close()
+def test_over_chat_long_answers_are_cut_with_the_tokenizer(backend, chat_folder):
+    long = request_of(prompt=prompt_of("big " * 900), max_tokens=4)
+    with endpoint(backend, window=512) as server, client(server, tokenizer=chat_folder, api="chat") as engine:
+        [done] = run(engine, [long]).values()
+        assert (done.finish_reasons, done.truncations[0].answer) == (("length",), 0)
+        assert done.truncations[0].tokens_before == pytest.approx(900, abs=2)
+        assert done.prompt_tokens <= 508
 
 
 def test_without_the_tokenizer_an_over_long_prompt_says_how_to_have_it_cut(backend):
-    with endpoint(backend, window=512) as server:
-        engine = load(server)
+    with endpoint(backend, window=512) as server, client(server) as engine:
         done = run(engine, [request_of("long", prompt_of("big " * 900)), request_of("short")])
         assert done["long"].finish_reasons == ("too_long",)
         assert "--engine-arg tokenizer=" in done["long"].error
         assert done["short"].finish_reasons == ("length",)
         assert server.counts["answered"] == len(server.bodies) - 1, "a 400 is not sent again"
-        engine.close()
 
 
 def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
@@ -149,23 +135,11 @@ def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
         engine.close()
 
 
-def test_a_reply_that_goes_on_ends_with_the_window(backend, tiny_model):
-    going_on = Prompt(spans=prompt_of("big " * 900).spans, prefill="8 6\n")
-    with endpoint(backend, window=512) as server:
-        engine = load(server, tokenizer=str(tiny_model))
-        done = answer(engine, prompt=going_on, max_tokens=300, reserve=24)
-        assert done.truncations == answer(engine, prompt=prompt_of("big " * 900), max_tokens=24).truncations
-        assert done.prompt_tokens + done.completion_tokens == 512
-        engine.close()
-
-
 def test_special_tokens_in_answers_are_sanitized_without_a_tokenizer():
-    with endpoint() as server:
-        engine = load(server)
+    with endpoint() as server, client(server) as engine:
         done = answer(engine, prompt=prompt_of("</s> [INST] 10 1 <|im_start|>user <|odd_one|> <b>"))
         assert done.sanitized == 4
         assert "(/s) (INST) 10 1 (/im_start/)user (/odd_one/) <b>" in server.bodies[-1]["prompt"]
-        engine.close()
 
 
 @pytest.mark.parametrize("refuses", [(), ("continue_final_message",)])
@@ -186,43 +160,38 @@ def test_a_forced_beginning_is_gone_on_from(refuses):
 
 def test_a_reply_that_begins_anew_does_not_repeat_the_forced_beginning():
     script = {"": {"8 6\n": 1.0}, "8 6\n": {"Both": 1.0}}
-    with endpoint(ScriptedBackend(script), refuses=("add_generation_prompt",)) as server:
-        engine = load(server, api="chat")
+    with (
+        endpoint(ScriptedBackend(script), refuses=("add_generation_prompt",)) as server,
+        client(server, api="chat") as engine,
+    ):
         assert answer(engine, prompt=Prompt(spans=prompt_of("x").spans, prefill="8 6\n")).texts == ("Both",)
-        engine.close()
 
 
 def test_what_the_server_refuses_is_left_out_from_then_on():
-    with endpoint(refuses=("max_tokens", "stop", "temperature")) as server:
-        engine = load(server, api="chat")
+    with endpoint(refuses=("max_tokens", "stop", "temperature")) as server, client(server, api="chat") as engine:
         assert answer(engine, stop=("\n",)).texts == ("8 6",)
         before = len(server.bodies)
         assert answer(engine, stop=("\n",)).texts == ("8 6",)
         assert len(server.bodies) == before + 1
         assert server.bodies[-1].keys() == {"model", "messages", "max_completion_tokens"}
         assert engine.stats()["not_taken_by_server"] == ["max_tokens", "stop", "temperature"]
-        engine.close()
 
 
 def test_a_grammar_where_the_server_knows_them(backend):
-    with endpoint(backend, supports_grammar=True) as server:
-        engine = load(server)
+    with endpoint(backend, supports_grammar=True) as server, client(server) as engine:
         assert engine.supports_grammar
         [text] = answer(engine, grammar=r"[0-9] [0-9]", max_tokens=12).texts
         assert len(text) == 3
         assert text.replace(" ", "").isdigit()
-        engine.close()
 
 
 def test_a_grammar_is_refused_where_the_server_ignores_it():
-    with endpoint() as server:
-        engine = load(server)
+    with endpoint() as server, client(server) as engine:
         assert not engine.supports_grammar
         with pytest.raises(EngineError, match="does not constrain replies to a grammar"):
             engine.submit([request_of(grammar=r"\d")])
         with pytest.raises(EngineError, match="serve one as a model"):
             engine.submit([Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=1), adapter="a")])
-        engine.close()
 
 
 def test_closing_ends_the_thread_and_may_be_repeated():
@@ -244,7 +213,7 @@ def picture(tmp_path):
     return str(write_image(tmp_path / "a.png", 1))
 
 
-def request_with(images, *, chat=False, key="1", prefill=""):
+def request_with(images, *, chat=False):
     role = "user" if chat else None
     spans = (
         *((Span("Be fair.", "template", "system"),) if chat else ()),
@@ -252,46 +221,27 @@ def request_with(images, *, chat=False, key="1", prefill=""):
         Span("What is it? <image> ", "answer", role),
         Span("[S]", "template", role),
     )
-    prompt = Prompt(spans=spans, chat=chat, prefill=prefill)
-    return Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=6))
+    return request_of(prompt=Prompt(spans=spans, chat=chat))
 
 
 @pytest.mark.parametrize("chat", [True, False])
 def test_images_are_parts_of_the_users_message(picture, chat):
-    with endpoint(ScriptedBackend()) as server:
-        engine = load(server)
-        [completion] = run(engine, [request_with([picture, "https://example.org/b.jpg"], chat=chat)]).values()
-        messages = server.bodies[-1]["messages"]
-        engine.close()
-    first, second, text = messages[-1]["content"]
-    assert messages[-1]["role"] == "user"
+    with endpoint() as server, client(server) as engine:
+        [done] = run(engine, [request_with([picture, "https://example.org/b.jpg"], chat=chat)]).values()
+        message = server.bodies[-1]["messages"][-1]
+    first, second, text = message["content"]
+    assert message["role"] == "user"
     assert first == {"type": "image_url", "image_url": {"url": image_url(picture)}}
     assert second["image_url"]["url"] == "https://example.org/b.jpg"
     assert text == {"type": "text", "text": "What is it? (image) [S]"}  # its own look-alike is sanitized
-    assert (completion.texts, completion.sanitized) == (("8 6\n",), 1)
+    assert (done.texts, done.sanitized) == (("8 6\n",), 1)
 
 
-def test_a_completions_only_engine_refuses_images(picture):
-    with endpoint(ScriptedBackend()) as server:
-        engine = load(server, api="completions")
-        with pytest.raises(
-            EngineError, match="shows images, which this model does not support: /completions takes only text"
-        ):
-            engine.submit([request_with([picture])])
-        engine.close()
-
-
-def test_an_image_that_is_not_there_fails_its_request_alone(picture):
-    with endpoint(ScriptedBackend()) as server:
-        engine = load(server)
-        found = run(engine, [request_with(["gone.png"], key="bad"), request_with([picture], key="good")])
-        engine.close()
-    assert (found["bad"].finish_reasons, found["good"].texts) == (("error",), ("8 6\n",))
-    assert "image gone.png: cannot read" in found["bad"].error
-
-
-def test_the_bill_reckons_with_the_most_an_image_may_cost():
-    parts = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "abc"}]
-    body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 5}
-    # 50,000 for the image, 3 bytes of text, 16 for the message, 64 around it all
-    assert max_usage(body).prompt_tokens == 50_083
+def test_images_that_cannot_be_sent_are_refused_or_fail_alone(picture):
+    refused = pytest.raises(EngineError, match="does not support: /completions takes only text")
+    with endpoint() as server, client(server, api="completions") as engine, refused:
+        engine.submit([request_with([picture])])
+    with endpoint() as server, client(server) as engine:
+        found = run(engine, [replace(request_with(["gone.png"]), key="bad"), request_with([picture])])
+        assert (found["bad"].finish_reasons, found["1"].texts) == (("error",), ("8 6\n",))
+        assert "image gone.png: cannot read" in found["bad"].error

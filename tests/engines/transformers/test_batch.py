@@ -75,58 +75,32 @@ def test_sampled_replies_are_the_same_whatever_was_known(engine):
     assert first.texts == again.texts
 
 
-_MIB = 1 << 20
+V2 = ("memory.max", "memory.current", "memory.stat")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
 
 
-def write(root, files):
+@pytest.mark.parametrize(
+    ("groups", "limits", "available"),
+    [
+        ("", {}, 4000),  # the machine decides
+        ("0::/job\n", {"job": (V2, 3000, 2000, "inactive_file 0\n")}, 1000),
+        ("0::/job\n", {"job": (V2, 3000, 2000, "anon 9\ninactive_file 1000\n")}, 2000),  # cached files count as free
+        # the tightest of nested groups counts
+        ("0::/slice/job\n", {"slice/job": (V2, "max", 5, ""), "slice": (V2, 1000, 24, "")}, 976),
+        ("0::/\n", {"": (V2, 10, 12, "")}, 0),  # over its limit
+        # the older kind; in a container only the mount itself is there
+        ("9:name=systemd:/\n4:memory:/of/host\n0::/\n", {"memory": (V1, 100, 60, "total_inactive_file 7\n")}, 47),
+    ],
+)
+def test_memory_is_what_machine_and_control_groups_leave(tmp_path, monkeypatch, groups, limits, available):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4000))
+    files = {"proc/self/cgroup": groups} if groups else {}
+    for group, (names, *values) in limits.items():
+        files |= {f"sys/fs/cgroup/{group}/{name}": f"{value}\n" for name, value in zip(names, values, strict=True)}
     for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
-@pytest.fixture(autouse=True)
-def machine(monkeypatch):
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4 * _MIB))
-
-
-def test_without_groups_the_machine_decides(tmp_path):
-    assert available_bytes(tmp_path) == 4 * _MIB
-
-
-@pytest.mark.parametrize("stat", ["inactive_file 0\n", "anon 9\ninactive_file 1048576\n"])
-def test_a_container_leaves_less(tmp_path, stat):
-    group = "sys/fs/cgroup/job"
-    files = {"memory.max": f"{3 * _MIB}\n", "memory.current": f"{2 * _MIB}\n", "memory.stat": stat}
-    write(tmp_path, {"proc/self/cgroup": "0::/job\n"} | {f"{group}/{n}": t for n, t in files.items()})
-    # 3 - 2 MiB, and the 1 MiB of cached files
-    assert available_bytes(tmp_path) == (2 if "1048576" in stat else 1) * _MIB
-
-
-def test_the_tightest_of_nested_groups_counts(tmp_path):
-    full = {"memory.max": "max\n", "memory.current": "5\n", "memory.stat": ""}
-    outer = {"memory.max": f"{_MIB}\n", "memory.current": "24\n", "memory.stat": ""}
-    write(tmp_path, {"proc/self/cgroup": "0::/slice/job\n"})
-    write(tmp_path / "sys/fs/cgroup/slice/job", full)
-    write(tmp_path / "sys/fs/cgroup/slice", outer)
-    assert available_bytes(tmp_path) == _MIB - 24
-
-
-def test_the_older_kind_of_group_counts_too(tmp_path):
-    files = {
-        "memory.limit_in_bytes": "100\n",
-        "memory.usage_in_bytes": "60\n",
-        "memory.stat": "total_inactive_file 7\n",
-    }
-    write(tmp_path, {"proc/self/cgroup": "9:name=systemd:/\n4:memory:/of/the/host\n0::/\n"})
-    write(tmp_path / "sys/fs/cgroup/memory", files)  # in a container only the mount itself is there
-    assert available_bytes(tmp_path) == 47
-
-
-def test_a_group_over_its_limit_leaves_nothing(tmp_path):
-    write(tmp_path, {"proc/self/cgroup": "0::/\n"})
-    write(tmp_path / "sys/fs/cgroup", {"memory.max": "10\n", "memory.current": "12\n", "memory.stat": ""})
-    assert available_bytes(tmp_path) == 0
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert available_bytes(tmp_path) == available
 
 
 def test_passes_go_on_in_another_thread_after_onednn_had_no_memory_for_code():

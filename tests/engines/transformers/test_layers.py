@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from transformers import GemmaConfig, LlamaConfig, Qwen2Config, set_seed
+from transformers import AutoTokenizer, GemmaConfig, LlamaConfig, Qwen2Config, set_seed
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from judgelm.engines.base import EngineOptions
@@ -18,17 +18,14 @@ from judgelm.engines.transformers.layers import (
     best_smoothing,
     blocks_of,
     check_int8,
-    dequantised,
     install_head,
     pack,
-    quantised_tokens,
     quantised_weight,
     runs_int8,
 )
-from judgelm.engines.transformers.loaded_model import load
 from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
-from tests.support.driving import prompt_of
+from tests.support.driving import prompt_of, run
 
 SIZES = {
     "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -119,12 +116,7 @@ CANDIDATES = (5, 17, 60)
 
 
 def model_of(dtype, *, tied=False):
-    set_seed(0)
-    sizes = LlamaConfig(
-        vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
-        tie_word_embeddings=tied,
-    )  # fmt: skip
-    return AutoModelForCausalLM.from_config(sizes).to(dtype).eval()
+    return packable_model(LlamaConfig(**SIZES, tie_word_embeddings=tied), dtype)
 
 
 def errors(head, hidden):
@@ -155,10 +147,7 @@ def test_logits_of_candidates_are_exact_and_others_as_before(dtype, tied):
 
 
 @torch.inference_mode()
-@pytest.mark.skipif(
-    not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
-    reason="this processor or build of torch has no bfloat16 kernels to pack for",
-)
+@in_bfloat16
 def test_a_packed_head_gives_its_rows_back():
     model = model_of(torch.bfloat16)
     model.lm_head.bias = torch.nn.Parameter(torch.randn(100, dtype=torch.bfloat16))
@@ -225,17 +214,6 @@ def test_each_token_is_computed_alone():
 
 
 @on_x86
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_integers_and_scales_stand_for_the_rows(dtype):
-    rows = layer_and_rows(dtype=dtype)[1]
-    integers, scales = quantised_tokens(rows)
-    assert integers.shape == (blocks_of(576), 40, 192)
-    assert integers.abs().max() <= 127
-    wrong = (dequantised(integers, scales) - rows.float()).view(40, 3, 192).abs()
-    assert (wrong <= 0.51 * scales.float().transpose(0, 1) + 0.004 * rows.float().view(40, 3, 192).abs()).all()
-
-
-@on_x86
 def test_a_cpu_that_adds_two_products_in_16_bits_takes_weights_that_cannot_overflow():
     weight = torch.randn(8, 576)
     assert quantised_weight(weight, frozenset({"avx2"}))[0].abs().max() == 63
@@ -253,23 +231,18 @@ def test_blocks_divide_the_features(features, blocks):
 def checkpoint(tiny_model, tmp_path):
     """A model whose layers are large enough to be alike in 8 bits, with the tokenizer of the tests."""
     set_seed(0)
-    sizes = LlamaConfig(
-        vocab_size=len(load(EngineOptions(model=str(tiny_model))).tokenizer), hidden_size=128, intermediate_size=256,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-    )  # fmt: skip
-    AutoModelForCausalLM.from_config(sizes).save_pretrained(tmp_path / "model")
-    load(EngineOptions(model=str(tiny_model))).tokenizer.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    sizes = SIZES | {"vocab_size": len(tokenizer), "hidden_size": 128, "intermediate_size": 256}
+    AutoModelForCausalLM.from_config(LlamaConfig(**sizes)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return tmp_path
 
 
 def logprobs(checkpoint, **options):
     engine = load_engine("transformers", EngineOptions(model=str(checkpoint), dtype="float32", **options))
-    request = Request(
-        key="1", prompt=prompt_of("a dog"), sampling=Sampling(max_tokens=2), candidates=("8 6\n", "6 8\n", "10 10\n")
-    )
-    engine.submit([request])
-    [completion] = engine.collect(60)
-    return engine, torch.tensor(completion.candidate_logprobs)
+    lines = ("8 6\n", "6 8\n", "10 10\n")
+    request = Request(key="1", prompt=prompt_of("a dog"), sampling=Sampling(max_tokens=2), candidates=lines)
+    return engine, torch.tensor(run(engine, [request])["1"].candidate_logprobs)
 
 
 @on_x86
@@ -279,21 +252,8 @@ def test_an_engine_in_int8_judges_nearly_as_in_float32(checkpoint):
     assert 0 < (integers - exact).abs().max() < 0.05
     assert engine.describe()["quantization"] == "int8"
     assert "int8: 14 of 14 linear layers" in engine.stats()["notes"]
-
-
-@on_x86
-def test_head_and_norms_keep_their_format(checkpoint):
-    model = load(EngineOptions(model=str(checkpoint), dtype="float32", quantization="int8")).model
-    kinds = [type(module) for module in model.modules()]
-    assert kinds.count(Int8Linear) == 14
-    assert type(model.lm_head) is PackedLinear
-    assert model.lm_head.weight.dtype == torch.float32
-
-
-@on_x86
-def test_another_quantization_names_the_ones_there_are(tiny_model):
-    with pytest.raises(ConfigError, match="available: 4bit, 8bit, int8"):
-        load(EngineOptions(model=str(tiny_model), quantization="int4"))
+    model = engine._loaded.model  # the head keeps its format
+    assert (type(model.lm_head), model.lm_head.weight.dtype) == (PackedLinear, torch.float32)
 
 
 @on_x86

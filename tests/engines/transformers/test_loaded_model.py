@@ -33,24 +33,6 @@ def load(model, adapter):
     return load_engine("transformers", EngineOptions(model=str(model), adapter=str(adapter)))
 
 
-def replies(engine):
-    template = get_template(TEMPLATE)
-    requests = [
-        Request(
-            key=str(seed), prompt=template.render(word_sample(seed), (0, 1), None), sampling=Sampling(max_tokens=20)
-        )
-        for seed in range(6)
-    ]
-    return [completion.texts for _, completion in sorted(run(engine, requests).items())]
-
-
-def test_a_pickled_adapter_is_loaded_as_its_safetensors_are(tiny_judge, tiny_adapters, tmp_path):
-    pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
-    assert not list(pickled.glob("*.safetensors"))
-    assert replies(load(tiny_judge, pickled)) == replies(load(tiny_judge, tiny_adapters[0]))
-    assert replies(load(tiny_judge, pickled)) != replies(load(tiny_judge, tiny_adapters[1]))
-
-
 def test_a_pickled_adapter_that_runs_code_is_refused(tiny_judge, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter", extra=Executed(tmp_path / "executed"))
     with pytest.raises(ModelError, match=r"adapter_model\.bin: refused, and nothing in it was executed"):
@@ -58,17 +40,7 @@ def test_a_pickled_adapter_that_runs_code_is_refused(tiny_judge, tiny_adapters, 
     assert not (tmp_path / "executed").exists()
 
 
-def test_an_adapter_without_weights_is_named(tiny_model, tmp_path):
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
-    with pytest.raises(ModelError, match=r"no weights \(adapter_model\.safetensors or adapter_model\.bin\)"):
-        load(tiny_model, tmp_path)
-
-
-def test_a_torn_adapter_is_named(tiny_model, tmp_path):
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "target_modules": ["q_proj"]}))
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"torn")
-    with pytest.raises(ModelError, match="cannot load the adapter"):
-        load(tiny_model, tmp_path)
+WEIGHTS = "adapter_model.safetensors"
 
 
 def edit(folder, **values):
@@ -86,7 +58,9 @@ def edit(folder, **values):
         (lambda folder: edit(folder, target_modules="("), "cannot load the adapter: missing \\)"),
         (lambda folder: edit(folder, target_modules=["nope"]), "Target modules .* not found in the base model"),
         # PEFT leaves weights that are not in the file at random
-        (lambda folder: save_file({}, folder / "adapter_model.safetensors"), "missing adapter keys"),
+        (lambda folder: save_file({}, folder / WEIGHTS), "missing adapter keys"),
+        (lambda folder: (folder / WEIGHTS).unlink(), r"no weights \(adapter_model\.safetensors or adapter_model\.bin"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), "cannot load the adapter"),
     ],
 )
 def test_a_damaged_adapter_is_named(tiny_model, tmp_path, break_it, finding):
@@ -106,14 +80,9 @@ def test_an_adapter_that_names_no_base_says_what_to_pass(tmp_path):
 
 
 COMMON = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "initializer_range": 0.2,
-}
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.2,
+}  # fmt: skip
 CONFIGS = {
     "mistral with a sliding window": MistralConfig(**COMMON, sliding_window=24),
     "qwen2": Qwen2Config(**COMMON),
@@ -171,6 +140,12 @@ def test_a_model_without_attention_is_refused(tiny_model, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="use --engine vllm"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
+
+
+@pytest.fixture
+def copied(tiny_adapters, tmp_path):
+    """A copy of the first adapter, to be changed."""
+    return shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
 
 
 CANDIDATES = ("8 6", "6 8", "10 1")
@@ -242,72 +217,60 @@ def test_an_adapter_is_unloaded_and_loaded_again_while_others_answer(tiny_judge,
     same(answers(engine, mixed(requests_of(one), requests_of(two))), first)
 
 
-def test_other_weights_at_the_same_path_are_read_anew(tiny_judge, tiny_adapters, tmp_path):
-    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+def test_a_pickled_adapter_answers_as_its_safetensors_do(tiny_judge, tiny_adapters, tmp_path):
+    pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
+    assert not list(pickled.glob("*.safetensors"))
+    found = answers(load_with(tiny_judge, pickled), requests_of())
+    assert found == answers(load_with(tiny_judge, tiny_adapters[0]), requests_of())
+
+
+def test_other_weights_at_the_same_path_are_read_anew(tiny_judge, tiny_adapters, copied):
     engine = load_with(tiny_judge)
-    before = answers(engine, requests_of(tmp_path / "adapter"))
-    engine.unload_adapter(str(tmp_path / "adapter"))
-    shutil.copytree(tiny_adapters[1], tmp_path / "adapter", dirs_exist_ok=True)
-    after = answers(engine, requests_of(tmp_path / "adapter"))
+    before = answers(engine, requests_of(copied))
+    engine.unload_adapter(str(copied))
+    shutil.copytree(tiny_adapters[1], copied, dirs_exist_ok=True)
+    after = answers(engine, requests_of(copied))
     assert before != after
     assert after == answers(load_with(tiny_judge), requests_of(tiny_adapters[1]))
 
 
-def test_ranks_and_scales_are_read_as_peft_reads_them(tiny_judge, tiny_adapters, tmp_path):
-    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
-    path = tmp_path / "adapter" / "adapter_config.json"
-    config = json.loads(path.read_text())
-    path.write_text(json.dumps(config | {"use_rslora": True, "alpha_pattern": {"q_proj": 3}}))
-    found = answers(load_with(tiny_judge), requests_of(tmp_path / "adapter"))
-    same(found, answers(load_with(tiny_judge, tmp_path / "adapter"), requests_of()))
+def test_ranks_and_scales_are_read_as_peft_reads_them(tiny_judge, copied):
+    edit(copied, use_rslora=True, alpha_pattern={"q_proj": 3})
+    found = answers(load_with(tiny_judge), requests_of(copied))
+    same(found, answers(load_with(tiny_judge, copied), requests_of()))
 
 
-def test_an_adapter_has_its_cards_window(tiny_judge, tiny_adapters, tmp_path):
-    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
+def test_an_adapter_has_its_cards_window(tiny_judge, tiny_adapters, copied):
     template = get_template(TEMPLATE)
-    write_card(tmp_path / "adapter", Card(template=template.id, template_sha=template.sha, window=24))
+    write_card(copied, Card(template=template.id, template_sha=template.sha, window=24))
     engine = load_with(tiny_judge)
     [beside] = run(engine, requests_of(tiny_adapters[0], 1)).values()
-    [limited] = run(engine, requests_of(tmp_path / "adapter", 1)).values()
+    [limited] = run(engine, requests_of(copied, 1)).values()
     assert beside.prompt_tokens + beside.completion_tokens > 24
     assert limited.finish_reasons == ("too_long",) or limited.prompt_tokens + limited.completion_tokens <= 24
+
+
+def rename(folder, *names):
+    weights = {name.replace(*names): weight for name, weight in load_file(folder / WEIGHTS).items()}
+    save_file(weights, folder / WEIGHTS)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"use_dora": True}, "only plain LoRA adapters can share a base"),
-        ({"peft_type": "IA3"}, "only plain LoRA adapters can share a base"),
+        (lambda f: edit(f, use_dora=True), "only plain LoRA adapters can share a base"),
+        (lambda f: edit(f, peft_type="IA3"), "only plain LoRA adapters can share a base"),
+        (lambda f: rename(f, "self_attn.q_proj", "lm_head"), "that share a base change linear layers inside the model"),
+        (lambda f: rename(f, "q_proj", "x_proj"), "the model has no linear layer .*x_proj"),
+        (lambda f: rename(f, "self_attn.q_proj", "mlp.gate_proj"), "made for a layer .*gate_proj of"),
+        (lambda f: rename(f, "lora_A", "lora_embedding_A"), "serve it alone, with --adapter"),
     ],
 )
-def test_other_adapters_are_refused(tiny_judge, tiny_adapters, tmp_path, change, message):
-    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
-    path = tmp_path / "adapter" / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ModelError, match=message):
-        load_with(tiny_judge).load_adapter(str(tmp_path / "adapter"))
-
-
-@pytest.mark.parametrize(
-    ("rename", "message"),
-    [
-        (("q_proj", "lm_head"), "adapters that share a base change linear layers inside the model"),
-        (("q_proj", "x_proj"), "the model has no linear layer .*x_proj"),
-        (("self_attn.q_proj", "mlp.gate_proj"), "made for a layer .*gate_proj of"),
-        (("lora_A", "lora_embedding_A"), "serve it alone, with --adapter"),
-    ],
-)
-def test_an_adapter_of_another_model_is_refused_and_changes_nothing(
-    tiny_judge, tiny_adapters, tmp_path, rename, message
-):
-    shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
-    path = tmp_path / "adapter" / "adapter_model.safetensors"
-    save_file({name.replace(*rename): weight for name, weight in load_file(path).items()}, path)
-    if rename[1] == "lm_head":
-        save_file({name.replace("self_attn.q_proj", "lm_head"): w for name, w in load_file(path).items()}, path)
+def test_an_adapter_of_another_kind_or_model_is_refused_and_changes_nothing(tiny_judge, copied, change, message):
+    change(copied)
     engine = load_with(tiny_judge)
     with pytest.raises(ModelError, match=message):
-        engine.load_adapter(str(tmp_path / "adapter"))
+        engine.load_adapter(str(copied))
     same(answers(engine, requests_of()), answers(load_with(tiny_judge), requests_of()))
 
 

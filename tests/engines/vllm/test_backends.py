@@ -191,15 +191,6 @@ def test_each_stage_of_the_start_is_a_line(caplog):
 
 
 @pytest.mark.usefixtures("vllm_at_error")
-def test_several_processes_begin_and_end(caplog):
-    with caplog.at_level(logging.INFO, START_LOG.name), logged_stages(4):
-        pass
-    first, last = (record.getMessage() for record in caplog.records)
-    assert "4 worker processes" in first
-    assert last.endswith("ready")
-
-
-@pytest.mark.usefixtures("vllm_at_error")
 def test_a_start_that_fails_is_never_ready(caplog):
     with caplog.at_level(logging.INFO, START_LOG.name), pytest.raises(RuntimeError), logged_stages(1):
         raise RuntimeError

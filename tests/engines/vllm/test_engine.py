@@ -1,7 +1,6 @@
 """The vLLM engine, real vLLM in this process: what it shares with the transformers engine, and what only it does."""
 
 import json
-import os
 import shutil
 from dataclasses import replace
 
@@ -87,29 +86,26 @@ def test_a_step_takes_the_tokens_of_vllms_llm_class_and_says_so(vllm_engine):
 
 def test_a_reply_can_be_watched_while_it_is_written(vllm_engine):
     [request] = requests_of(2, candidates=LINES)[:1]
-    several = replace(request, key="several", candidates=(), sampling=Sampling(max_tokens=24, temperature=1.0, n=2))
-    vllm_engine.submit([request, several])
-    seen, done = [], {}
-    while len(done) < 2:
-        done |= {completion.key: completion.texts[0] for completion in vllm_engine.collect(0.001)}
-        seen.append(vllm_engine.progress([request.key, "several"]))
-    assert all("several" not in one for one in seen), "vLLM puts several replies together only at the end"
-    lengths = [len(one[request.key]) for one in seen if request.key in one]
-    assert lengths == sorted(lengths)
-    assert len(set(lengths)) > 3
-    assert all(done[request.key].startswith(one[request.key]) for one in seen if request.key in one)
+    vllm_engine.submit([request])
+    seen, done = [], []
+    while not done:
+        done = vllm_engine.collect(0.001)
+        seen += vllm_engine.progress([request.key]).values()
+    assert seen == sorted(seen, key=len)
+    assert len(set(seen)) > 3
+    assert all(done[0].texts[0].startswith(text) for text in seen)
 
 
 def test_adapters_answer_side_by_side(vllm_engine, tiny_judge, tiny_adapters):
+    names = {"none": None, "one": str(tiny_adapters[0]), "two": str(tiny_adapters[1])}
     mixed = [
-        Request(key=f"{name} {request.key}", prompt=request.prompt, sampling=request.sampling, adapter=request.adapter)
-        for name, adapter in (("none", None), ("one", tiny_adapters[0]), ("two", tiny_adapters[1]))
+        replace(request, key=f"{name} {request.key}")
+        for name, adapter in names.items()
         for request in requests_of(20, adapter=adapter)
     ]
     done = run(vllm_engine, mixed)
-    for name, adapter in (("none", None), ("one", tiny_adapters[0]), ("two", tiny_adapters[1])):
-        options = EngineOptions(model=str(tiny_judge), adapter=None if adapter is None else str(adapter))
-        alone = run(load_engine("transformers", options), requests_of(20))
+    for name, adapter in names.items():
+        alone = run(load_engine("transformers", EngineOptions(model=str(tiny_judge), adapter=adapter)), requests_of(20))
         assert {key: done[f"{name} {key}"].texts for key in alone} == {key: one.texts for key, one in alone.items()}
     assert done["one 0 (0, 1)"].texts != done["none 0 (0, 1)"].texts != done["two 0 (0, 1)"].texts
 
@@ -166,23 +162,27 @@ def test_aborted_branches_never_come_back(vllm_engine):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"tensor_paralel_size": 2}, "similar: tensor_parallel_size"),
-        ({"dtype": "float16"}, "use its own option, --dtype"),
+        ({"engine_args": {"tensor_paralel_size": 2}}, "similar: tensor_parallel_size"),
+        ({"engine_args": {"dtype": "float16"}}, "use its own option, --dtype"),
+        ({"quantization": "8bit"}, r"use --engine transformers, or FP8 .*quantization=fp8_per_tensor"),
     ],
 )
-def test_a_wrong_engine_argument_is_named(vllm_engine, tiny_judge, arguments, words):
+def test_an_option_that_vllm_does_not_have_is_named(vllm_engine, tiny_judge, arguments, words):
     with pytest.raises((ConfigError, ModelError), match=words):
-        load_engine("vllm", EngineOptions(model=str(tiny_judge), engine_args=arguments))
+        load_engine("vllm", EngineOptions(model=str(tiny_judge), **arguments))
 
 
-def test_a_folder_without_weights(vllm_engine, tiny_judge, tmp_path):
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((tiny_judge / name).read_bytes())
-    with pytest.raises(ModelError, match=r"no weights \(\*\.safetensors or pytorch_model\*\.bin\) in this folder"):
-        load_engine("vllm", EngineOptions(model=str(tmp_path)))
-    torch.save({"weight": Executed(tmp_path / "executed")}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pytorch_model\.bin: refused, and nothing in it was executed"):
-        load_engine("vllm", EngineOptions(model=str(tmp_path)))
+def test_a_model_that_vllm_cannot_or_must_not_run_is_refused_at_once(vllm_engine, tiny_judge, tmp_path):
+    def refused(folder, words):
+        with pytest.raises(ModelError, match=words):
+            load_engine("vllm", EngineOptions(model=str(folder)))
+
+    make_base(["a b"] * 20, tmp_path / "a", hidden_size=64, layers=1, heads=4, vocab_size=400, max_positions=64, seed=0)
+    refused(tmp_path / "a", r"heads have 16 dimensions.*takes only 32, 64.*--engine transformers")
+    bare = shutil.copytree(tiny_judge, tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
+    refused(bare, r"no weights \(\*\.safetensors or pytorch_model\*\.bin\) in this folder")
+    torch.save({"weight": Executed(tmp_path / "executed")}, bare / "pytorch_model.bin")
+    refused(bare, r"pytorch_model\.bin: refused, and nothing in it was executed")
 
 
 def test_a_pickled_adapter_writes_what_its_safetensors_write(vllm_engine, tiny_adapters, tmp_path):
@@ -202,26 +202,9 @@ def test_an_adapter_that_is_none(vllm_engine, tmp_path):
         vllm_engine.submit([request])
 
 
-def test_quantization_that_vllm_does_not_have(vllm_engine, tiny_judge):
-    with pytest.raises(ConfigError, match=r"use --engine transformers, or FP8 .*quantization=fp8_per_tensor"):
-        load_engine("vllm", EngineOptions(model=str(tiny_judge), quantization="8bit"))
-
-
 def test_one_engine_in_a_process(vllm_engine, tiny_judge):
     with pytest.raises(EngineError, match="close it first"):
         load_engine("vllm", EngineOptions(model=str(tiny_judge)))
-
-
-def test_it_leaves_this_process_as_it_was(vllm_engine):
-    assert "LD_PRELOAD" not in os.environ
-    threads = torch.get_num_threads()
-    torch.set_num_threads(threads)
-
-
-def test_heads_that_the_cpu_build_cannot_run_are_refused_at_once(vllm_engine, tmp_path):
-    make_base(["a b"] * 20, tmp_path, hidden_size=64, layers=1, heads=4, vocab_size=400, max_positions=64, seed=0)
-    with pytest.raises(ModelError, match=r"heads have 16 dimensions.*takes only 32, 64.*--engine transformers"):
-        load_engine("vllm", EngineOptions(model=str(tmp_path)))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The OpenAI engine as a client of the endpoint."""
 
 import threading
+from contextlib import contextmanager
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -13,6 +14,16 @@ def load(*servers, options=None, **arguments):
     address = ",".join(server if isinstance(server, str) else server.base_url for server in servers)
     arguments = {"base_url": address, "backoff_s": 0.01} | arguments
     return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **(options or {})))
+
+
+@contextmanager
+def client(*servers, **options):
+    """The engine of `load`, closed at the end of the block."""
+    engine = load(*servers, **options)
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 def request_of(key="x", prompt=None, candidates=(), **sampling):

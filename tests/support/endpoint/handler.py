@@ -129,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _generate(self, body, fault, chat, top):
         control = self.control
-        prompt = chat_text(body, ignores=control.ignores_continuation) if chat else body["prompt"]
+        prompt = chat_text(body) if chat else body["prompt"]
         options = {
             "max_tokens": body.get("max_tokens", body.get("max_completion_tokens")),
             "temperature": body.get("temperature", 1.0),

@@ -1,7 +1,6 @@
 """The endpoint as a test holds it: what it has and takes, what goes wrong, start and kill."""
 
 import socket
-import ssl
 import threading
 from collections import Counter
 from contextlib import contextmanager, suppress
@@ -23,14 +22,12 @@ class Server:
 
     Attributes:
         fault: from a request's number (1, 2, ..., since it was set through `misbehave`) and body to None or one of
-            429, 429-quota, 500, 503-later, 401, 404, 400, stall, slow, cut, drop, html, torn, types, no_choices,
+            429, 429-quota, 500, 503-later, 401, 404, 400, stall, cut, drop, html, torn, types, no_choices,
             empty_choices, null_text, error_200, bad_logprobs, nan_logprobs, filter, refusal; or a status and a body,
             sent as they are, or a function that changes the reply's data.
         refuses: fields that are answered with a 400 which names them.
         most_at_once: more requests than so many at once get a 429.
         places: so many are answered at once, and others wait; one whose client has gone is dropped.
-        certificate: path of a PEM file with key and certificate, for https.
-        ignores_continuation: a last assistant message is taken for one that has ended.
         counts: POST requests by path, and `answered`, `limited`, `at_once` (the most that ever were), `proxied`.
         bodies: what was asked, in order.
     """
@@ -51,8 +48,6 @@ class Server:
     retry_after: str | None = None
     most_at_once: int | None = None
     places: int | None = None
-    certificate: str | None = None
-    ignores_continuation: bool = False
     states_usage: bool = True
     delay_s: float = 0.0
     stall_s: float = 30.0
@@ -71,7 +66,7 @@ class Server:
 
     @property
     def base_url(self):
-        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     def misbehave(self, fault):
         """From now on, with numbers that begin at 1."""
@@ -81,10 +76,6 @@ class Server:
     def start(self):
         self._http = _Http(("127.0.0.1", self.port), Handler)
         self._http.control = self
-        if self.certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self.certificate)
-            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         self.port = self._http.server_address[1]
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 

@@ -29,10 +29,10 @@ def error_body(message, **more):
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None} | more}
 
 
-def chat_text(body, *, ignores):
+def chat_text(body):
     """The messages in a row; a last assistant message is gone on from only where that is asked for."""
     messages = body["messages"]
-    if messages[-1]["role"] == "assistant" and (ignores or not body.get("continue_final_message")):
+    if messages[-1]["role"] == "assistant" and not body.get("continue_final_message"):
         messages = messages[:-1]
     return "".join(_content_text(message["content"]) for message in messages)
 
