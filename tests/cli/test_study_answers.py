@@ -71,8 +71,8 @@ def test_the_original_authors_rows_are_read_with_their_predictions(qa, tmp_path)
     ("more", "finding"),
     [
         (["-j", "qwen"], "--judgments qwen: expected JUDGE=RUN"),
-        (["--sibling", "m"], "--sibling m: expected MODEL=JUDGE"),
-        (["--own", "m=a", "--own", "m=b"], "each model once"),
+        (["--sibling", "m"], "--sibling m: expected KEY=VALUE, such as MODEL=JUDGE"),
+        (["--own", "m=a", "--own", "m=b"], "m is given twice"),
         (["--own", "m=other"], "no run of judge 'other'"),
         (["--human", "people.jsonl"], "people.jsonl:1: expected id and label"),
     ],

@@ -51,25 +51,6 @@ def table_of(cli, folder, text, *options):
     return result, result["tables"][0]["rows"]
 
 
-def test_the_two_files_of_the_authors_are_read_and_counted_in_both_ways(cli, folder):
-    write_rows(folder / "four.jsonl", ({"id": str(index), "winner": 1} for index in (1, 2, 3, 4)))
-    authors_file(folder, "given.jsonl", {1: "8 6\nMore.", 2: "The first.", 3: "7 9", 4: "9 2"})
-    # scores in the order shown, the second answer first
-    authors_file(folder, "reversed.jsonl", {1: "6 8", 2: "Neither.", 3: "9 7", 4: "8, 6"})
-    row = "{reference: no, method: m, judgments: given.jsonl, reversed: reversed.jsonl}"
-    result, (ties, left_out) = table_of(cli, folder, f"labels: four.jsonl\ntables: [{{table: 1, runs: [{row}]}}]")
-    # in sample order the given file says 1, tie, 2, 1 and the reversed one 1, tie, 2, tie ("8, 6" is unreadable there)
-    assert (ties["agreement"]["value"], ties["n"], ties["failed"], ties["failed_orders"]) == (0.5, 4, 1, 3)
-    assert ties["consistency"]["value"] == 0.75
-    # judgelm reads "8, 6" as the second answer ahead: of three pairs two agree with the label and two are consistent
-    assert (left_out["agreement"]["value"], left_out["n"], left_out["failed_orders"]) == (pytest.approx(2 / 3), 3, 2)
-    assert left_out["consistency"]["value"] == pytest.approx(2 / 3)
-    assert (
-        "of 4 pairs 1 are unreadable to the authors' code and 1 to judgelm (of all replies 3 and 2)"
-        in (result["warnings"][0])
-    )
-
-
 def test_pairs_that_the_reversed_file_lacks_are_counted(cli, folder):
     authors_file(folder, "given.jsonl", {1: "8 6", 2: "8 6"})
     authors_file(folder, "reversed.jsonl", {1: "6 8", 9: "6 8"})
