@@ -58,19 +58,12 @@ def test_single_answers_are_graded(judged, rows, script):
 
 
 def test_rows_without_what_the_mode_needs_are_rejects_and_the_rest_is_judged(judged, rows, tmp_path):
-    path = rows(
-        [
-            {"answer": "a", "reference": "r"},
-            {"answer": "a"},
-            {"answer": "B", "options": ["only one"]},
-            {"answers": ["5", "6"]},
-        ]
-    )
+    path = rows([{"answer": "a", "reference": "r"}, {"answer": "a"}, {"answers": ["5", "6"]}])
     options = ("--mode", "single", "--mode-arg", "against=reference", "--max-failure-rate", "1")
     code, _, found = judged(path, "7", *options)
     assert (code, list(found)) == (0, ["s0"])
     reasons = [reject["reason"] for reject in rows_of(tmp_path / "out.rejects.jsonl")]
-    for reason, words in zip(reasons, ("no reference", "expected 2 to 26 texts", "expected 1 answer"), strict=True):
+    for reason, words in zip(reasons, ("no reference", "expected 1 answer"), strict=True):
         assert words in reason
 
 
