@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -25,7 +24,7 @@ from judgelm.judges.released import (
     released_judges,
     released_names,
 )
-from judgelm.modes.released import MarkedReply, ReleasedMode
+from judgelm.modes.released import MarkedReply
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
 from judgelm.runs.run_files import mode_identity
@@ -172,16 +171,6 @@ def test_a_pair_in_both_orders_and_a_fingerprint_without_the_words(tmp_path):
     identity = json.dumps(mode_identity(mode))
     assert "Judge fairly" not in identity
     assert mode.template_sha in identity
-
-
-def test_scores_of_both_answers_make_a_verdict(tmp_path):
-    judge = made_up()
-    bring(tmp_path, judge)
-    scored = MarkedReply(before="<answer>", after="</answer>", scale=(1, 10), values=2)
-    mode = ReleasedMode(prompt=replace(judge.prompt("pair"), reply=scored))
-    with Judge("<answer>3</answer><answer>8</answer>", engine="scripted") as scripted:
-        [judgment] = run([PAIR], mode, scripted.engine)
-    assert (judgment.verdict.winner, judgment.scores) == (2, (3, 8))
 
 
 def folder_with(path, **files):

@@ -71,12 +71,6 @@ def test_all_failed_is_said_plainly(failed_run):
     assert "<svg" not in html
 
 
-def test_without_samples(run):
-    html = run.html(samples=False)
-    assert "The samples were not given" in html
-    assert "Question a" not in html
-
-
 def test_failures_as_ties_headline(run):
     text = run.html(failures="as_tie").replace("\u00a0", " ")
     assert "count as ties here; without them agreement is 66.7 %" in text
@@ -94,11 +88,6 @@ def test_last_session_gives_the_speed(run):
 def test_long_text_is_cut_and_said(run):
     run.samples["b"] = Sample(id="b", question="q" * (pairs.TEXT_CAP + 7), answers=("x", "y"))
     assert "[… 7 more characters are not shown]" in run.html()
-
-
-def test_lone_surrogate_can_be_written(run):
-    run.samples["b"] = Sample(id="b", question="broken \ud83d here", answers=("x", "y"))
-    assert "broken ? here" in run.html().encode("utf-8").decode()
 
 
 def explained(judgment):
