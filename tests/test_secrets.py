@@ -18,6 +18,7 @@ from judgelm.yaml_files import read_yaml
 from tests.support.batch_runs import BATCH
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
+from tests.support.jsonl_files import write_rows
 from tests.support.served import review, served
 
 KEY, PASSWORD, HUB, SERVED = "sk-key-0123456789", "pa55-word-0123", "hf_token0123456789", "sk-served-0123456789"
@@ -38,15 +39,8 @@ def assert_unwritten(folder):
 
 
 def run(*command, cwd):
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    words, environment = [str(part) for part in command], os.environ | ENVIRONMENT
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert_unseen(done.stdout + done.stderr)
     return done
 
@@ -55,7 +49,7 @@ def run(*command, cwd):
 def folder(tmp_path):
     """Where a run is started and what it reads lies."""
     rows = ({"id": str(i), "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(3))
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "pairs.jsonl", rows)
     return tmp_path
 
 
@@ -176,22 +170,10 @@ def test_a_server_tells_its_keys_to_nobody(caplog, monkeypatch):
 
 def test_what_serves_another_server_shows_no_password(folder):
     with endpoint(ScriptedBackend(marker="### Response:")) as upstream:
-        command = [
-            sys.executable,
-            "-m",
-            "judgelm",
-            "serve",
-            "tiny",
-            "--upstream",
-            with_password(upstream),
-            "--port",
-            "0",
-            "--engine-arg",
-            "backoff_s=0.02",
-        ]
-        process = subprocess.Popen(
-            command, cwd=folder, env=os.environ | ENVIRONMENT, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = [sys.executable, "-m", "judgelm", "serve", "tiny", "--upstream", with_password(upstream)]
+        streams = {"text": True, "stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+        options = ("--port", "0", "--engine-arg", "backoff_s=0.02")
+        process = subprocess.Popen([*command, *options], cwd=folder, env=os.environ | ENVIRONMENT, **streams)
         said = []
         try:
             for line in process.stderr:

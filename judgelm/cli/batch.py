@@ -19,7 +19,6 @@ from judgelm.cli.options import (
     ModeFlags,
 )
 from judgelm.errors import InputError
-from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
@@ -185,7 +184,7 @@ def panel_command(
         runs=tuple(runs),
         out=out,
         rule=rule,
-        families={} if families is None else _families(families),
+        families={} if families is None else options.read_families(families),
         quorum=quorum,
         overwrite=overwrite,
     )
@@ -198,16 +197,6 @@ def panel_command(
     if not counts.same_input:
         console.message("the runs read different files; they are joined by id", label="note:", style="bold yellow")
     console.print(f"judgments in {out}")
-
-
-def _families(path: Path) -> dict[str, list[str]]:
-    families = read_yaml(path)
-    if not isinstance(families, dict):
-        raise InputError(f"{path}: expected a mapping from family to a list of judges")
-    for family, judges in families.items():
-        if not isinstance(judges, list) or not all(isinstance(judge, str) for judge in judges):
-            raise InputError(f"{path}: family {family}: expected a list of names, numbers in quotes")
-    return {str(family): judges for family, judges in families.items()}
 
 
 def _judges(counts: "PanelStats") -> Table:

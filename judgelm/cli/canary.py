@@ -19,18 +19,7 @@ if TYPE_CHECKING:
     from judgelm.runs.canary import Canary, CanaryPair
     from judgelm.studies.canary import CanaryCheck
 
-_EXIT_CODES = "Exit codes: 0 done, 1 usage or input error, or no judge to ask, 3 the judge drifted, 130 interrupted."
-
-
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default: "
-        "small-judge.",
-    ),
-]
+Model = Annotated[str | None, typer.Option("--model", "-m")]
 
 
 def record_command(
@@ -51,6 +40,8 @@ def record_command(
 
     Options:
         out: The canary, a JSON file.
+        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
+            small-judge.
         pairs: Pairs to judge; default: 60 everyday pairs of judgelm.
         limit: Only the first N pairs.
         tolerance: Benign mean difference of P(first better), for later checks.
@@ -97,6 +88,8 @@ def check_command(
 
     Options:
         canary: The file of judgelm canary record.
+        model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
+            small-judge.
         tolerance: Benign mean difference of P(first better); default: as recorded.
         max_changed: Benign share of changed verdicts; default: as recorded.
 

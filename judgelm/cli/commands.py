@@ -11,7 +11,6 @@ import importlib
 import inspect
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -27,7 +26,7 @@ from judgelm.jsonl import check_no_input
 _MOST_NUMBER = 2**63
 _OUTPUTS = ("out", "json_out", "json", "request_log")
 """Parameters that name a file to write; whatever else names a file is read."""
-_SECTION = re.compile(r"^([A-Z][\w ,]*):\n((?: .*\n|\n(?= ))+)", re.MULTILINE)
+_SECTION = re.compile(r"^([A-Z][\w ,-]*):\n((?: .*\n|\n(?= ))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _NOT_PANELS = ("Options", "Attributes")
 
@@ -136,7 +135,6 @@ class _LoadedCommands(Mapping[str, Any]):
 def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> None:
     """Make a function a command of an app; without arguments it shows its help, if it needs some."""
     text, epilog = help_and_epilog(function)
-    epilog = epilog or getattr(sys.modules[function.__module__], "EPILOG", None)
     command = with_options(function)
     needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
     app.command(name, cls=Command, help=text, epilog=epilog, no_args_is_help=needs_some)(command)

@@ -355,6 +355,11 @@ def write_text(path: Path, text: str) -> None:
         raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error
 
 
+def picked(record: Any, *names: str) -> dict[str, Any]:
+    """Some fields of a record, as `--json` writes them."""
+    return {name: getattr(record, name) for name in names}
+
+
 def is_stdout(path: Path | None) -> bool:
     """True for `--json -`: standard output then holds nothing else."""
     return str(path) == "-"

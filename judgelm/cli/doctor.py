@@ -3,7 +3,6 @@
 import platform
 import tempfile
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, console, is_stdout, printable, write_json
+from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, Quiet, console, is_stdout, printable, write_json
 from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
 from judgelm.doctor.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
 from judgelm.engines.base import EngineOptions
@@ -31,21 +30,6 @@ def facts_table(title: str) -> Table:
     return table
 
 
-EPILOG = """
-Examples:
-
-  judgelm doctor
-
-  judgelm doctor --quiet --json doctor.json --seconds 0
-
-  judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
-
-  judgelm doctor --injection
-
-  judgelm doctor --speed small-judge --pairs pairs.jsonl
-
-Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
-"""
 _STATES = {
     "ok": Text("ok", "green"),
     "out_of_range": Text("out of range, see below", "red"),
@@ -54,9 +38,6 @@ _STATES = {
 }
 _GIB = 1 << 30
 _PROBE_S, _SPEED_S = 10.0, 5.0
-_plan_option = partial(typer.Option, rich_help_panel="Plan of a fine-tuning")
-_injection_option = partial(typer.Option, rich_help_panel="Attacks on the judge")
-_speed_option = partial(typer.Option, rich_help_panel="Speed of a judge")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,64 +59,64 @@ class _Report:
 
 
 def doctor(
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help="Judge to probe with; default: small-judge where it is installed, else a random one.",
-            rich_help_panel="Model and engine",
-        ),
-    ] = "",
+    model: Annotated[str, typer.Option("--model", "-m")] = "",
     engine: EngineName = "auto",
     engine_arg: EngineArgs = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, help="How long the probe judges (default: 10; 0 leaves it out), or each format of --speed (5)."
-        ),
-    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0)] = None,
     json_out: JsonOut = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only what to mend.")] = False,
-    speed: Annotated[
-        str,
-        _speed_option(
-            metavar="MODEL", help="Measure this judge by engine and numeric format instead, for auto to choose by."
-        ),
-    ] = "",
-    pairs: Annotated[
-        Path | None, _speed_option(metavar="FILE", help="Pairs to measure with; default: everyday pairs.")
-    ] = None,
-    injection: Annotated[
-        bool,
-        _injection_option(
-            "--injection", metavar="", help="Attack the prompt instead; with --model its tokens and its judge too."
-        ),
-    ] = False,
-    template: Annotated[
-        str | None, _injection_option(help="Prompt template to attack; default: the model card's.")
-    ] = None,
-    train: Annotated[
-        Path | None, _plan_option(help="Plan the fine-tuning of this YAML instead, without weights.")
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        _plan_option(
-            "--set", metavar="KEY=VALUE", help="A field that the training's command line overrides. Repeatable."
-        ),
-    ] = None,
-    accelerate: Annotated[Path | None, _plan_option(help="accelerate's file: DDP, ZeRO stage, FSDP.")] = None,
-    shape: Annotated[str, _plan_option(help="Take a known model: llama-7b, -13b, -33b, smollm2-135m.")] = "",
-    gpus: Annotated[int | None, _plan_option(min=1, help="How many; else three usual clusters.")] = None,
-    gpu_memory: Annotated[float | None, _plan_option(help="GiB of one GPU.")] = None,
-    mfu: Annotated[float, _plan_option(min=0.01, max=1.0, help="Share of the peak that is reached.")] = 0.4,
-    gpu_flops: Annotated[float, _plan_option(min=1.0, help="Peak of one GPU, FLOP/s; an A100 in bf16.")] = 312e12,
+    quiet: Quiet = False,
+    speed: Annotated[str, typer.Option(metavar="MODEL")] = "",
+    pairs: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    injection: bool = False,
+    template: str | None = None,
+    train: Path | None = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
+    accelerate: Path | None = None,
+    shape: str = "",
+    gpus: Annotated[int | None, typer.Option(min=1)] = None,
+    gpu_memory: float | None = None,
+    mfu: Annotated[float, typer.Option(min=0.01, max=1.0)] = 0.4,
+    gpu_flops: Annotated[float, typer.Option(min=1.0)] = 312e12,
 ) -> None:
     """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
 
     With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With
     `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block. With `--speed`
     measure a judge by engine and format; `--engine auto` and `--dtype auto` choose by the result from then on.
+
+    Options:
+        seconds: How long the probe judges (default: 10; 0 leaves it out), or each format of --speed (5).
+        quiet: Print only what to mend.
+
+    Model and engine:
+        model: Judge to probe with; default: small-judge where it is installed, else a random one.
+
+    Speed of a judge:
+        speed: Measure this judge by engine and numeric format instead, for auto to choose by.
+        pairs: Pairs to measure with; default: everyday pairs.
+
+    Attacks on the judge:
+        injection: Attack the prompt instead; with --model its tokens and its judge too.
+        template: Prompt template to attack; default: the model card's.
+
+    Plan of a fine-tuning:
+        train: Plan the fine-tuning of this YAML instead, without weights.
+        changes: A field that the training's command line overrides. Repeatable.
+        accelerate: accelerate's file: DDP, ZeRO stage, FSDP.
+        shape: Take a known model: llama-7b, -13b, -33b, smollm2-135m.
+        gpus: How many; else three usual clusters.
+        gpu_memory: GiB of one GPU.
+        mfu: Share of the peak that is reached.
+        gpu_flops: Peak of one GPU, FLOP/s; an A100 in bf16.
+
+    Examples:
+        judgelm doctor
+        judgelm doctor --quiet --json doctor.json --seconds 0
+        judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
+        judgelm doctor --injection
+        judgelm doctor --speed small-judge --pairs pairs.jsonl
+
+    Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
     """
     out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
     if speed:

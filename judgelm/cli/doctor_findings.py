@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from judgelm.cli.console import PlainConsole, console
+from judgelm.cli.console import PlainConsole, console, picked
 from judgelm.cli.doctor import facts_table, findings_table
 from judgelm.doctor.injection import AttackCheck, check_attacks
 from judgelm.doctor.machine import look_at_devices
@@ -248,15 +248,8 @@ def _choice(speeds: Sequence[VariantSpeed], location: str, speeds_file: Path) ->
 
 def _speed_row(speed: VariantSpeed, change: FormatChange | None) -> dict[str, object]:
     """A variant, as `--json` writes it."""
-    return asdict(speed.variant) | {
-        "pairs": speed.pairs,
-        "seconds": speed.seconds,
-        "prompt_tokens": speed.prompt_tokens,
-        "prompt_tokens_per_s": speed.prompt_tokens_per_s,
-        "load_s": speed.load_s,
-        "failures": speed.failures,
-        "change": None if change is None else asdict(change),
-    }
+    names = ("pairs", "seconds", "prompt_tokens", "prompt_tokens_per_s", "load_s", "failures")
+    return asdict(speed.variant) | picked(speed, *names) | {"change": None if change is None else asdict(change)}
 
 
 _GIB = 1 << 30

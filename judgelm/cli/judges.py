@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, write_json
+from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, picked, write_json
 from judgelm.cli.options import card_names as released_card_names
 from judgelm.cli.options import judge_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
@@ -17,6 +17,9 @@ from judgelm.judges.install import find_source, install_adapter, install_base
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
     from judgelm.training.hub import Share
+
+
+_SIZES = ("bfloat16", "int8", "4bit")
 
 
 def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
@@ -229,10 +232,7 @@ def _announce_base(card: NamedJudge) -> None:
 
 def _row(card: NamedJudge) -> dict[str, Any]:
     """A judge, as `--json` writes it."""
-    row: dict[str, Any] = {
-        "name": card.name,
-        "summary": card.summary,
-        "default": card.default,
+    row = picked(card, "name", "summary", "default") | {
         "adapter_licence": card.adapter.licence,
         "adapter_terms": card.adapter.terms,
         "base_licence": card.base.licence,
@@ -242,35 +242,22 @@ def _row(card: NamedJudge) -> dict[str, Any]:
         judge = installed_judge(card)
     except ModelError as error:
         return row | {"installed": False, "finding": str(error)}
-    return row | {
-        "installed": True,
-        "version": judge.version,
-        "adapter": str(judge.adapter),
-        "base": str(judge.base),
-    }
+    return row | {"installed": True} | picked(judge, "version", "adapter", "base")
 
 
 def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
     """A released judge, as `--json` writes it."""
-    return {
-        "name": judge.name,
-        "summary": judge.summary,
+    models = [
+        picked(checkpoint, "id", "base", "licence")
+        | {"parameters": checkpoint.parameters * 1e9}
+        | {"gigabytes": {dtype: checkpoint.gigabytes(dtype) for dtype in _SIZES}}
+        for checkpoint in judge.checkpoints
+    ]
+    return picked(judge, "name", "summary", "modes", "unverified", "sources") | {
         "default": False,
-        "modes": judge.modes,
         "verified": not judge.unverified,
-        "unverified": judge.unverified,
-        "words": [{"url": file.url, "licence": file.licence, "here": file.path.is_file()} for file in judge.files],
-        "sources": list(judge.sources),
-        "models": [
-            {
-                "id": checkpoint.id,
-                "parameters": checkpoint.parameters * 1e9,
-                "base": checkpoint.base,
-                "licence": checkpoint.licence,
-                "gigabytes": {dtype: checkpoint.gigabytes(dtype) for dtype in ("bfloat16", "int8", "4bit")},
-            }
-            for checkpoint in judge.checkpoints
-        ],
+        "words": [picked(file, "url", "licence") | {"here": file.path.is_file()} for file in judge.files],
+        "models": models,
     }
 
 
@@ -288,10 +275,10 @@ def _checkpoint_table(checkpoints: "tuple[Checkpoint, ...]") -> Table:
     table = Table(title="Memory of the weights alone, in GB", title_justify="left")
     for heading in ("model", "base", "licence"):
         table.add_column(heading, overflow="fold")
-    for dtype in ("bfloat16", "int8", "4bit"):
+    for dtype in _SIZES:
         table.add_column(dtype, justify="right")
     for checkpoint in checkpoints:
-        sizes = [f"{checkpoint.gigabytes(dtype):.1f}" for dtype in ("bfloat16", "int8", "4bit")]
+        sizes = [f"{checkpoint.gigabytes(dtype):.1f}" for dtype in _SIZES]
         table.add_row(checkpoint.id, checkpoint.base or "not stated", checkpoint.licence or "not stated", *sizes)
     return table
 
@@ -330,18 +317,9 @@ def share_command(
     out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
     _show(share, to, public=public, out=out)
     uploaded = upload_share(share, to, public=public) if yes else None
-    write_json(
-        json_out,
-        {
-            "repository": to,
-            "files": dict(share.files),
-            "left_out": dict(share.left_out),
-            "licence": share.licence,
-            "notes": list(share.notes),
-            "url": None if uploaded is None else uploaded.url,
-            "private": None if uploaded is None else uploaded.private,
-        },
-    )
+    row = {"repository": to} | picked(share, "files", "left_out", "licence", "notes")
+    row |= {"url": None, "private": None} if uploaded is None else picked(uploaded, "url", "private")
+    write_json(json_out, row)
     if uploaded is None:
         out.message("nothing was sent; add --yes to upload")
     else:

@@ -12,7 +12,7 @@ from judgelm.cluster.plan import RayCluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
 from judgelm.parsing.scores import LabelRule, OrderRule
-from judgelm.yaml_files import parse_yaml
+from judgelm.yaml_files import parse_yaml, read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.samples import Reading
@@ -78,7 +78,13 @@ def datasets() -> list[str]:
 
 JUDGING, _MODEL = "How to judge", "Model and engine"
 _MOST_NUMBER = 2**63
-_PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5", "--set": "train_data=[rows.jsonl]"}
+_PAIR_EXAMPLES = {
+    "--engine-arg": "gpu_memory_utilization=0.9",
+    "--mode-arg": "k=5",
+    "--set": "train_data=[rows.jsonl]",
+    "--sibling": "MODEL=JUDGE",
+    "--own": "MODEL=JUDGE",
+}
 
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
 EngineName = Annotated[
@@ -297,6 +303,21 @@ def parse_pairs(
             # without the value, which may hold a password
             raise ConfigError(f"{flag} {name}=...: the value is no YAML ({error}); quote it") from error
     return values
+
+
+def read_families(path: Path) -> dict[str, list[str]]:
+    """Families of judges or models from YAML or JSON.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no mapping from family to names.
+    """
+    families = read_yaml(path)
+    if not isinstance(families, dict):
+        raise ConfigError(f"{path}: expected family: [name, ...] for each family")
+    for family, names in families.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"{path}: family {family}: expected a list of names, numbers in quotes")
+    return {str(family): names for family, names in families.items()}
 
 
 Limit = Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")]

@@ -14,7 +14,7 @@ replies, and under ZeRO-3 or FSDP gathers the whole weights for it. Source: TRL 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,30 +228,23 @@ class Memory:
 def memory_of(model: ModelFacts, recipe: TrainingSetup, cluster: GpuCluster) -> Memory:
     """Bytes by state, under any sharding."""
     states = _zero_states if cluster.sharding.startswith("zero") else _torch_states
-    weights, gradients, optimizer, gathered, communication = states(model, recipe, cluster)
     stored, recomputed = _activations(model, recipe, cluster)
     memory = Memory(
-        weights=round(weights),
-        gradients=round(gradients),
-        optimizer=round(optimizer),
-        gathered=round(gathered),
-        communication=round(communication),
+        **{state: round(size) for state, size in states(model, recipe, cluster)._asdict().items()},
         activations=stored,
         recomputed=recomputed,
         logits=_logits(model, recipe),
         reserve=RESERVE_BYTES,
         host=round(_host(model, recipe, cluster)),
     )
-    drawn = recipe.generation
-    return memory if drawn is None else replace(
-        memory,
-        reference=reference_bytes(drawn, total=model.total, lora=recipe.lora, shards=_shards(cluster)),
-        generation=generation_bytes(
-            drawn, gpu=cluster.gpu_memory_bytes, working=memory.working, weights=2 * model.total,
-            cached=4 * model.layers * model.key_value * recipe.window * recipe.micro_batch * recipe.accumulation,
-            gathers=_shards(cluster) > 1,
-        ),
-    )  # fmt: skip
+    if (drawn := recipe.generation) is None:
+        return memory
+    shards, samples = _shards(cluster), recipe.micro_batch * recipe.accumulation
+    reference = reference_bytes(drawn, total=model.total, lora=recipe.lora, shards=shards)
+    cached = 4 * model.layers * model.key_value * recipe.window * samples
+    sizes = {"gpu": cluster.gpu_memory_bytes, "weights": 2 * model.total, "cached": cached}
+    generation = generation_bytes(drawn, working=memory.working, gathers=shards > 1, **sizes)
+    return replace(memory, reference=reference, generation=generation)
 
 
 def _shards(cluster: GpuCluster) -> int:
@@ -278,9 +271,17 @@ def _plain_parameters(model: ModelFacts, recipe: TrainingSetup) -> int:
     return model.total if recipe.quantisation == "none" else model.total - model.linear
 
 
-def _zero_states(
-    model: ModelFacts, recipe: TrainingSetup, cluster: GpuCluster
-) -> tuple[float, float, float, float, float]:
+class _States(NamedTuple):
+    """Bytes of one GPU before they are rounded."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    gathered: float
+    communication: float
+
+
+def _zero_states(model: ModelFacts, recipe: TrainingSetup, cluster: GpuCluster) -> _States:
     """DeepSpeed: 16-bit weights, a float32 master copy and float32 states of what is trained.
 
     As its estimators count: gradients twice, in 16 and 32 bit, under ZeRO-1 and ZeRO-2; once, in 32 bit, with 2 bytes
@@ -299,23 +300,17 @@ def _zero_states(
         gradients = 0.0 if offloaded else 4 * trained / count
         gathered = (1 if recipe.lora else 2) * width * model.largest_module  # a frozen one has no gradient
         live = max(0, width * min(_MOST_LIVE, model.total) - width * model.largest_module)
-        return (
-            weights + _quantised_bytes(model, recipe),
-            gradients,
-            0.0 if offloaded else optimizer,
-            gathered,
-            (bucket + live if count > 1 or cluster.offload == "all" else bucket),
-        )
+        communication = bucket + live if count > 1 or cluster.offload == "all" else bucket
+        weights += _quantised_bytes(model, recipe)
+        return _States(weights, gradients, 0.0 if offloaded else optimizer, gathered, communication)
     exact = 4 * trained / count if half else 0.0
     gradients = exact + (single / count if cluster.sharding == "zero2" else single)
     if offloaded:
         gradients, optimizer = 0.0 if cluster.sharding == "zero2" else single, 0.0
-    return held + _quantised_bytes(model, recipe), gradients, optimizer, 0.0, bucket
+    return _States(held + _quantised_bytes(model, recipe), gradients, optimizer, 0.0, bucket)
 
 
-def _torch_states(
-    model: ModelFacts, recipe: TrainingSetup, cluster: GpuCluster
-) -> tuple[float, float, float, float, float]:
+def _torch_states(model: ModelFacts, recipe: TrainingSetup, cluster: GpuCluster) -> _States:
     """One GPU, DDP or FSDP: parameters as loaded, gradients and states in the same width, autocast's copies."""
     sharded = cluster.sharding == "fsdp"
     count = cluster.gpus if sharded else 1
@@ -330,13 +325,13 @@ def _torch_states(
         outer = model.total - model.layers * model.block
         live = outer + 2 * model.block if cluster.reshards else model.total
         gathered = recipe.compute_bytes * (live + 2 * (model.block if not recipe.lora else 0))
-        weights, gradients, optimizer = (
-            (0.0, 0.0, 0.0) if cluster.offload != "none" else (held / count, gradients, optimizer)
-        )
-        return weights + _quantised_bytes(model, recipe), gradients, optimizer, gathered, 0.0
+        weights = held / count
+        if cluster.offload != "none":
+            weights = gradients = optimizer = 0.0
+        return _States(weights + _quantised_bytes(model, recipe), gradients, optimizer, gathered, 0.0)
     cast = 0 if recipe.lora and recipe.checkpointing else model.linear if recipe.quantisation == "none" else 0
     buckets = gradients if cluster.gpus > 1 else 0.0  # DDP copies gradients into buckets of its own
-    return held + _quantised_bytes(model, recipe), gradients, optimizer, copy * cast, buckets
+    return _States(held + _quantised_bytes(model, recipe), gradients, optimizer, copy * cast, buckets)
 
 
 def _host(model: ModelFacts, recipe: TrainingSetup, cluster: GpuCluster) -> float:

@@ -1,10 +1,11 @@
 """Commands, run in this process as the entry points run them."""
 
 import io
-import json
 import sys
 
 import pytest
+
+from tests.support.jsonl_files import write_rows
 
 
 @pytest.fixture
@@ -28,13 +29,22 @@ def cli(monkeypatch, capsys):
 
 
 @pytest.fixture
+def batch(cli, tmp_path):
+    """Judge a file with the scripted engine into `out.jsonl`; what `cli` returns."""
+
+    def run(path, *options, reply="8 6\\n", out=None, stdin=None):
+        command = ("judgelm-batch", path, "-o", out or tmp_path / "out.jsonl", "--engine", "scripted", "--model", reply)
+        return cli(*command, *options, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
 def pairs(tmp_path):
     """A file of plain pairs."""
 
     def write(n, name="pairs.jsonl", **fields):
-        path = tmp_path / name
-        rows = [{"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} | fields for i in range(n)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path
+        rows = ({"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} | fields for i in range(n))
+        return write_rows(tmp_path / name, rows)
 
     return write

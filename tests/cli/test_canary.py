@@ -7,12 +7,16 @@ import pytest
 SCRIPTED = ("--engine", "scripted", "--model")
 
 
+def flat(text):
+    return " ".join(text.split())
+
+
 @pytest.fixture
 def canary(cli, tmp_path):
     path = tmp_path / "canary.json"
     code, _, err = cli("judgelm", "canary", "record", "-o", path, *SCRIPTED, "8 6", "--limit", "5")
     assert code == 0, err
-    assert "5 pairs in both orders, 0 failed, 5 with P(first better)" in " ".join(err.split())
+    assert "5 pairs in both orders, 0 failed, 5 with P(first better)" in flat(err)
     return path
 
 
@@ -23,63 +27,39 @@ def test_the_same_judge_ends_with_0(cli, canary):
 
 
 def test_another_judge_ends_with_3_and_says_what_differs(cli, canary):
-    code, out, _ = cli("judgelm", "canary", "check", canary, *SCRIPTED, "6 8", "--json", "-")
+    command = ("judgelm", "canary", "check", canary, *SCRIPTED, "6 8")
+    code, out, _ = cli(*command, "--json", "-")
     assert code == 3
     check = json.loads(out)
     assert check["drifted"] is True
     assert check["probabilities"]["size"]["value"] == 1.0
     assert "model.sha" in check["identity"]
-    code, out, err = cli("judgelm", "canary", "check", canary, *SCRIPTED, "6 8", "-q")
+    code, out, err = cli(*command, "-q")
     assert (code, out) == (3, "")
-    assert "drifted: P(first better) moved by 1.0000" in " ".join(err.split())
+    assert "drifted: P(first better) moved by 1.0000" in flat(err)
+    assert cli(*command, "--tolerance", "1", "--max-changed", "1", "-q")[0] == 0
 
 
-def test_limits_can_be_given_for_one_check(cli, canary):
-    code, _, _ = cli(
-        "judgelm", "canary", "check", canary, *SCRIPTED, "6 8", "--tolerance", "1", "--max-changed", "1", "-q"
-    )
-    assert code == 0
-
-
-def test_mistakes_end_with_1(cli, canary, tmp_path):
+def test_mistakes_end_with_1(cli, pairs, canary, tmp_path):
     code, _, err = cli("judgelm", "canary", "record", "-o", canary, *SCRIPTED, "8 6")
-    assert code == 1
-    assert "exists already; add --overwrite" in " ".join(err.split())
+    assert (code, "exists already; add --overwrite" in flat(err)) == (1, True)
     (tmp_path / "other.json").write_text("{}")
     code, _, err = cli("judgelm", "canary", "check", tmp_path / "other.json", *SCRIPTED, "8 6")
-    assert code == 1
-    assert "no canary of judgelm" in " ".join(err.split())
+    assert (code, "no canary of judgelm" in flat(err)) == (1, True)
+    command = ("judgelm-batch", pairs(1), "-o", tmp_path / "run.jsonl", "--cascade", "a,b", "--canary", canary)
+    code, _, err = cli(*command)
+    assert (code, "--cascade has two" in flat(err)) == (1, True)
 
 
-@pytest.fixture
-def pairs(tmp_path):
-    path = tmp_path / "pairs.jsonl"
-    path.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
-    return path
-
-
-def test_a_batch_run_refuses_a_judge_that_drifted(cli, canary, pairs, tmp_path):
-    out = tmp_path / "run.jsonl"
-    code, _, err = cli("judgelm-batch", pairs, "-o", out, *SCRIPTED, "6 8", "--canary", canary)
-    assert code == 3
-    assert not out.exists()
-    assert "--on-drift warn continues anyway" in " ".join(err.split())
-    code, _, err = cli("judgelm-batch", pairs, "-o", out, *SCRIPTED, "6 8", "--canary", canary, "--on-drift", "warn")
-    assert code == 0
-    assert "drifted:" in err
-    assert out.exists()
-
-
-def test_a_batch_run_goes_on_with_the_same_judge(cli, canary, pairs, tmp_path):
-    code, _, err = cli("judgelm-batch", pairs, "-o", tmp_path / "run.jsonl", *SCRIPTED, "8 6", "--canary", canary)
-    assert code == 0
-    assert "same: all verdicts" in " ".join(err.split())
-
-
-def test_a_canary_is_of_one_judge(cli, canary, pairs, tmp_path):
-    code, _, err = cli("judgelm-batch", pairs, "-o", tmp_path / "run.jsonl", "--cascade", "a,b", "--canary", canary)
-    assert code == 1
-    assert "--cascade has two" in " ".join(err.split())
+def test_a_batch_run_refuses_a_judge_that_drifted(batch, canary, pairs, tmp_path):
+    out = tmp_path / "out.jsonl"
+    code, _, err = batch(pairs(1), "--canary", canary, reply="6 8")
+    assert (code, out.exists()) == (3, False)
+    assert "--on-drift warn continues anyway" in flat(err)
+    code, _, err = batch(pairs(1), "--canary", canary, "--on-drift", "warn", reply="6 8")
+    assert (code, out.exists(), "drifted:" in err) == (0, True, True)
+    code, _, err = batch(pairs(1), "--canary", canary, "--overwrite", reply="8 6")
+    assert (code, "same: all verdicts" in flat(err)) == (0, True)
 
 
 def test_a_server_refuses_a_judge_that_drifted(cli, canary):
@@ -93,7 +73,7 @@ def test_a_judge_with_prompts_of_its_own_is_compared_by_its_verdicts(cli, tmp_pa
     path = tmp_path / "pandalm.json"
     code, _, err = cli("judgelm", "canary", "record", "-o", path, *pandalm, "1", "--limit", "5")
     assert code == 0, err
-    assert "0 with P(first better)" in " ".join(err.split())
+    assert "0 with P(first better)" in flat(err)
     code, out, _ = cli("judgelm", "canary", "check", path, *pandalm, "1")
     assert (code, out.split(":")[0]) == (0, "same by its verdicts")
     # "1" in both orders and "2" in both orders are ties alike: the verdict of each order tells them apart

@@ -23,16 +23,13 @@ def judged(cli, pairs, tmp_path, scripts):
     return path, out, said
 
 
-def test_the_summary_says_what_the_large_judge_was_spared(judged):
-    said = judged[2]
+def test_the_summary_says_what_was_spared_and_a_rerun_judges_and_adds_nothing(cli, judged, scripts):
+    path, out, said = judged
     assert "3 pairs go to" in said
     assert "pairs that the large judge was not shown" in said
     assert "50.0\u00a0% of 6" in said
     assert "100.0\u00a0% of 3 that both gave" in said
 
-
-def test_a_rerun_judges_nothing_and_adds_nothing(cli, judged, scripts):
-    path, out, _ = judged
     before = {file: file.read_bytes() for file in out.parent.glob("out*.jsonl")}
     assert len(before) == 3
     code, _, said = cli("judgelm-batch", path, "-o", out, "--engine", "scripted", "--cascade", scripts)
@@ -66,11 +63,21 @@ def test_the_report_has_it_too_and_says_when_the_small_judges_run_is_missing(cli
     assert "own run was not beside this one" in page.read_text()
 
 
+def test_two_real_judges_save_operations(cli, pairs, tmp_path, tiny_judge, tiny_adapters):
+    out = tmp_path / "out.jsonl"
+    judges = ("--cascade", f"{tiny_judge},{tiny_adapters[0]}", "--cascade-band", "0.0,1.0")
+    options = ("--template", "judgelm-compact", "--engine", "transformers", "--max-failure-rate", "1")
+    code, _, said = cli("judgelm-batch", pairs(4), "-o", out, *judges, *options)
+    assert code == 0, said
+    assert "operations saved" in said
+    counts = json.loads((tmp_path / "out.run.json").read_text())["cascade"]["counts"]
+    assert counts["small_parameters"] == counts["large_parameters"] > 1000  # an adapter is merged into its base
+
+
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
         (["--cascade", "one"], "expected two models, the smaller first, as SMALL,LARGE"),
-        (["--cascade", "a,b,c"], "expected two models"),
         (["--cascade", "a,b", "--model", "c"], "--model does not go with --cascade"),
         (["--cascade", "a,b", "--adapter", "c"], "--adapter does not go with --cascade"),
         (["--cascade", "a,b", "--cascade-band", "wide"], "expected LOW,HIGH, such as 0.3,0.7"),

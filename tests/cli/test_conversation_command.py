@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from transformers import AutoTokenizer
 
 from judgelm.judge import Judge
@@ -12,25 +11,19 @@ from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import drive, judge
 from judgelm.training.tiny_model import make_base
+from tests.support.jsonl_files import write_rows
 
-SCRIPTED = ("--engine", "scripted", "--model")
 TURNS = [
     {"question": "what is paris", "answers": ["a big fox", "it is the capital of france"]},
     {"question": "what is london", "answers": ["red dogs", "because it can see lazy dogs over paris"]},
 ]
 
 
-def written(tmp_path, *rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def dialogue_row(number, turns=TURNS):
     return {"id": f"d{number}", "question": turns[-1]["question"], "answers": turns[-1]["answers"], "turns": turns}
 
 
-def test_pairs_of_dialogues_and_single_ones_in_one_file(cli, tmp_path):
+def test_pairs_of_dialogues_and_single_ones_in_one_file(batch, tmp_path):
     alone = [{"question": turn["question"], "answers": turn["answers"][:1]} for turn in TURNS]
     script = {
         "what is paris|a big fox|it is the capital of france": "4 8\n",
@@ -40,69 +33,17 @@ def test_pairs_of_dialogues_and_single_ones_in_one_file(cli, tmp_path):
         "what is paris|what is london|a big fox|red dogs": "dunno\n",
     }
     (tmp_path / "script.json").write_text(json.dumps(script))
-    path = written(tmp_path, dialogue_row(1), dialogue_row(2, alone))
-    out = tmp_path / "out.jsonl"
-    code, _, err = cli("judgelm-batch", path, "-o", out, *SCRIPTED, tmp_path / "script.json", "--mode", "conversation")
+    path = write_rows(tmp_path / "rows.jsonl", [dialogue_row(1), dialogue_row(2, alone)])
+    code, _, err = batch(path, "--mode", "conversation", reply=tmp_path / "script.json")
     assert code == 2  # one of two failed
     assert "unparseable 1" in err
-    found = read_judgments(out)
+    found = read_judgments(tmp_path / "out.jsonl")
     assert found["d1"].verdict == PairVerdict(winner=2)
     assert found["d1"].scores == (3.5, 8.5)
     assert [one.part for one in found["d2"].shown] == ["turn 1", "turn 2"]
     assert [one.scores for one in found["d2"].shown] == [(4.0,), None]
     manifest = json.loads((tmp_path / "out.run.json").read_text())
     assert manifest["fingerprint"]["mode"]["turns"] == "each"
-
-
-@pytest.mark.parametrize(
-    ("mode", "field", "finding"),
-    [
-        ("conversation", {"turns": ["q1", "q2"]}, "turns[0]: expected"),
-        ("chat", {"follow_ups": "Why?"}, "follow_ups: expected a list of questions"),
-    ],
-)
-def test_a_row_that_is_no_dialogue_is_rejected_and_the_others_are_judged(cli, tmp_path, mode, field, finding):
-    rows = [{"id": str(number), "question": "q", "answer_1": "a", "answer_2": "b"} for number in range(2)]
-    out = tmp_path / "out.jsonl"
-    path = written(tmp_path, rows[1], rows[0] | field)
-    code, _, err = cli("judgelm-batch", path, "-o", out, *SCRIPTED, "8 6\\n", "--mode", mode)
-    assert code == 2
-    assert finding in err
-    assert list(read_judgments(out)) == ["1"]
-
-
-def test_other_turns_are_another_run(cli, tmp_path):
-    command = ("judgelm-batch", written(tmp_path, dialogue_row(1)), "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n")
-    assert cli(*command, "--mode", "conversation", "--mode-arg", "turns=last")[0] == 0
-    code, _, err = cli(*command, "--mode", "conversation", "--mode-arg", "turns=whole")
-    assert code == 1
-    assert 'mode.turns: there "last", now "whole"' in err
-
-
-def test_follow_ups_stand_in_the_judgment(cli, tmp_path):
-    row = {"id": "p", "question": "q", "answer_1": "a", "answer_2": "b", "follow_ups": ["Why?", "And then?"]}
-    out = tmp_path / "out.jsonl"
-    code, *_ = cli("judgelm-batch", written(tmp_path, row), "-o", out, *SCRIPTED, "8 6\\nso", "--mode", "chat")
-    assert code == 0
-    assert [(one.part, one.text) for one in read_judgments(out)["p"].shown] == [
-        ("", "8 6"),
-        ("follow-up 1", "8 6\nso"),
-        ("follow-up 2", "8 6\nso"),
-    ]
-
-
-def test_a_tiny_judge_scores_the_first_turn_as_it_scores_a_pair(cli, tiny_judge, tmp_path):
-    pair = {"id": "d1", "question": TURNS[0]["question"], "answers": TURNS[0]["answers"]}
-    made = ("--model", tiny_judge, "--engine", "transformers", "--max-failure-rate", "1", "--both-orders")
-    for name, row, mode in (("pair", pair, "pair"), ("dialogue", dialogue_row(1), "conversation")):
-        (tmp_path / name).mkdir()
-        path = written(tmp_path / name, row)
-        assert cli("judgelm-batch", path, "-o", tmp_path / name / "out.jsonl", *made, "--mode", mode)[0] == 0
-    pairs, dialogues = (read_judgments(tmp_path / name / "out.jsonl")["d1"] for name in ("pair", "dialogue"))
-    assert pairs.verdict == PairVerdict(winner=2)  # it counts words: 3 against 6
-    first, second = dialogues.shown[:2], dialogues.shown[2:]
-    assert [one.text for one in first] == [one.text for one in pairs.shown]
-    assert [(one.part, one.order) for one in second] == [("turn 2", (0, 1)), ("turn 2", (1, 0))]
 
 
 def test_a_tiny_judge_reads_long_dialogues_with_their_answers_cut_and_nothing_else(tiny_judge):

@@ -1,17 +1,11 @@
 """`judgelm data build` and the recipe beside it: one folder with sets, card, manifest, report and what was left out."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
-import datasets
 import pytest
 import yaml
 
 from benchmarks.synthetic.pairs import generate
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -49,35 +43,12 @@ def test_a_folder_with_everything_that_a_user_needs(cli, config, tmp_path):
     assert {"split": "validation", "path": "validation.jsonl"} in header["configs"][0]["data_files"]
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_datasets_loads_the_folder_by_its_card(cli, config, tmp_path, kind):
-    code, _, err = cli("judgelm", "data", "build", "--config", config, f"format={kind}", "abilities=[single, chat]")
-    assert code == 0, err
-    files = json.loads((tmp_path / "out" / "build.json").read_text())["files"]
-
-    def load(*name):
-        return datasets.load_dataset(str(tmp_path / "out"), *name, cache_dir=str(tmp_path / "cache"))
-
-    loaded = load()
-    assert {split: rows.num_rows for split, rows in loaded.items()} == {
-        "train": files[f"train.{kind}"], "train_30": 30, "validation": files[f"validation.{kind}"]
-    }  # fmt: skip
-    assert loaded["train"][0]["question_body"]
-    assert load("single")["validation"].num_rows == files[f"validation-single.{kind}"]
-    assert load("chat")["train"][0]["completion"][0]["role"] == "assistant"
-
-
 def test_another_build_leaves_no_set_of_the_earlier_one(cli, config, tmp_path):
     cli("judgelm", "data", "build", "--config", config)
-    cli("judgelm", "data", "build", "--config", config, "subsets=[]")
+    code, _, err = cli("judgelm", "data", "build", "--config", config, "subsets=[]", "-q")
+    assert (code, err) == (0, "")
     assert not (tmp_path / "out" / "train-30.jsonl").exists()
     assert (tmp_path / "out" / "train.jsonl").exists()
-
-
-def test_options_behind_the_command_go_before_the_files(cli, config, tmp_path):
-    code, _, err = cli("judgelm", "data", "build", "--config", config, "format=parquet", "subsets=[]", "seed=3", "-q")
-    assert (code, err) == (0, "")
-    assert {"train.parquet", "validation.parquet"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -92,10 +63,3 @@ def test_what_is_wrong_is_said(cli, config, change, words):
     code, _, err = cli("judgelm", "data", "build", "--config", config, change)
     assert code == 1
     assert words in " ".join(err.split())
-
-
-def test_the_recipe_is_the_same_command(config, tmp_path):
-    command = [sys.executable, ROOT / "data_tools" / "build.py", "--config", config, "--quiet"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "report.html").is_file()

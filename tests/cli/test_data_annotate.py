@@ -14,17 +14,17 @@ import pytest
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
-from judgelm.jsonl import read_jsonl
 from judgelm.records import Sample
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.teacher import TeacherPrompts
 from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
 from tests.support.endpoint.server import endpoint
+from tests.support.jsonl_files import rows_of
+from tests.support.jsonl_files import write_rows as write
 from tests.support.teachers import Ledger, TeacherBackend
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "annotate.py"
 PRICES = ("--price-in", "2", "--price-out", "10")
-FAULTS = ("429", "500", "stall", "cut", "drop", "torn", "html", "types", None)
 
 
 @pytest.fixture
@@ -46,11 +46,6 @@ def annotate(folder, monkeypatch, capsys):
         return ended.value.code or 0, *capsys.readouterr()
 
     return run
-
-
-def write(name, rows):
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return name
 
 
 def pairs(n, references=True):
@@ -76,15 +71,13 @@ def at(server, *more, **arguments):
     return ("--model", "tiny", *given, *more)
 
 
-def rows_of(path):
-    return [row for _, row in read_jsonl(path)]
-
-
 def counts_of(printed):
     return {line[10:]: int(line[:8]) for line in printed.splitlines() if line[:8].strip().isdigit()}
 
 
-def test_pairs_become_rows_with_both_readings(annotate):
+def test_pairs_become_rows_with_both_readings_for_whatever_reads_judgelm_rows(annotate, tiny_model):
+    from transformers import AutoTokenizer
+
     write("pairs.jsonl", pairs(6))
     with endpoint(TeacherBackend()) as server:
         code, out, _ = annotate("pairs.jsonl", "-o", "train.jsonl", "--reference", "both", *at(server))
@@ -101,62 +94,14 @@ def test_pairs_become_rows_with_both_readings(annotate):
     prompts = [body["prompt"] for body in server.bodies if "Assistant" in str(body.get("prompt"))]
     assert sum("[Reference Answer]" in prompt for prompt in prompts) == 6
     assert len(prompts) == 12
-
-
-def test_the_rows_are_read_by_whatever_reads_judgelm_rows(annotate, tiny_model):
-    from transformers import AutoTokenizer
-
-    write("pairs.jsonl", pairs(6))
-    with endpoint(TeacherBackend()) as server:
-        annotate("pairs.jsonl", "-o", "train.jsonl", "--reference", "both", *at(server))
     stream = SampleStream(["train.jsonl"])
     for row, sample in stream.pairs():
         words = tuple(float(len(answer.split())) for answer in sample.answers)
         assert [label.scores for label in stream.labels(row, False, True)] == [words, words]
     assert read_labels("train.jsonl", with_reference=True).labels["q3"].reason.startswith("Assistant 1 says")
-    builder = SFTRowBuilder(
-        AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512)
-    )
-    assert len(list(builder.read(["train.jsonl"]))) == 6
-    assert builder.counts.with_reason == 6
-
-
-def test_a_run_from_a_chat_template_and_a_pair_format_of_other_names(annotate):
-    write("pairs.jsonl", [{"id": "1", "question": "q", "answer_1": "a b", "answer_2": "c", "category": "x"}])
-    with endpoint(TeacherBackend(), has_completions=False) as server:
-        code, _, _ = annotate("pairs.jsonl", "-o", "t.jsonl", "--template", "judgelm-chat", *at(server))
-    [row] = rows_of("t.jsonl")
-    assert (code, row["score"], row["question_id"], row["metadata"]) == (0, [2, 1], "1", {"category": "x"})
-    roles = [message["role"] for message in server.bodies[-1]["messages"]]
-    assert roles == ["system", "user"]
-
-
-def test_a_server_that_does_everything_wrong_loses_nothing_and_is_paid_once(annotate):
-    write("pairs.jsonl", pairs(18))
-    ledger = Ledger(FAULTS)
-    with endpoint(TeacherBackend(), retry_after="0.02", stall_s=4.0) as server:
-        server.misbehave(ledger)
-        code, out, _ = annotate(
-            "pairs.jsonl",
-            "-o",
-            "t.jsonl",
-            "--reference",
-            "both",
-            "--both-orders",
-            *at(server, timeout_s=1.5, concurrency=4),
-        )
-    assert (code, counts_of(out)["rows"]) == (0, 18)
-    assert len(ledger.served) == 72
-    assert set(ledger.served.values()) == {1}, "each prompt was served whole once"
-    assert sum(ledger.asked.values()) == 72 + 64  # 72 prompts, of which every ninth met no fault
-    [session] = json.loads(Path("t.judgments.run.json").read_text())["sessions"]
-    assert session["engine"]["retries"].keys() == {
-        "rate_limited",
-        "server_error",
-        "timeout",
-        "connection",
-        "bad_format",
-    }
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    builder = SFTRowBuilder(tokenizer, RowOptions(template="judgelm-compact", window=512))
+    assert len(list(builder.read(["train.jsonl"]))) == builder.counts.with_reason == 6
 
 
 def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(folder):
@@ -164,16 +109,8 @@ def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(folder):
     ledger = Ledger()
     with endpoint(TeacherBackend(), delay_s=0.03) as server:
         server.misbehave(ledger)
-        command = [
-            sys.executable,
-            SCRIPT,
-            "pairs.jsonl",
-            "-o",
-            "t.jsonl",
-            "--reference",
-            "both",
-            *at(server, concurrency=4),
-        ]
+        options = ("--reference", "both", *at(server, concurrency=4))
+        command = [sys.executable, SCRIPT, "pairs.jsonl", "-o", "t.jsonl", *options]
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while sum(ledger.served.values()) < 30:
             assert running.poll() is None
@@ -192,10 +129,8 @@ def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(folder):
     assert len(ledger.served) == 80
     # four were under way, and as many may have been answered and not yet been written
     assert sum(ledger.served.values()) <= 80 + 8
-    assert [session["outcome"] for session in json.loads(Path("t.judgments.run.json").read_text())["sessions"]] == [
-        "running",
-        "finished",
-    ]
+    sessions = json.loads(Path("t.judgments.run.json").read_text())["sessions"]
+    assert [session["outcome"] for session in sessions] == ["running", "finished"]
 
 
 def read_so_far():
@@ -240,27 +175,6 @@ def test_what_it_will_cost_is_said_and_nothing_asked(annotate, tiny_model):
     assert f"about {counted} tokens by {tiny_model}" in err
 
 
-def test_what_it_has_cost_is_what_the_server_billed(annotate):
-    write("pairs.jsonl", pairs(8))
-    ledger = Ledger(("types", None))  # every second prompt is answered twice, and billed twice
-    billed = []
-
-    class Billing(TeacherBackend):
-        def generate(self, prompt, asked, number):
-            made = super().generate(prompt, asked, number)
-            billed.append((made.prompt_tokens, len(made.steps)))
-            return made
-
-    with endpoint(Billing()) as server:
-        server.misbehave(ledger)
-        _, out, _ = annotate("pairs.jsonl", "-o", "t.jsonl", *at(server), *PRICES)
-    paid_in, paid_out = (sum(part) for part in zip(*billed, strict=True))
-    assert (
-        f"billed in this session: {paid_in:,} + {paid_out:,} tokens, {paid_in * 2e-6 + paid_out * 1e-5:.4f} USD" in out
-    )
-    assert "spent in all sessions, at most: " in out
-
-
 def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
     write("pairs.jsonl", pairs(30))
     ledger = Ledger()
@@ -274,6 +188,7 @@ def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
         assert 5 < asked_first < 30
         assert counts_of(out)["rows"] == asked_first == len(rows_of("t.jsonl"))
         assert float(re.search("spent in all sessions, at most: (.*) USD", out)[1]) <= 0.012
+        assert re.search(r"billed in this session: [\d,]+ \+ [\d,]+ tokens, 0\.0\d+ USD", out)
 
         code, _, err = annotate(*arguments, "--max-cost", "0.001")
         assert (code, "USD are spent already; raise it to continue" in err) == (1, True)
@@ -282,12 +197,6 @@ def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
         assert f"to ask: {30 - asked_first} prompts" in err
         assert "spent in earlier sessions: 0.0" in err
     assert (code, counts_of(out)["rows"], set(ledger.served.values())) == (0, 30, {1})
-
-
-def test_a_cap_needs_prices_and_a_server(annotate):
-    write("pairs.jsonl", pairs(1))
-    code, _, err = annotate("pairs.jsonl", "-o", "t.jsonl", "--engine", "scripted", "-m", "8 6", "--max-cost", "1")
-    assert (code, "--max-cost needs the openai engine, --price-in and --price-out" in err) == (1, True)
 
 
 SAYS = {
@@ -306,16 +215,18 @@ def opinions(folder):
     return (write("pairs.jsonl", rows), "-o", "t.jsonl", "--engine", "scripted", "-m", "script.json", "--both-orders")
 
 
-def test_orders_that_disagree_are_kept_and_marked(annotate, opinions):
-    code, out, _ = annotate(*opinions)
+def test_orders_that_disagree_are_kept_and_marked_or_dropped_and_counted(annotate, opinions):
+    annotate(*opinions[:-1])
+    code, out, err = annotate(*opinions)
     assert code == 2  # more failures than --max-failure-rate
+    assert "to ask: 4 prompts" in err  # the second order was added later
     assert {row["question_id"]: row["metadata"] for row in rows_of("t.jsonl")} == {
         "good": {"orders_agree": True},
         "this": {"orders_agree": False},
         "one": {},
     }
     assert counts_of(out) == {
-        "replies in this session, 2 of them failed": 8,
+        "replies in this session, 1 of them failed": 4,
         "input lines that cannot be used": 0,
         "rows": 3,
         "pairs without a usable judgment: no row": 1,
@@ -324,22 +235,12 @@ def test_orders_that_disagree_are_kept_and_marked(annotate, opinions):
         "without reference: one order only, kept": 1,
         "without reference: orders disagree on the winner, kept": 1,
     }
-
-
-def test_orders_that_disagree_are_dropped_and_counted(annotate, opinions):
     _, out, _ = annotate(*opinions, "--drop-disagreeing")
     [row] = rows_of("t.jsonl")
     assert (row["question_id"], row["score"], row["text"]) == ("good", [8, 3], "8 3\nfirst")
     assert counts_of(out)["without reference: orders disagree on the winner, dropped"] == 1
     assert counts_of(out)["without reference: one order only, dropped"] == 1
     assert counts_of(out)["pairs without a usable judgment: no row"] == 3
-
-
-def test_the_second_order_can_be_added_later(annotate, opinions):
-    annotate(*opinions[:-1])
-    _, _, err = annotate(*opinions, "--drop-disagreeing")
-    assert "to ask: 4 prompts" in err
-    assert [row["question_id"] for row in rows_of("t.jsonl")] == ["good"]
 
 
 def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
@@ -366,9 +267,8 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
 
 def test_references_where_there_are_some(annotate):
     write("pairs.jsonl", [*pairs(2, references=False), pairs(3)[2]])
-    _, out, _ = annotate(
-        "pairs.jsonl", "-o", "t.jsonl", "--engine", "scripted", "-m", "8 6\nwhy", "--reference", "with"
-    )
+    scripted = ("--engine", "scripted", "-m", "8 6\nwhy")
+    _, out, _ = annotate("pairs.jsonl", "-o", "t.jsonl", *scripted, "--reference", "with")
     [row] = rows_of("t.jsonl")
     assert ("score" in row, row["score_w_reference"], row["reference"]) == (False, [8, 6], {"text": "it is 2"})
     assert counts_of(out)["pairs without a reference"] == 2
@@ -387,6 +287,7 @@ def test_ids_that_look_like_prompts_are_refused():
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),
         (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "price_in and price_out go together"),
+        (("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"), "needs the openai engine, --price-in and --price-out"),
     ],
 )
 def test_options_that_do_not_fit_are_said_before_anything_is_asked(annotate, arguments, finding):

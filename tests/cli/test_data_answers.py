@@ -2,10 +2,7 @@
 
 import json
 import runpy
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -23,8 +20,9 @@ from judgelm.data.answers import (
 )
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
-from judgelm.jsonl import read_jsonl
 from tests.support.endpoint.server import endpoint
+from tests.support.jsonl_files import rows_of
+from tests.support.jsonl_files import write_rows as write
 from tests.support.teachers import AnswererBackend, Ledger, TeacherBackend
 
 TOOLS = Path(__file__).parents[2] / "data_tools"
@@ -51,9 +49,10 @@ def tool(folder, monkeypatch, capsys):
     return run
 
 
-def write(name, rows):
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return name
+@pytest.fixture
+def collect(tool):
+    """Let generators answer questions.jsonl into ans/."""
+    return lambda *options: tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", *options)
 
 
 def questions(n, name="questions.jsonl"):
@@ -67,28 +66,17 @@ def served_by(server, name, **more):
     return ("--generator", f"name={name},engine=openai,model=tiny,form=plain,{given}")
 
 
-def rows_of(path):
-    return [row for _, row in read_jsonl(path)]
-
-
-def test_an_answer_row_has_the_fields_of_judgelms_answer_files(tool):
+def test_an_answer_row_has_the_fields_of_judgelms_answer_files(collect):
     questions(2)
-    code, out, _ = tool(
-        "collect_answers", "collect", "questions.jsonl", "-o", "ans", "--generator", "name=a,engine=scripted,model=so"
-    )
+    code, out, _ = collect("--generator", "name=a,engine=scripted,model=so")
     assert (code, out) == (0, "a: 2 of 2 asked, 0 of them before, 0 at their token limit in ans/a.jsonl\n")
     row = rows_of("ans/a.jsonl")[0]
-    assert {name: row[name] for name in ("question_id", "question_body", "decoding_method", "model", "text")} == {
-        "question_id": "0",
-        "question_body": "what is 0",
-        "decoding_method": "greedy",
-        "model": "a",
-        "text": "so",
-    }
+    names = ("question_id", "question_body", "decoding_method", "model", "text")
+    assert [row[name] for name in names] == ["0", "what is 0", "greedy", "a", "so"]
     assert json.loads(Path("ans/a.run.json").read_text())["sessions"][0]["answered"] == 2
 
 
-def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool):
+def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool, collect):
     questions(12)
     answering, teaching = Ledger(FAULTS, marker="Question:"), Ledger(FAULTS)
     with (
@@ -99,10 +87,8 @@ def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool):
         ann.misbehave(answering)
         teacher.misbehave(teaching)
         patience = {"engine_args.timeout_s": 1.5}
-        code, out, err = tool(
-            "collect_answers", "collect", "questions.jsonl", "-o", "ans",
-            *served_by(ann, "ann", **patience), *served_by(bo, "bo"), *served_by(bo, "bo", temperature=0.7, seed=1),
-        )  # fmt: skip
+        warm = served_by(bo, "bo", temperature=0.7, seed=1)
+        code, out, err = collect(*served_by(ann, "ann", **patience), *served_by(bo, "bo"), *warm)
         assert code == 0, err
         assert [line.split(" asked")[0] for line in out.splitlines()] == ["ann: 12 of 12", "bo: 24 of 24"]
         answers = [str(path) for path in Path("ans").glob("*.jsonl")]
@@ -127,69 +113,45 @@ def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool):
     assert models == {"ann", "bo", "reference"}
 
 
-def test_killed_in_the_middle_it_goes_on_and_asks_nothing_twice(folder):
-    questions(60)
-    ledger = Ledger(marker="Question:")
-    with endpoint(AnswererBackend("ann"), delay_s=0.03) as server:
-        server.misbehave(ledger)
-        answerer = served_by(server, "ann", **{"engine_args.concurrency": 4})
-        command = [sys.executable, TOOLS / "collect_answers.py", "collect", "questions.jsonl", "-o", "ans", *answerer]
-        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while sum(ledger.served.values()) < 20:
-            assert running.poll() is None
-            time.sleep(0.01)
-        running.send_signal(signal.SIGKILL)
-        running.wait()
-        time.sleep(0.2)
-        with Path("ans/ann.jsonl").open("a") as file:
-            file.write('{"id": "7#gr')
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "60 of 60 asked" in done.stdout
-    assert len(ledger.served) == 60
-    assert sum(ledger.served.values()) <= 60 + 8  # four under way, and as many answered and not yet written
-    assert Counter(row["question_id"] for row in rows_of("ans/ann.jsonl")).most_common(1)[0][1] == 1
-
-
-def test_a_model_that_has_finished_is_not_loaded_again(tool):
+def test_a_model_that_has_finished_is_not_loaded_again(collect):
     questions(3)
     with endpoint(AnswererBackend("ann")) as server:
         answerer = served_by(server, "ann")
-        tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", *answerer)
-    # the server is gone, and nobody minds
-    code, out, _ = tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", *answerer)
+        collect(*answerer)
+    with Path("ans/ann.jsonl").open("a") as file:
+        file.write('{"id": "7#gr')  # a line that a kill tore
+    code, out, _ = collect(*answerer)  # the server is gone, and nobody minds
     assert (code, out[:39]) == (0, "ann: 3 of 3 asked, 3 of them before, 0 ")
 
 
-def test_new_questions_and_decodings_go_on_and_other_settings_are_refused(tool):
+def test_new_questions_and_decodings_go_on_and_other_settings_are_refused(collect):
     scripted = "name=a,engine=scripted,model=so"
     questions(2)
-    tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--generator", scripted)
+    collect("--generator", scripted)
     questions(3)
-    warm = f"{scripted},temperature=0.5"
-    arguments = ("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--generator", scripted)
-    _, out, _ = tool(*arguments, "--generator", warm)
+    _, out, _ = collect("--generator", scripted, "--generator", f"{scripted},temperature=0.5")
     assert "a: 6 of 6 asked, 2 of them before" in out
-    code, _, err = tool(*arguments[:-1], f"{scripted},max_tokens=9")
+    code, _, err = collect("--generator", f"{scripted},max_tokens=9")
     assert (code, "asked.max_tokens: there 1024, now 9" in err) == (1, True)
 
 
-def test_failures_of_a_server_are_redone_and_one_model_keeps_no_other_from_answering(tool):
+def test_failures_of_a_server_are_redone_and_one_model_keeps_no_other_from_answering(collect):
     questions(4)
     with endpoint(AnswererBackend("ann")) as server:
         server.misbehave(lambda number, body: "400" if "what is 2" in str(body) else None)
         unknown = ("--generator", "name=x,engine=scripted,model=none.json")
-        arguments = ("collect_answers", "collect", "questions.jsonl", "-o", "ans", *unknown, *served_by(server, "ann"))
-        code, out, err = tool(*arguments)
+        arguments = (*unknown, *served_by(server, "ann"))
+        code, out, err = collect(*arguments)
         assert (code, "x: error: " in err) == (1, True)
         assert "ann: 3 of 4 asked, 0 of them before, 0 at their token limit, 1 failed (engine)" in out
         assert "ann: the first failure: HTTP 400" in err
         server.misbehave(None)
-        _, out, _ = tool(*arguments)
+        _, out, _ = collect(*arguments)
         assert "ann: 4 of 4 asked, 3 of them before" in out
     assert AnswerSet(["ans/ann.jsonl"]).of(read_questions("questions.jsonl")[2])[0].model == "ann"
 
 
-def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(tool, tiny_model, tmp_path):
+def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(collect, tiny_model, tmp_path):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
@@ -199,8 +161,7 @@ def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(tool, t
         (chat / path.name).symlink_to(path)
     (chat / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}bot:")
     questions(2)
-    code, _, err = tool(
-        "collect_answers", "collect", "questions.jsonl", "-o", "ans",
+    code, _, err = collect(
         "--generator", f"name=base,engine=transformers,model={tiny_model},max_tokens=5",
         "--generator", f"name=chat,engine=transformers,model={chat},max_tokens=5,system=Hi",
     )  # fmt: skip
@@ -211,28 +172,21 @@ def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(tool, t
         assert (row["finish_reason"], row["completion_tokens"]) == ("length", 5)
 
 
-def test_answerers_of_a_file_and_of_the_command_line_are_one(tool):
+def test_answerers_of_a_file_and_of_the_command_line_are_one(collect):
     questions(1)
     Path("c.yaml").write_text("generators: [{name: a, engine: scripted, model: so, decodings: [{}, {temperature: 1}]}]")
-    _, out, _ = tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--config", "c.yaml",
-                     "--generator", "name=a,engine=scripted,model=so,temperature=0.5,seed=4")  # fmt: skip
+    _, out, _ = collect("--config", "c.yaml", "--generator", "name=a,engine=scripted,model=so,temperature=0.5,seed=4")
     assert "a: 3 of 3" in out
-    assert [row["decoding_method"] for row in rows_of("ans/a.jsonl")] == [
-        "greedy",
-        "temperature=1,seed=0",
-        "temperature=0.5,seed=4",
-    ]
+    decodings = [row["decoding_method"] for row in rows_of("ans/a.jsonl")]
+    assert decodings == ["greedy", "temperature=1,seed=0", "temperature=0.5,seed=4"]
 
 
 def test_the_config_of_the_house_is_understood():
     import yaml
 
     given = yaml.safe_load((TOOLS.parent / "configs" / "data" / "collect.yaml").read_text())
-    assert [one.name for one in merge_generators([build_generator(one) for one in given["generators"]])] == [
-        "vicuna-7b",
-        "llama-7b",
-        "served",
-    ]
+    merged = merge_generators([build_generator(one) for one in given["generators"]])
+    assert [one.name for one in merged] == ["vicuna-7b", "llama-7b", "served"]
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_it_says_what_it_read_and_how_the_metric_is_taken(cli, tmp_path):
 
 def test_without_a_name_it_lists_the_benchmarks(cli):
     code, out, _ = cli("judgelm", "data", "import")
-    assert code == 0
-    assert "rewardbench-2" in out
+    assert (code, "rewardbench-2" in out) == (0, True)
+    assert "mt-bench" in json.loads(cli("judgelm", "data", "import", "--json", "-")[1])
 
 
 def test_what_is_missing_is_said(cli, tmp_path):

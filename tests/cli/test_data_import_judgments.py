@@ -1,18 +1,15 @@
 """`judgelm data import-judgments` and `judgelm data sample` by their commands."""
 
 import json
-from pathlib import Path
 
 import pytest
+
+from tests.support.jsonl_files import write_rows as write
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def write(name, rows):
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 PAIRS = [
@@ -46,14 +43,6 @@ def test_without_files_the_formats_are_listed_and_the_unverified_marked(cli):
     code, out, _ = cli("judgelm", "data", "import-judgments")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines() if "(unverified)" in line] == ["arena-hard"]
-
-
-def test_a_file_of_which_nothing_can_be_used_ends_with_1(cli):
-    write("annotations.jsonl", [{**ANNOTATIONS[0], "preference": 9}])
-    code, _, errors = cli("judgelm", "data", "import-judgments", "annotations.jsonl", "-o", "run.jsonl")
-    assert code == 1
-    assert "expected a number from 1 to 2" in errors
-    assert not Path("run.jsonl").exists()
 
 
 def test_a_sample_is_drawn_once(cli):

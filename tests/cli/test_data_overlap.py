@@ -1,9 +1,8 @@
+"""`judgelm data overlap`."""
+
 import json
 
 import pytest
-from typer.testing import CliRunner
-
-from judgelm.cli.main import app
 
 
 @pytest.fixture
@@ -17,19 +16,12 @@ def files(tmp_path):
     return tmp_path
 
 
-def run(files, *arguments):
-    paths = [str(files / argument) if argument.endswith(".jsonl") else argument for argument in arguments]
-    return CliRunner().invoke(app, ["data", "overlap", *paths], env={"COLUMNS": "200"})
-
-
-def test_the_exit_code_says_whether_anything_overlaps(files):
-    assert run(files, "train.jsonl", "clean.jsonl").exit_code == 0
-    assert run(files, "train.jsonl", "clean.jsonl", "leaked.jsonl").exit_code == 2
-
-
-def test_counts_for_each_file_as_json(files):
-    done = run(files, "train.jsonl", "clean.jsonl", "leaked.jsonl", "--json", "-")
-    clean, leaked = json.loads(done.stdout)
+def test_counts_for_each_file_and_an_exit_code_that_says_whether_anything_overlaps(cli, files):
+    command = ("judgelm", "data", "overlap", files / "train.jsonl", files / "clean.jsonl")
+    assert cli(*command)[0] == 0
+    code, out, _ = cli(*command, files / "leaked.jsonl", "--json", "-")
+    assert code == 2
+    clean, leaked = json.loads(out)
     assert (clean["clean"], clean["question_overlaps"]) == (True, {"exact": 0, "near": 0, "passage": 0})
     assert (leaked["rows"], leaked["question_overlaps"]["exact"], leaked["rows_with_question"]) == (2, 1, 1)
     assert leaked["examples"][0]["text"] == "name a BIRD"

@@ -1,4 +1,4 @@
-"""The doctor as users start it: a process of its own, in which packages can be put at fault."""
+"""`judgelm doctor` and its special checks; the probe runs in a process in which packages can be put at fault."""
 
 import json
 import os
@@ -7,8 +7,12 @@ import sys
 
 import pytest
 
+from judgelm.engines.model_cache import CACHE_VARIABLE, read_speeds
+from judgelm.prompts import template
+from judgelm.prompts.sanitization import Sanitizer
 
-def _run(*arguments, site=None, columns=80):
+
+def run(*arguments, site=None, columns=80):
     """Exit code, standard output and standard error of `judgelm doctor`; `site` is what Python looks into first."""
     environment = os.environ | {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1"}
     if site is not None:
@@ -18,61 +22,35 @@ def _run(*arguments, site=None, columns=80):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.fixture(scope="module")
-def examined(tiny_model, tmp_path_factory):
-    """A machine on which trl is too old and statsmodels broken, probed with a tiny model."""
-    folder = tmp_path_factory.mktemp("doctor")
+def test_faults_are_told_at_the_end_and_by_the_exit_code(tiny_model, tmp_path):
     for name, version in (("trl", "0.1"), ("statsmodels", "0.15")):
-        info = folder / f"{name}-{version}.dist-info"
+        info = tmp_path / f"{name}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (folder / "statsmodels.py").write_text("raise OSError('libnothing.so: no such file')")
-    out = folder / "found.json"
-    code, printed, said = _run(
-        "--model", tiny_model, "--engine", "transformers", "--seconds", 1, "--json", out, site=folder
-    )
-    assert out.exists(), said
-    return code, printed, json.loads(out.read_text())
-
-
-def test_a_fault_is_told_at_the_end_and_by_the_exit_code(examined):
-    code, printed, found = examined
+    (tmp_path / "statsmodels.py").write_text("raise OSError('libnothing.so: no such file')")
+    out = tmp_path / "found.json"
+    options = ("--model", tiny_model, "--engine", "transformers", "--seconds", 1, "--json", out)
+    code, printed, _ = run(*options, site=tmp_path)
     assert code == 1
+    found = json.loads(out.read_text())
     states = {one["name"]: one["state"] for one in found["packages"]}
     assert (states["trl"], states["statsmodels"], states["torch"]) == ("out_of_range", "broken", "ok")
-    last = printed[printed.index("what to mend") :]
+    first, _, last = printed.partition("what to mend")
     assert "trl 0.1 is not in judgelm's range >=1.16,<1.17; run: pip install 'trl>=1.16,<1.17'" in last
     assert "statsmodels 0.15 cannot be imported: OSError: libnothing.so: no such file" in last
     assert all(finding in last for finding in found["mend"])
-
-
-def test_the_probe_is_consistent_in_itself(examined):
-    probe = examined[2]["probe"]
-    rate = probe["prompt_tokens"] / probe["seconds"]
-    assert probe["flops"] == pytest.approx(2 * probe["parameters"] * rate)
-    ceiling = max(probe["ceiling_before"], probe["ceiling_after"])
-    assert probe["share_of_ceiling"] == pytest.approx(probe["flops"] / ceiling)
-    assert 0 < probe["share_of_ceiling"] < 1.2
-    assert probe["seconds"] >= 0.6
-    assert probe["threads"] == 1
-
-
-def test_devices_and_the_engine_that_auto_takes_are_told(examined):
-    _, printed, found = examined
-    assert found["devices"]["cpu"]["usable_cores"] >= 1
-    assert found["engine"]["auto"] in {"transformers", "vllm"}
-    assert found["engine"]["why"].split()[0] in printed
-    assert found["judge"].split()[0] in printed.partition("default judge: ")[2]
-    assert max(map(len, printed[: printed.index("what to mend")].splitlines())) <= 80
+    assert found["engine"]["why"].split()[0] in first
+    assert found["judge"].split()[0] in first.partition("default judge: ")[2]
+    assert max(map(len, first.splitlines())) <= 80
+    assert (found["devices"]["cpu"]["usable_cores"] >= 1, found["probe"]["threads"]) == (True, 1)
 
 
 @pytest.mark.slow
 def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
-    code, printed, said = _run("--seconds", 1, "--json", "-", columns=120)
+    code, printed, said = run("--seconds", 1, "--json", "-", columns=120)
     found = json.loads(printed)
-    assert found["mend"] == []
+    assert (code, found["mend"]) == (0, [])
     assert "nothing to mend" in said
-    assert code == 0
     assert 5e7 < found["probe"]["parameters"] < 1e9
 
 
@@ -81,9 +59,70 @@ def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
     [
         (("--engine", "fast"), "engine 'fast' does not exist"),
         (("--engine-arg", "block_size"), "expected KEY=VALUE"),
+        (("--template", "judgelm-compact"), "--template is for --injection"),
+        (("--pairs", "pairs.jsonl"), "give it a judge"),
+        (("--gpus", "8", "--gpu-memory", "80"), "give its YAML as --train"),
     ],
 )
-def test_what_was_mistyped_is_said_before_anything_is_looked_at(cli, arguments, words):
+def test_what_does_not_fit_is_said_before_anything_is_looked_at(cli, arguments, words):
     code, printed, said = cli("judgelm", "doctor", *arguments)
     assert (code, printed) == (1, "")
     assert words in said
+
+
+def test_every_family_of_attacks_is_listed_and_none_gets_through(cli):
+    code, printed, _ = cli("judgelm", "doctor", "--injection", "--template", "judgelm-compact")
+    assert code == 0
+    assert "attacks on judgelm-compact and the parser; no model, so no tokens" in printed
+    assert all(family in printed for family in ("block end", "look-alike", "role marker", "fake reference"))
+    assert "none got out of its block" in printed
+
+
+def test_a_models_tokens_are_attacked_and_its_judge_is_measured(cli, tiny_judge, tmp_path):
+    out = tmp_path / "found.json"
+    options = ("--model", tiny_judge, "--engine", "transformers", "--seconds", 1, "--json", out)
+    code, printed, said = cli("judgelm", "doctor", "--injection", *options)
+    assert code == 0, said
+    assert "attacks on judgelm-compact and the parser; its special tokens" in printed  # the card's template
+    assert "verdicts moved towards the attacker" in printed
+    found = json.loads(out.read_text())
+    assert len(found["attacks"]) > 200
+    assert found["attacks"][0].keys() == {"spoof", "defused", "escapes"}  # keys of earlier versions
+    assert "place" in found["attacks"][0]["spoof"]
+    assert found["swayed"]["share"]["n"] + found["swayed"]["already"] + found["swayed"]["unreadable"] > 0
+
+
+def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
+    monkeypatch.setattr(template.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
+    code, printed, _ = cli("judgelm", "doctor", "--injection")
+    assert code == 1
+    assert "got through block end/[Question] in answer_" in printed
+    assert "more in --json" in printed
+
+
+@pytest.fixture
+def speed(cli, tiny_judge, tmp_path, monkeypatch):
+    """Measure a judge's speed without vLLM, which takes long to load."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr("judgelm.doctor.speed.importlib.util.find_spec", lambda name: None)
+    return lambda *options: cli("judgelm", "doctor", "--speed", tiny_judge, "--seconds", "0.5", *options)
+
+
+def test_speeds_are_printed_kept_and_written(speed, pairs, tiny_judge, tmp_path):
+    out = tmp_path / "speed.json"
+    code, printed, said = speed("--pairs", pairs(20), "--json", out)
+    assert code == 0, said
+    rows = json.loads(out.read_text())["speeds"]
+    assert [row["dtype"] for row in rows][:2] == ["float32", "bfloat16"]
+    assert all(row["prompt_tokens_per_s"] > 0 for row in rows)
+    rates = [speed.prompt_tokens_per_s for speed in read_speeds(str(tiny_judge), None)]
+    assert rates == [row["prompt_tokens_per_s"] for row in rows]
+    assert "fastest: transformers" in printed
+    assert "vllm: not installed" in printed
+
+
+def test_a_judge_that_can_read_no_pair_has_no_speed(speed, pairs, tiny_judge):
+    code, printed, _ = speed("--pairs", pairs(5, question="long " * 2000))
+    assert code == 1
+    assert "transformers float32 failed: it could read none of 5 pairs" in printed
+    assert read_speeds(str(tiny_judge), None) == []

@@ -5,12 +5,11 @@ import json
 import pytest
 
 from judgelm.data.training_questions import question_hash, write_hashes
+from tests.support.jsonl_files import write_rows
 
 SCENARIOS = ("clean_no_bad", "perfect", "always_first")
-NAMES = {  # the original authors' names
-    "accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "f1",
-}  # fmt: skip
-POSITION = {
+NAMES = ("accuracy", "precision", "recall", "f1")
+POSITION = {  # the original authors' names
     "consistency": "consistency", "perfer_before_rate": "toward_first", "perfer_after_rate": "toward_second",
     "delta_bias": "delta",
 }  # fmt: skip
@@ -32,7 +31,7 @@ def numbers(cli, *arguments):
 def test_pandalms_published_figures(cli, shared_data, file, percent):
     folder = shared_data / "pandalm"
     found = numbers(cli, folder / file, "--labels", folder / "testset-v1.json", "--failures", "as_tie")
-    scores = [found["as_tie"][name]["value"] for name in ("accuracy", "precision", "recall", "f1")]
+    scores = [found["as_tie"][name]["value"] for name in NAMES]
     assert [round(100 * score, 2) for score in scores] == percent
     assert found["counts"]["joined"] == 999
 
@@ -47,14 +46,14 @@ def test_the_original_authors_metric_code_is_matched(cli, shared_data, tmp_path,
             {"question_id": i, key: item[field]} | ({"score": item["gt_parsed"]} if name == "labels" else {})
             for i, item in enumerate(stored["items"])
         ]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(tmp_path / f"{name}.jsonl", rows)
     found = numbers(
         cli, tmp_path / "given.jsonl", "--reversed", tmp_path / "swapped.jsonl", "--labels", tmp_path / "labels.jsonl",
         "--parser", "original", "--failures", "as_tie",
     )["as_tie"]  # fmt: skip
     expected = stored["expected_filter_true"]
-    for original, ours in NAMES.items():
-        assert found[ours]["value"] == pytest.approx(expected[original], abs=1e-9)
+    for name in NAMES:
+        assert found[name]["value"] == pytest.approx(expected[name], abs=1e-9)
     for original, ours in POSITION.items():
         assert found["position"][ours]["value"] == pytest.approx(expected[original], abs=1e-9)
     assert found["n"] == expected["total_num"]
@@ -65,7 +64,7 @@ def test_infinite_and_nan_scores_of_the_originals_parser_end_in_valid_json(cli, 
     rows = [{"question_id": i, "pred_text": text} for i, text in enumerate(replies)]
     labels = [{"question_id": i, "text": "8 6", "score": [8, 6]} for i in range(len(replies))]
     for name, lines in (("given", rows), ("swapped", rows), ("labels", labels)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+        write_rows(tmp_path / f"{name}.jsonl", lines)
     files = (tmp_path / "given.jsonl", "--reversed", tmp_path / "swapped.jsonl", "--labels", tmp_path / "labels.jsonl")
     code, out, err = cli("judgelm", "eval", *files, "--parser", "original", "--json", "-", "--bootstrap", "100")
     assert code == 0, err
@@ -78,19 +77,17 @@ def test_infinite_and_nan_scores_of_the_originals_parser_end_in_valid_json(cli, 
     assert found["scores"]["not_finite"] == 5  # all but "8 6"
     listed = {row["sample_id"]: (row["judged"], row["scores"]) for row in found["disagreements"]}
     assert listed["2"] == ("tie", [None, 5.0])
-    code, _, err = cli("judgelm", "report", *files, "--parser", "original", "-o", tmp_path / "report.html")
-    assert code == 0, err
 
 
 @pytest.fixture
-def judged(cli, tmp_path):
+def judged(batch, tmp_path):
     """Four pairs judged in both orders by a script: right, flipped, wrong, unreadable."""
     rows = [
         {"question_id": str(i), "question_body": f"q{i}", "answer1_body": "a", "answer2_body": "b",
          "score": [8, 6], "text": "8 6\nwhy", "metadata": {"kind": "copy", "vices": ["wrong", "empty"]}}
         for i in range(4)
     ]  # fmt: skip
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "pairs.jsonl", rows)
     script = {
         "q0|a|b": "8 6", "q0|b|a": "6 8",  # first, first
         "q1|a|b": "8 6", "q1|b|a": "9 5",  # first, then second: mean 6.5 against 7.5
@@ -98,8 +95,7 @@ def judged(cli, tmp_path):
         "q3|a|b": "8 6", "q3|b|a": "dunno",
     }  # fmt: skip
     (tmp_path / "script.json").write_text(json.dumps(script))
-    cli("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "out.jsonl", "--both-orders",
-        "--engine", "scripted", "--model", tmp_path / "script.json")  # fmt: skip
+    batch(tmp_path / "pairs.jsonl", "--both-orders", reply=tmp_path / "script.json")
     return tmp_path
 
 
@@ -120,107 +116,73 @@ def test_questions_that_the_judge_was_trained_on_are_counted(cli, judged, traine
     assert (code, sentence in " ".join(out.split())) == (0, True)
 
 
-def test_failures_are_left_out_or_tied_and_always_counted(cli, judged):
-    found = numbers(cli, judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule", "mean")
-    # labels all say first; judged: first, second (mean 6.5 : 7.5), second, failed
-    assert found["excluded"]["accuracy"]["value"] == pytest.approx(1 / 3)
-    assert found["as_tie"]["accuracy"]["value"] == pytest.approx(1 / 4)
-    assert found["failure_codes"] == {"off_grammar": 1}
-    assert found["excluded"]["position"]["consistency"]["value"] == pytest.approx(2 / 3)
-    assert found["groups"]["kind"][0]["value"] == "copy"
-    assert found["groups"]["vice"][0]["value"] == "empty / wrong"
+@pytest.fixture
+def again(batch, judged):
+    """Judge the four pairs with other options; the run file."""
+
+    def run(*options):
+        out = judged / "again.jsonl"
+        batch(judged / "pairs.jsonl", "--both-orders", *options, reply=judged / "script.json", out=out)
+        return out
+
+    return run
 
 
-def test_the_given_order_makes_the_label_and_the_mean_stands_beside_it(cli, judged):
-    asked = (judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
-    found = numbers(cli, *asked)
-    # given order: first, first, second, first; mean: first, second, second, failed; labels all say first
-    assert (found["order_rule"], found["excluded"]["accuracy"]["value"], found["counts"]["failed"]) == (
-        "given",
-        0.75,
-        0,
-    )
+@pytest.mark.parametrize(
+    ("judging", "evaluating", "row", "protocol"),
+    [
+        # first, first, second, first in the given order; first, second (6.5 : 7.5), second, failed by the mean
+        ([], [], [3, 0, 1], "given order"),
+        ([], ["--order-rule", "mean"], [1, 1, 2], "mean"),
+        # first, tie, second, tie (failed)
+        ([], ["--protocol", "pandalm"], [1, 2, 1], "a tie if the orders conflict"),
+        (["--order-rule", "tie"], [], [1, 2, 1], "the verdict is the run's own (order rule tie)"),
+        (["--distribution"], ["--order-rule", "probability"], [1, 2, 1], "a tie within 0.05 of 0.5"),
+        (["--tie-threshold", "0.2"], ["--order-rule", "probability"], [1, 2, 1], "a tie within 0.2 of"),
+        (
+            ["--tie-threshold", "0.2"], ["--order-rule", "probability", "--tie-threshold", "0.1"], [1, 2, 1],
+            "a tie within 0.1 of",
+        ),
+    ],
+)  # fmt: skip
+def test_orders_become_one_label_as_the_options_or_the_run_say(cli, judged, again, judging, evaluating, row, protocol):
+    if "--tie-threshold" in judging:
+        judging = [*judging, "--order-rule", "probability"]
+    found = numbers(cli, again(*judging), "--labels", judged / "pairs.jsonl", *evaluating)
+    assert found["as_tie"]["confusion"][0] == row  # of the label that all have: first, tie, second
+    assert protocol in found["protocol"]
+
+
+def test_what_was_left_out_is_said_and_the_other_rules_stand_beside(cli, judged, again):
+    labels = ("--labels", judged / "pairs.jsonl")
+    found = numbers(cli, judged / "out.jsonl", *labels)
+    assert (found["excluded"]["accuracy"]["value"], found["counts"]["failed"]) == (0.75, 0)
     assert found["other_rules"]["mean"]["excluded"]["value"] == pytest.approx(1 / 3)
     # pair 3 is unreadable when swapped: it has a label, no consistency, and is counted and listed as a failure
     assert (found["half_failed"], found["failure_codes"]) == (["3"], {"off_grammar": 1})
-    assert found["excluded"]["position"]["consistency"]["n"] == 3
-    same = numbers(cli, *asked, "--order-rule", "mean")
-    assert same["excluded"]["accuracy"] == found["other_rules"]["mean"]["excluded"]
-    assert same["other_rules"]["given"]["excluded"]["value"] == 0.75
-
-
-def test_a_run_that_chose_how_its_orders_decide_keeps_its_verdicts(cli, judged):
-    run = ("judgelm-batch", judged / "pairs.jsonl", "-o", judged / "tied.jsonl", "--both-orders", "--order-rule", "tie")
-    cli(*run, "--engine", "scripted", "--model", judged / "script.json", "--max-failure-rate", "1")
-    found = numbers(cli, judged / "tied.jsonl", "--labels", judged / "pairs.jsonl")
-    assert found["as_tie"]["confusion"][0] == [1, 2, 1]  # first, tie, second, failed
-    assert "the verdict is the run's own (order rule tie)" in found["protocol"]
-    assert sorted(found["other_rules"]) == ["given", "mean"]
-
-
-def test_the_pandalm_protocol_turns_a_conflict_into_a_tie(cli, judged):
-    found = numbers(cli, judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--protocol", "pandalm")
-    # first, tie, second, tie (failed): confusion row of label "first" is one of each
-    assert found["as_tie"]["confusion"][0] == [1, 2, 1]
-    assert "a tie if the orders conflict" in found["protocol"]
-
-
-def test_a_run_with_distributions_can_be_read_by_probability_and_is_scored(cli, judged):
-    run = ("judgelm-batch", judged / "pairs.jsonl", "-o", judged / "probable.jsonl", "--both-orders", "--distribution")
-    cli(*run, "--engine", "scripted", "--model", judged / "script.json", "--max-failure-rate", "1")
-    found = numbers(cli, judged / "probable.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule", "probability")
-    # first, tie (one order each), second, failed; labels all say first
-    assert found["excluded"]["accuracy"]["value"] == pytest.approx(1 / 3)
-    assert found["as_tie"]["confusion"][0] == [1, 2, 1]
-    assert "the mean P(first better) of both orders, and a tie within 0.05 of 0.5" in found["protocol"]
-    # 1, 0.5 and 0 for the first: (0 + 0.25 + 1) / 3
-    assert found["probabilities"]["brier"]["value"] == pytest.approx(1.25 / 3)
-    assert (found["probabilities"]["n"], found["probabilities"]["without"]) == (3, 1)
-    _, out, _ = cli("judgelm", "eval", judged / "probable.jsonl", "--labels", judged / "pairs.jsonl")
-    assert "Brier score" in out
-    assert "0 labels that are ties, 1 pairs without a probability" in out
-
-
-def test_the_tie_threshold_of_the_run_holds_unless_another_is_given(cli, judged):
-    run = ("judgelm-batch", judged / "pairs.jsonl", "-o", judged / "wide.jsonl", "--both-orders")
-    cli(
-        *run,
-        "--engine",
-        "scripted",
-        "--model",
-        judged / "script.json",
-        "--order-rule",
-        "probability",
-        "--tie-threshold",
-        "0.2",
-    )
-    asked = (judged / "wide.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule", "probability")
-    assert "a tie within 0.2 of" in numbers(cli, *asked)["protocol"]
-    assert "a tie within 0.1 of" in numbers(cli, *asked, "--tie-threshold", "0.1")["protocol"]
-
-
-def test_the_probability_rule_asks_for_a_run_with_distributions(cli, judged):
-    code, _, err = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule",
-                       "probability")  # fmt: skip
-    assert code == 1
-    assert "judge again with --distribution" in err
-
-
-def test_the_table_says_what_was_left_out(cli, judged):
-    code, out, _ = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
+    assert [found["groups"][name][0]["value"] for name in ("kind", "vice")] == ["copy", "empty / wrong"]
+    code, out, _ = cli("judgelm", "eval", again("--distribution"), *labels)
     assert code == 0
-    assert "failures: unparseable 1" in out
-    assert "judgments with one failed order (they count for agreement, not for consistency): 1" in out
-    assert "agreement, given order" in out
-    assert "agreement, mean of both orders" in out
-    assert "by kind" in out
+    for line in (
+        "failures: unparseable 1",
+        "judgments with one failed order (they count for agreement, not for consistency): 1",
+        "agreement, given order",
+        "agreement, mean of both orders",
+        "by kind",
+        "Brier score",
+        "0 labels that are ties, 1 pairs without a probability",
+    ):
+        assert line in out
 
 
 def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
     out = judged / "report.html"
-    code, _, err = cli("judgelm", "report", judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "-o", out)
-    assert code == 0
-    assert f"report in {out}" in err
+    asked = (judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--bootstrap", "100")
+    code, _, err = cli("judgelm", "report", *asked, "-o", out)
+    assert (code, f"report in {out}" in err) == (0, True)
+    assert cli("judgelm", "report", *asked, "-o", out, "-q", "--json", judged / "r.json") == (0, "", "")
+    assert json.loads((judged / "r.json").read_text()) == numbers(cli, *asked[:3])
+    assert cli("judgelm", "eval", *asked, "--quiet") == (0, "", "")
     page = out.read_text()
     assert page.startswith("<!DOCTYPE html>") or page.startswith("<!doctype html>")
     assert "dunno" in page
@@ -238,6 +200,7 @@ def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
         (["pairs.jsonl", "--labels", "pairs.jsonl"], "no result"),
         (["out.jsonl", "--labels", "pairs.jsonl", "--scale", "ten"], "expected LOW-HIGH"),
         (["out.jsonl", "--labels", "nan.jsonl"], "finite numbers"),
+        (["out.jsonl", "--labels", "pairs.jsonl", "--order-rule", "probability"], "judge again with --distribution"),
     ],
 )
 def test_what_cannot_be_evaluated_ends_with_1_and_a_sentence(cli, judged, monkeypatch, arguments, finding):
@@ -257,15 +220,11 @@ def test_what_cannot_be_evaluated_ends_with_1_and_a_sentence(cli, judged, monkey
 def test_what_only_the_parser_anywhere_reads_is_counted_apart(cli, tmp_path):
     replies = {"1": "8 6\nwhy", "2": "It is right.\n\nOutput: (9, 2)", "3": "It is right."}
     rows = [{"question_id": name, "pred_text": text} for name, text in replies.items()]
-    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    labels = "".join(json.dumps({"id": name, "winner": 1}) + "\n" for name in replies)
-    (tmp_path / "labels.jsonl").write_text(labels)
+    write_rows(tmp_path / "replies.jsonl", rows)
+    write_rows(tmp_path / "labels.jsonl", ({"id": name, "winner": 1} for name in replies))
     files = (tmp_path / "replies.jsonl", "--labels", tmp_path / "labels.jsonl")
     by_default, anywhere = (numbers(cli, *files, *more)["counts"] for more in ((), ("--parser", "anywhere")))
     assert (by_default["judged"], by_default["failed"], by_default["read_anywhere"]) == (1, 2, 0)
     assert (anywhere["judged"], anywhere["failed"], anywhere["read_anywhere"]) == (2, 1, 1)
     _, printed, _ = cli("judgelm", "eval", *files, "--parser", "anywhere", "--bootstrap", "100")
     assert "judgments parsed only with --parser anywhere (they count as judged): 1" in printed
-    cli("judgelm", "report", *files, "--parser", "anywhere", "--bootstrap", "100", "-o", tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    assert '<th scope="row">Judged only with --parser anywhere</th><td class="number">1</td>' in page

@@ -53,14 +53,3 @@ def test_examples_can_be_copied_and_exit_codes_are_said(name):
     text = said(LEAVES[name])
     assert all(len(line) <= WIDTH - 2 for line in examples(text)), "a terminal of 80 columns would break the line"
     assert "Exit codes: 0" in " ".join(text.split())
-
-
-def test_a_mode_says_what_its_options_mean_and_how_they_are_given(cli):
-    code, out, _ = cli("judgelm", "modes", "chat")
-    flat = " ".join(out.split())
-    assert code == 0
-    assert "--both-orders" in flat
-    assert "show the answers a second time, exchanged." in flat  # said by the pair mode, from which chat is made
-    assert "--mode-arg reply_tokens=" in flat
-    assert "Raises" not in flat
-    assert "Attributes" not in flat

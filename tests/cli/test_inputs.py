@@ -1,12 +1,9 @@
 """Inputs of commands: broken ones end with 1 and keep what was judged; shards, folders, pipes and Parquet are read."""
 
-import datetime
 import json
 import os
 import threading
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 SCRIPTED = ("--engine", "scripted", "--model", "8 6\n", "-q")
@@ -91,14 +88,3 @@ def test_labels_may_come_from_standard_input(cli, pairs, tmp_path):
     command = ("judgelm", "eval", tmp_path / "run.jsonl", "--labels", "-", "--json", tmp_path / "e.json")
     assert cli(*command, stdin=labels)[0] == 0
     assert json.loads((tmp_path / "e.json").read_text())["excluded"]["accuracy"]["value"] == 1.0
-
-
-def test_a_sample_of_parquet_is_json(cli, tmp_path):
-    rows = [{"id": i, "time": datetime.datetime(2025, 6, 1, 12, i), "gap": float("nan")} for i in range(2)]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    assert cli("judgelm", "data", "sample", tmp_path / "a.parquet", "--size", "2", "-o", tmp_path / "s.jsonl")[0] == 0
-    assert rows_of(tmp_path / "s.jsonl") == [{"id": i, "time": f"2025-06-01 12:0{i}:00", "gap": None} for i in range(2)]
-    pyarrow.parquet.write_table(pyarrow.table({"id": [1], "picture": [b"\x00"]}), tmp_path / "b.parquet")
-    code, _, err = cli("judgelm", "data", "sample", tmp_path / "b.parquet", "--size", "1", "-o", tmp_path / "t.jsonl")
-    assert code == 1
-    assert 'b.parquet:1: field "picture": holds bytes, which JSON cannot hold; leave the column out' in err

@@ -1,4 +1,4 @@
-"""Commands that join by id, from the outside: exchanged answers, other texts, several annotators, another input."""
+"""Commands that join by id, from the outside: exchanged answers, other texts, several annotators."""
 
 import json
 
@@ -47,11 +47,9 @@ def test_labels_of_exchanged_outputs_are_turned_round_and_said(cli, judged):
     assert found["win_rate"]["model"] == "old"  # wrote the answers that were judged as the first
     code, out, _ = cli("judgelm", "show", judged / "run.jsonl", "-s", labels)
     words = " ".join(out.split())
-    assert (code, "The verdict is the label in 3 of 3 labelled pairs." in words, "turned round" in words) == (
-        0,
-        True,
-        True,
-    )
+    assert code == 0
+    assert "The verdict is the label in 3 of 3 labelled pairs." in words
+    assert "turned round" in words
     code, out, _ = cli("judgelm", "estimate", judged / "run.jsonl", "-l", labels, "--json", "-")
     estimates = json.loads(out)
     assert estimates["model"] == "old"
@@ -72,58 +70,6 @@ def test_labels_of_other_texts_end_with_1(cli, judged, command):
     assert code == 1
     assert "3 of 3 rows have other texts than those judged under the same id" in " ".join(err.split())
     assert 'answer 1 differs, here "?"' in " ".join(err.split())
-
-
-def test_three_peoples_rows_are_one_pair_with_three_votes(cli, judged):
-    rows = [
-        row
-        for question, (wrong, right) in QUESTIONS.items()
-        for row in (
-            annotation(question, wrong, right, 2.0, annotator="a"),
-            annotation(question, right, wrong, 1.0, annotator="b"),
-            annotation(question, wrong, right, 1.0, annotator="c"),
-        )
-    ]
-    labels = labels_of(judged, rows)
-    out = judged / "once.jsonl"
-    code, _, err = cli("judgelm-batch", labels, "-o", out, *ENGINE, judged / "script.json")
-    assert (code, len(out.read_text().splitlines())) == (0, 3), err
-    assert "further votes on a pair (judged once)" in err
-    found = evaluated(cli, judged, labels)
-    assert (found["excluded"]["accuracy"]["value"], found["counts"]["labels"]) == (1.0, 3)
-    # of three votes, two alike: one of three pairs of annotators agrees, and the judge agrees with two of three
-    humans = found["humans"]
-    assert [humans[name]["value"] for name in ("human_human", "judge_human")] == pytest.approx([1 / 3, 2 / 3])
-    assert found["notes"][0].startswith("3 ids have labels in several rows, which are votes")
-
-
-def test_a_pair_without_a_majority_has_no_label_and_counts_for_peoples_agreement(cli, judged):
-    (first, answers), (second, others), _ = QUESTIONS.items()
-    rows = [annotation(first, *answers, 2.0), annotation(first, *answers, 1.0)]
-    rows += [annotation(second, *others, 2.0), annotation(second, *others, 2.0)]
-    found = evaluated(cli, judged, labels_of(judged, rows))
-    assert (found["counts"]["labels"], found["counts"]["judgments_without_label"]) == (1, 2)
-    assert (found["humans"]["human_human"]["value"], found["humans"]["human_human"]["n"]) == (0.5, 2)
-    assert "1 without a majority have no label" in found["notes"][0]
-
-
-def test_labels_without_texts_join_by_id_and_that_is_said(cli, judged):
-    ids = [json.loads(line)["id"] for line in (judged / "run.jsonl").read_text().splitlines()]
-    found = evaluated(cli, judged, labels_of(judged, [{"id": name, "winner": 2} for name in ids]))
-    assert found["excluded"]["accuracy"]["value"] == 1.0
-    assert found["notes"] == ["3 of 3 judgments join by id alone: the row or the run has no texts to compare."]
-
-
-def test_standard_input_with_other_texts_is_another_input(cli, tmp_path):
-    def row(first, second):
-        return (json.dumps({"id": "0", "question": "q", "answer_1": first, "answer_2": second}) + "\n").encode()
-
-    arguments = ("judgelm-batch", "-", "-o", tmp_path / "out.jsonl", *ENGINE, "9 1", "-q")
-    assert cli(*arguments, stdin=row("good", "bad"))[0] == 0
-    code, _, err = cli(*arguments, stdin=row("bad", "good"))
-    assert (code, 'id "0"' in " ".join(err.split())) == (1, True)
-    assert cli(*arguments, stdin=row("good", "bad"))[0] == 0
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 1
 
 
 def test_studies_of_models_compare_the_rows(cli, judged):

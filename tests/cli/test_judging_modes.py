@@ -1,4 +1,4 @@
-"""`judgelm-batch --mode single`, `multi` and `rubric`, with scripts and with a real small judge."""
+"""`judgelm-batch --mode`: other ways of judging than pairs, with scripts and with a small judge; `judgelm modes`."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from judgelm.runs.run_files import read_judgments
+from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.tiny_judges import word_sample
 
 OWN = {"tone": {"question": "Kind?", "levels": {"rude": {"score": 1}, "kind": {"score": 2}}}}
@@ -16,105 +17,103 @@ OWN = {"tone": {"question": "Kind?", "levels": {"rude": {"score": 1}, "kind": {"
 def rows(tmp_path):
     """A file of rows."""
 
-    def write(rows, name="rows.jsonl"):
-        path = tmp_path / name
-        path.write_text(
-            "".join(json.dumps({"id": f"s{i}", "question": f"q{i}"} | row) + "\n" for i, row in enumerate(rows))
+    def write(rows):
+        return write_rows(
+            tmp_path / "rows.jsonl", ({"id": f"s{i}", "question": f"q{i}"} | r for i, r in enumerate(rows))
         )
-        return path
 
     return write
-
-
-def batch(cli, tmp_path, path, *arguments, engine="scripted"):
-    out = tmp_path / "out.jsonl"
-    found = cli("judgelm-batch", path, "-o", out, "--engine", engine, *arguments)
-    return *found, (read_judgments(out) if out.exists() else {})
-
-
-def test_single_answers_are_graded(cli, rows, tmp_path):
-    path = rows([{"answer": "a", "reference": "r"}, {"answer": "a", "anchor": "b"}, {"answer": "a"}])
-    (tmp_path / "script.json").write_text(json.dumps({"q0|r|a": " 7\n", "q1|b|a": "5 8\n", "q2|a": "9\n"}))
-    code, _, said, found = batch(cli, tmp_path, path, "--mode", "single", "--model", tmp_path / "script.json")
-    assert code == 0, said
-    assert {key: one.scores for key, one in found.items()} == {"s0": (7,), "s1": (8,), "s2": (9,)}
-    assert found["s1"].shown[0].anchor == 5
-    assert "3, 8.00" in said  # graded, mean
-
-
-def test_rows_without_what_an_answer_is_graded_beside_are_rejects(cli, rows, tmp_path):
-    path = rows([{"answer": "a", "reference": "r"}, {"answer": "a"}])
-    arguments = ("--mode", "single", "--mode-arg", "against=reference", "--model", "7", "--max-failure-rate", "1")
-    code, _, said, found = batch(cli, tmp_path, path, *arguments)
-    assert (code, list(found)) == (0, ["s0"])
-    assert "no reference" in said
-
-
-def test_many_answers_are_ranked_and_a_rerun_judges_nothing(cli, rows, tmp_path):
-    path = rows([{"answers": ["a", "b", "c"]}, {"answers": ["a", "b"]}])
-    script = {"q0|a|b|c": "5 1 8\n", "q0|b|c|a": "1 8 5\n", "q1|a|b": "3 3\n", "q1|b|a": "3 3\n"}
-    (tmp_path / "script.json").write_text(json.dumps(script))
-    arguments = ("--mode", "multi", "--mode-arg", "permutations=2", "--model", tmp_path / "script.json")
-    code, _, said, found = batch(cli, tmp_path, path, *arguments)
-    assert code == 0, said
-    assert {key: one.verdict.order for key, one in found.items()} == {"s0": ((2,), (0,), (1,)), "s1": ((0, 1),)}
-    assert {one.consistent for one in found.values()} == {True}
-    assert "resuming: 2 samples are already judged" in batch(cli, tmp_path, path, *arguments)[2]
 
 
 @pytest.fixture
-def rubric_config(tmp_path):
-    """A config file of a rubric."""
+def judged(cli, tmp_path):
+    """Judge a file; exit code, standard error, and the judgments."""
+    out = tmp_path / "out.jsonl"
 
-    def write(levels=None, **options):
-        tone = OWN["tone"] | ({} if levels is None else {"levels": levels})
-        path = tmp_path / "rubric.yaml"
-        path.write_text(yaml.safe_dump({"mode": "rubric", "mode_arg": {"rubric": {"tone": tone}} | options}))
-        return path
+    def run(path, model, *options, engine="scripted"):
+        command = ("judgelm-batch", path, "-o", out, "--engine", engine, "--model", model)
+        code, _, err = cli(*command, *options)
+        return code, err, read_judgments(out) if out.exists() else {}
+
+    return run
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(replies):
+        (tmp_path / "script.json").write_text(json.dumps(replies))
+        return tmp_path / "script.json"
 
     return write
 
 
-def test_a_rubric_comes_from_a_config_and_a_rerun_knows_it(cli, rows, tmp_path, rubric_config):
-    path = rows([{"answer": "a"}, {"answer": "b"}])
-    arguments = ("--config", rubric_config(dimensions=["tone"]), "--model", "Explanation: so, Answer: kind")
-    code, _, said, found = batch(cli, tmp_path, path, *arguments)
-    assert code == 0, said
+def test_single_answers_are_graded(judged, rows, script):
+    path = rows([{"answer": "a", "reference": "r"}, {"answer": "a", "anchor": "b"}, {"answer": "a"}])
+    replies = script({"q0|r|a": " 7\n", "q1|b|a": "5 8\n", "q2|a": "9\n"})
+    code, err, found = judged(path, replies, "--mode", "single")
+    assert code == 0, err
+    assert {key: one.scores for key, one in found.items()} == {"s0": (7,), "s1": (8,), "s2": (9,)}
+    assert found["s1"].shown[0].anchor == 5
+    assert "3, 8.00" in err  # graded, mean
+
+
+def test_rows_without_what_the_mode_needs_are_rejects_and_the_rest_is_judged(judged, rows, tmp_path):
+    path = rows([{"answer": "a", "reference": "r"}, {"answer": "a"}, {"answers": ["5", "6"]}])
+    options = ("--mode", "single", "--mode-arg", "against=reference", "--max-failure-rate", "1")
+    code, _, found = judged(path, "7", *options)
+    assert (code, list(found)) == (0, ["s0"])
+    reasons = [reject["reason"] for reject in rows_of(tmp_path / "out.rejects.jsonl")]
+    for reason, words in zip(reasons, ("no reference", "expected 1 answer"), strict=True):
+        assert words in reason
+
+
+def test_many_answers_are_ranked_and_a_rerun_judges_nothing(judged, rows, script):
+    path = rows([{"answers": ["a", "b", "c"]}, {"answers": ["a", "b"]}])
+    replies = script({"q0|a|b|c": "5 1 8\n", "q0|b|c|a": "1 8 5\n", "q1|a|b": "3 3\n", "q1|b|a": "3 3\n"})
+    arguments = (path, replies, "--mode", "multi", "--mode-arg", "permutations=2")
+    code, err, found = judged(*arguments)
+    assert code == 0, err
+    assert {key: one.verdict.order for key, one in found.items()} == {"s0": ((2,), (0,), (1,)), "s1": ((0, 1),)}
+    assert {one.consistent for one in found.values()} == {True}
+    assert "resuming: 2 samples are already judged" in judged(*arguments)[1]
+
+
+def test_a_rubric_comes_from_a_config_and_a_rerun_knows_it(judged, rows, tmp_path):
+    config = tmp_path / "rubric.yaml"
+
+    def write_config(levels):
+        rubric = {"tone": OWN["tone"] | {"levels": levels}}
+        config.write_text(yaml.safe_dump({"mode": "rubric", "mode_arg": {"rubric": rubric, "dimensions": ["tone"]}}))
+
+    write_config(OWN["tone"]["levels"])
+    arguments = (rows([{"answer": "a"}, {"answer": "b"}]), "Explanation: so, Answer: kind", "--config", config)
+    code, err, found = judged(*arguments)
+    assert code == 0, err
     assert {one.scores for one in found.values()} == {(1,)}
     assert found["s0"].shown[0].part == "tone"
-    assert "resuming: 2 samples are already judged" in batch(cli, tmp_path, path, *arguments)[2]
-    rubric_config(levels=OWN["tone"]["levels"] | {"warm": {"score": 3}}, dimensions=["tone"])
-    code, _, said, _ = batch(cli, tmp_path, path, *arguments)
-    assert code == 1
-    assert "holds judgments of another run" in said
+    write_config(OWN["tone"]["levels"] | {"warm": {"score": 3}})
+    code, err, _ = judged(*arguments)
+    assert (code, "holds judgments of another run" in err) == (1, True)
 
 
-def test_the_example_config_runs(cli, rows, tmp_path):
+def test_the_example_config_runs(judged, rows):
     config = Path(__file__).parents[2] / "configs" / "judge" / "rubric.yaml"
-    arguments = ("--config", config, "--model", "Answer: friendly", "--max-failure-rate", "1")
-    code, _, said, found = batch(cli, tmp_path, rows([{"answer": "a"}]), *arguments)
-    assert code == 0, said
+    options = ("--config", config, "--max-failure-rate", "1")
+    code, err, found = judged(rows([{"answer": "a"}]), "Answer: friendly", *options)
+    assert code == 0, err
     assert [(one.part, one.label) for one in found["s0"].shown] == [
         ("tone", "friendly"), ("next_step", None), ("helpfulness", None),
     ]  # fmt: skip
 
 
-def test_a_flag_of_another_mode_is_an_error(cli, rows, tmp_path):
-    code, _, said, _ = batch(
-        cli, tmp_path, rows([{"answer": "a"}]), "--mode", "rubric", "--model", "x", "--both-orders"
-    )
-    assert code == 1
-    assert "mode rubric: unknown option both_orders" in said
-
-
-def test_a_real_judge_grades_beside_a_reference_of_full_score(cli, rows, tmp_path, tiny_judge):
+def test_a_real_judge_grades_beside_a_reference_of_full_score(judged, rows, tiny_judge):
     # the judge scores an answer by its number of words; a reference of ten words has the forced score by right
     texts = [word_sample(f"single {i}").answers[1] for i in range(20)]
     ten = " ".join(["fox"] * 10)
     path = rows([{"question": "what is red", "answer": text, "reference": ten} for text in texts])
-    arguments = ("--mode", "single", "--distribution", "--reasons", "all", "--model", tiny_judge)
-    code, _, said, found = batch(cli, tmp_path, path, *arguments, engine="transformers")
-    assert code == 0, said
+    options = ("--mode", "single", "--distribution", "--reasons", "all")
+    code, err, found = judged(path, tiny_judge, *options, engine="transformers")
+    assert code == 0, err
     errors = [abs(found[f"s{i}"].scores[0] - len(text.split())) for i, text in enumerate(texts)]
     assert sum(errors) / len(errors) < 1.5
     shown = [one.shown[0] for one in found.values()]
@@ -122,24 +121,54 @@ def test_a_real_judge_grades_beside_a_reference_of_full_score(cli, rows, tmp_pat
     assert all(one.reason for one in shown)
 
 
-def test_two_answers_in_both_orders_get_the_pair_modes_scores(cli, rows, tmp_path, tiny_judge):
-    samples = [word_sample(f"multi {i}") for i in range(10)]
-    path = rows([{"question": one.question, "answers": one.answers} for one in samples])
-    model = ("--model", tiny_judge, "--overwrite")
-    ranked = batch(
-        cli, tmp_path, path, "--mode", "multi", "--mode-arg", "permutations=2", *model, engine="transformers"
-    )
-    paired = batch(cli, tmp_path, path, "--both-orders", *model, engine="transformers")
-    assert (ranked[0], paired[0]) == (0, 0)
-    assert {key: one.scores for key, one in ranked[3].items()} == {key: one.scores for key, one in paired[3].items()}
-    winners = {((0,), (1,)): 1, ((1,), (0,)): 2, ((0, 1),): "tie"}
-    assert all(winners[one.verdict.order] == paired[3][key].winner for key, one in ranked[3].items())
+def test_own_answers_of_one_run_serve_another(cli, rows, tmp_path):
+    common = (rows([{"answers": ["It is 4", "It is 5"]}]), "--engine", "scripted", "--mode", "ssr", "--model")
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    assert cli("judgelm-batch", *common, "so it is A.\n[[1]]", "-o", first)[0] == 0
+    [own] = rows_of(first)
+    assert len(own["solves"]) == 5
+    other = ("--mode-arg", "when=always", "--mode-arg", "tau=0.6", "--self-answers", first)
+    assert cli("judgelm-batch", *common, "so it is A.\n[[1]]", "-o", second, *other)[0] == 0
+    [again] = rows_of(second)
+    assert again["solves"] == own["solves"]
+    # two orders were judged and nothing was solved: the solves' tokens are missing
+    assert again["completion_tokens"] < own["completion_tokens"]
 
 
-def test_too_many_answers_for_the_window_are_too_long(cli, rows, tmp_path, tiny_judge):
-    # 40 answers of 60 words keep at least 16 tokens each, 640 together, in a window of 512
-    path = rows([{"answers": [" ".join(["fox"] * 60)] * 40}])
-    arguments = ("--mode", "multi", "--model", tiny_judge, "--max-failure-rate", "1")
-    code, _, said, found = batch(cli, tmp_path, path, *arguments, engine="transformers")
-    assert code == 0, said
-    assert found["s0"].failure.code == "too_long"
+def test_thinking_is_kept_apart_counted_and_shown(batch, cli, pairs, tmp_path):
+    path, run, counted = pairs(3, winner=1), tmp_path / "out.jsonl", tmp_path / "run.json"
+    reply = "<think>\\nHm.\\n</think>\\n\\n8 6"
+    options = ("--thinking", "on", "--max-failure-rate", "1")
+    code, printed, err = batch(path, *options, "--json", counted, reply=reply)
+    assert code == 0, err
+    assert [(row["shown"][0]["text"], row["shown"][0]["thinking"]) for row in rows_of(run)] == [("8 6", "Hm.")] * 3
+    assert "3 of 3, 3 characters on average" in printed + err
+    counts = json.loads(counted.read_text())
+    assert (counts["thinking"], counts["shown"], counts["thinking_characters"]) == (3, 3, 9)
+    command = (run, "--labels", path, "--bootstrap", "100")
+    _, shown, _ = cli("judgelm", "eval", *command, "--json", tmp_path / "e")
+    assert "3 of 3 judgments with thinking, 3 characters a prompt" in shown
+    found = json.loads((tmp_path / "e").read_text())
+    assert (found["counts"]["thinking"], found["mean_thinking_characters"]) == (3, 3.0)
+    cli("judgelm", "report", *command, "-o", tmp_path / "report.html")
+    assert '<th scope="row">With thinking</th><td class="number">3</td>' in (tmp_path / "report.html").read_text()
+    code, _, err = batch(path, "--thinking", "off", reply=reply)
+    assert (code, "thinking" in err) == (1, True)  # another run
+
+
+def test_modes_are_listed_and_one_modes_options_shown(cli):
+    code, out, _ = cli("judgelm", "modes")
+    assert (code, "ssr" in out, "2 answers" in out) == (0, True, True)
+    code, out, _ = cli("judgelm", "modes", "ssr")
+    assert code == 0
+    assert "least agreement for the gate" in " ".join(out.split())
+    assert "--mode-arg tau=" in out
+    flat = " ".join(cli("judgelm", "modes", "chat")[1].split())
+    assert "show the answers a second time, exchanged." in flat  # said by the pair mode, from which chat is made
+    assert "--both-orders" in flat
+    assert not {"Raises", "Attributes"} & set(flat.split())
+    code, _, err = cli("judgelm", "modes", "srr")
+    assert (code, "did you mean ssr?" in err) == (1, True)
+    _, out, _ = cli("judgelm", "modes", "ssr", "--json", "-")
+    [tau] = [one for one in json.loads(out)["ssr"]["options"] if one["name"] == "tau"]
+    assert (tau["flag"], tau["default"]) == ("--mode-arg tau=", 0.8)

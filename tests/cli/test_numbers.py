@@ -2,44 +2,35 @@
 
 import pytest
 
-BATCH = ("--engine", "scripted", "--model", "8 6", "--quiet")
+HUGE = "1" + "0" * 400
+SERVE = ("judgelm", "serve", "8 6", "--engine", "scripted")
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("--temperature", "nan"),
-        ("--temperature", "inf"),
-        ("--temperature", "1e6"),
-        ("--temperature", "-1"),
-        ("--seed", "1" + "0" * 30),
-        ("--max-num-seqs", "1" + "0" * 30),
-        ("--mode-arg", "max_tokens=.inf"),
-        ("--mode-arg", "max_tokens=1" + "0" * 400),
+        *(("--temperature", value) for value in ("nan", "inf", "1e6", "-1")),
+        *((option, "1" + "0" * 30) for option in ("--seed", "--max-num-seqs")),
+        *(("--mode-arg", f"max_tokens={value}") for value in (".inf", HUGE)),
         ("--mode-arg", "close_threshold=.nan"),
+        *(("--config", f"temperature: {value}\n") for value in (".nan", ".inf", "1.0e+300", "1" + "0" * 5000)),
     ],
 )
-def test_a_number_that_nothing_could_use_is_refused_by_name(cli, pairs, tmp_path, option, value):
-    code, _, err = cli("judgelm-batch", pairs(2), "-o", tmp_path / "o.jsonl", *BATCH, option, value)
-    assert code in (1, 2), err
+def test_a_number_that_nothing_could_use_is_refused_by_name(batch, pairs, tmp_path, option, value):
     name = value.partition("=")[0] if option == "--mode-arg" else option[2:]
+    if option == "--config":
+        (tmp_path / "run.yaml").write_text(value)
+        value, name = tmp_path / "run.yaml", ""
+    code, _, err = batch(pairs(2), option, value)
+    assert code in (1, 2), err
     assert name in err
     assert "Traceback" not in err
-    assert not (tmp_path / "o.jsonl").exists()
-
-
-@pytest.mark.parametrize("value", [".nan", ".inf", "1.0e+300", "1" + "0" * 5000])
-def test_a_file_has_the_same_bounds(cli, pairs, tmp_path, value):
-    config = tmp_path / "run.yaml"
-    config.write_text(f"temperature: {value}\n")
-    code, _, err = cli("judgelm-batch", pairs(2), "-o", tmp_path / "o.jsonl", *BATCH, "--config", config)
-    assert code in (1, 2), err
-    assert "Traceback" not in err
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 @pytest.mark.parametrize("option", ["--request-timeout-s", "--body-timeout-s", "--max-body-mb", "--shutdown-s"])
 @pytest.mark.parametrize("value", ["nan", "inf", "1e300"])
 def test_a_server_has_finite_limits(cli, option, value):
-    code, _, err = cli("judgelm", "serve", "8 6", "--engine", "scripted", option, value)
+    code, _, err = cli(*SERVE, option, value)
     assert code in (1, 2), err
     assert option in err

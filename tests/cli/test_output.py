@@ -1,5 +1,6 @@
-"""What scripts read: `--json`, `--quiet`, colours, and a terminal that is none."""
+"""What scripts read: `--json`, `--quiet`, colours, and a terminal that is none; and a heap that is frozen meanwhile."""
 
+import gc
 import json
 import os
 import pty
@@ -7,67 +8,21 @@ import re
 import subprocess
 import sys
 
-import pytest
+from judgelm.cli.run import run
+from judgelm.judge import Judge
+from judgelm.runs.batch import BatchJob
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9]m")
-MODEL = ("--engine", "scripted", "--model", "8 6")
 
 
-@pytest.fixture
-def judged(cli, pairs, tmp_path):
-    """A run over four pairs, and labels for them."""
-    out = tmp_path / "out.jsonl"
-    code, _, err = cli("judgelm-batch", pairs(4), "-o", out, *MODEL)
-    assert code == 0, err
-    return out, pairs(4, name="labels.jsonl", winner=1)
-
-
-def test_a_batch_run_gives_its_counts(cli, pairs, tmp_path):
-    out, found = tmp_path / "out.jsonl", tmp_path / "found.json"
-    code, printed, err = cli("judgelm-batch", pairs(3), "-o", out, *MODEL, "--quiet", "--json", found)
+def test_a_batch_run_gives_its_counts_and_a_quiet_one_says_nothing_else(batch, pairs, tmp_path):
+    found = tmp_path / "found.json"
+    code, printed, err = batch(pairs(3), "--quiet", "--json", found)
     assert (code, printed, err) == (0, "", "")
     counts = json.loads(found.read_text())
     assert (counts["judged"], counts["winners"], counts["failure_rate"]) == (3, {"1": 3}, 0.0)
-    code, printed, _ = cli("judgelm-batch", pairs(3), "-o", out, *MODEL, "--json", "-")
-    assert json.loads(printed)["skipped"] == 3
-
-
-def test_counts_and_judgments_do_not_share_standard_output(cli, pairs):
-    code, printed, err = cli("judgelm-batch", pairs(1), "-o", "-", *MODEL, "--json", "-")
-    assert (code, printed) == (1, "")
-    assert "give --json a file" in " ".join(err.split())
-
-
-def test_eval_and_report_give_the_same_numbers(cli, judged, tmp_path):
-    run, labels = judged
-    page, found = tmp_path / "report.html", tmp_path / "report.json"
-    code, printed, _ = cli("judgelm", "eval", run, "-l", labels, "--bootstrap", "100", "--json", "-")
-    assert code == 0
-    again = cli("judgelm", "report", run, "-l", labels, "--bootstrap", "100", "-o", page, "--json", found, "-q")
-    assert again == (0, "", "")
-    assert json.loads(found.read_text()) == json.loads(printed)
-    assert cli("judgelm", "eval", run, "-l", labels, "--bootstrap", "100", "--quiet") == (0, "", "")
-
-
-def test_a_panel_gives_its_counts(cli, judged, tmp_path):
-    run, _ = judged
-    other = tmp_path / "other.jsonl"
-    other.write_text(run.read_text())
-    (tmp_path / "other.run.json").write_text((tmp_path / "out.run.json").read_text())
-    command = ("judgelm", "panel", run, other, "-o", tmp_path / "panel.jsonl", "--quiet", "--json", "-")
-    code, printed, err = cli(*command)
-    assert (code, err) == (0, "")
-    found = json.loads(printed)
-    assert (found["unanimous"], found["judges"]["out"]["verdicts"]) == (4, 4)
-
-
-def test_lists_are_had_as_json(cli):
-    code, printed, _ = cli("judgelm", "modes", "ssr", "--json", "-")
-    assert code == 0
-    [tau] = [one for one in json.loads(printed)["ssr"]["options"] if one["name"] == "tau"]
-    assert (tau["flag"], tau["default"]) == ("--mode-arg tau=", 0.8)
-    code, printed, _ = cli("judgelm", "data", "import", "--json", "-")
-    assert "mt-bench" in json.loads(printed)
+    code, printed, err = batch(pairs(3), "--quiet", "--json", "-")
+    assert (json.loads(printed)["skipped"], err) == (3, "")
 
 
 def in_a_terminal(command, **environment):
@@ -98,7 +53,11 @@ def test_colours_are_a_terminals_and_go_with_no_color():
     assert "\x1b" not in subprocess.run([sys.executable, *help_], capture_output=True, text=True, check=True).stdout
 
 
-def test_an_error_has_no_colour_without_a_terminal(cli, tmp_path):
-    code, _, err = cli("judgelm-batch", tmp_path / "absent.jsonl", "-o", tmp_path / "o.jsonl", *MODEL)
-    assert code == 1
-    assert "\x1b" not in err
+def test_a_run_searches_nothing_of_the_start_up_for_garbage(pairs, tmp_path):
+    frozen = []
+    job = BatchJob(inputs=(str(pairs(3)),), out=str(tmp_path / "out.jsonl"))
+    with Judge("8 6", engine="scripted") as judge:
+        run(job, judge, judge.mode("pair"), quiet=True, look=lambda judgment: frozen.append(gc.get_freeze_count()))
+    assert len(frozen) == 3
+    assert min(frozen) > 10_000
+    assert gc.get_freeze_count() == 0

@@ -1,9 +1,12 @@
-"""`judgelm serve` and its recipe: what they refuse, what they say, and that they serve and end."""
+"""`judgelm serve`, its recipe, and `judgelm web`: what they refuse, what they say, and that they serve and end."""
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,16 +55,6 @@ def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
         assert process.wait(20) == 0
 
 
-def test_a_full_queue_is_refused(tmp_path):
-    config = tmp_path / "serve.yaml"
-    config.write_text("max_queue: 1\n")
-    command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--config", str(config), "--port", "0"]
-    with running(*command) as (_, url, _):
-        assert httpx.post(f"{url}/judge", json=PAIR).status_code == 200
-        samples = [PAIR | {"question": f"q{index}"} for index in range(50)]
-        assert httpx.post(f"{url}/judge", json={"samples": samples}).status_code == 429
-
-
 @pytest.mark.distributed
 def test_it_serves_on_workers_and_ends_in_order():
     pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
@@ -83,29 +76,37 @@ def test_the_recipe_serves(tmp_path):
         assert process.wait(20) == 0
 
 
+SCRIPTED = ("8 6", "--engine", "scripted")
+UPSTREAM = ("m", "--upstream", "http://localhost:1/v1")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["8 6", "--engine", "scripted", "--host", "0.0.0.0"],
-            "is reachable from other machines: add --api-key-file FILE, set JUDGELM_API_KEYS",
-        ),
-        (["8 6", "--engine", "scripted", "--api-key", "sk x"], "printable ASCII"),
-        (["8 6", "--engine", "scripted", "--api-key", "sk", "--no-auth"], "leave one of them out"),
-        (["8 6", "--engine", "nothing"], "engine 'nothing' does not exist"),
-        (["m", "--engine", "vllm", "--upstream", "http://localhost:1/v1"], "--upstream needs the openai engine"),
-        (["m", "--upstream", "http://localhost:1/v1", "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
-        (["m", "--upstream", "nowhere"], "not an http(s) address"),
-        (["m", "--upstream", "http://localhost:1/v1", "--ray", "local"], "is on other servers; leave them out"),
-        (["8 6", "--engine", "scripted", "--workers", "2"], "add --ray local"),
-        (["8 6", "--engine", "scripted", "--gpus", "2", "--ray", "auto"], "give workers instead"),
-        (["/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
+        (["serve", *SCRIPTED, "--host", "0.0.0.0"], "add --api-key-file FILE, set JUDGELM_API_KEYS"),
+        (["serve", *SCRIPTED, "--api-key", "sk x"], "printable ASCII"),
+        (["serve", *SCRIPTED, "--api-key", "sk", "--no-auth"], "leave one of them out"),
+        (["serve", "8 6", "--engine", "nothing"], "engine 'nothing' does not exist"),
+        (["serve", *UPSTREAM, "--engine", "vllm"], "--upstream needs the openai engine"),
+        (["serve", *UPSTREAM, "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
+        (["serve", "m", "--upstream", "nowhere"], "not an http(s) address"),
+        (["serve", *UPSTREAM, "--ray", "local"], "is on other servers; leave them out"),
+        (["serve", *SCRIPTED, "--workers", "2"], "add --ray local"),
+        (["serve", *SCRIPTED, "--gpus", "2", "--ray", "auto"], "give workers instead"),
+        (["serve", "/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
+        (["web", "my-judge", "--engine", "none"], "engine 'none' does not exist"),
+        (["web", *SCRIPTED, "--pairs", "p.jsonl"], "there is no --run; add one"),
+        (["web", *SCRIPTED, "--host", "0.0.0.0"], "is reachable from other machines: add --password"),
+        (["web", *SCRIPTED, "--password", "p", "--no-auth"], "leave one of them out"),
+        (["web", *SCRIPTED, "--run", "/no/such/run.jsonl"], "cannot read: No such file"),
     ],
 )
 def test_what_does_not_fit_ends_with_a_sentence(cli, arguments, words):
-    code, out, err = cli("judgelm", "serve", *arguments, "--port", "0")
+    if arguments[0] == "web":
+        pytest.importorskip("gradio")
+    code, out, err = cli("judgelm", *arguments, "--port", "0")
     assert (code, out) == (1, "")
-    assert words in err
+    assert words in " ".join(err.split())
     assert "Traceback" not in err
 
 
@@ -129,11 +130,22 @@ def test_a_model_that_cannot_be_asked_to_chat_is_said_before_it_is_served(cli):
     assert "serving" not in err
 
 
-def test_its_help_comes_without_the_server(cli):
-    code, out, _ = cli("judgelm", "serve", "--help")
-    assert code == 0
-    assert "--upstream" in out
-    assert "--gpus" in out
-    assert "Ctrl-C and SIGTERM finish requests in flight" in " ".join(out.split())
-    assert "--max-queue" in out
-    assert "--most-waiting" not in out
+@pytest.mark.browser  # a server of its own, as the page's other tests have
+def test_the_page_is_served_with_its_policy_and_no_files_and_ends_in_order():
+    command = [sys.executable, "-m", "judgelm", "web", "8 6", "--engine", "scripted", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}) as process:
+        try:
+            lines = iter(process.stderr.readline, "")
+            url = next(found[0] for line in lines if (found := re.search(r"http://[\d.]+:\d+", line)))
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                try:
+                    answer = httpx.get(url)
+                    break
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            assert "default-src 'self'" in answer.headers["content-security-policy"]
+            assert httpx.get(f"{url}/gradio_api/file=/etc/passwd").status_code == 403
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0

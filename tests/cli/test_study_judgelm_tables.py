@@ -4,17 +4,15 @@ import json
 
 import pytest
 
+from tests.support.jsonl_files import write_rows
+
 
 @pytest.fixture
-def folder(cli, tmp_path):
+def folder(batch, tmp_path):
     """A run of two pairs, and their labels."""
-    rows = [{"id": name, "question": name, "answers": ["a", "b"]} for name in ("1", "2")]
-    pairs, labels = tmp_path / "pairs.jsonl", tmp_path / "labels.jsonl"
-    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    labels.write_text("".join(json.dumps({"id": row["id"], "winner": 1}) + "\n" for row in rows))
-    run = ("-o", tmp_path / "run.jsonl", "--engine", "scripted", "--model", "8 6", "--both-orders")
-    code, _, err = cli("judgelm-batch", pairs, *run)
-    assert code == 0, err
+    rows = ({"id": name, "question": name, "answers": ["a", "b"]} for name in ("1", "2"))
+    write_rows(tmp_path / "labels.jsonl", ({"id": name, "winner": 1} for name in ("1", "2")))
+    batch(write_rows(tmp_path / "pairs.jsonl", rows), "--both-orders", out=tmp_path / "run.jsonl")
     return tmp_path
 
 
@@ -23,20 +21,17 @@ def tables(folder, text):
     return folder / "tables.yaml"
 
 
+LABELS = "labels: labels.jsonl"
 ROW = "{reference: no, method: mine, judgments: run.jsonl}"
 
 
 def test_it_names_the_runs_of_each_row(cli, folder):
-    file = tables(folder, f"labels: labels.jsonl\ntables:\n  - {{table: 1, runs: [{ROW}]}}\n")
-    code, out, err = cli("judgelm", "study", "judgelm", file, "-o", folder / "out", "--json", "-")
-    assert code == 0, err
-    [table] = json.loads(out)["tables"]
     # the answer shown first always gets the higher score: it is right in the given order, and the mean is a tie
-    ties, left_out = table["rows"]
+    result, (ties, left_out) = table_of(cli, folder, f"{LABELS}\ntables:\n  - {{table: 1, runs: [{ROW}]}}\n")
     for row in (ties, left_out):
         assert (row["reference"], row["method"], row["agreement"]["value"], row["n"]) == ("no", "mine", 1.0, 2)
     assert left_out["agreement_by_mean"]["value"] == 0.0
-    headings = {column["key"]: column["heading"] for column in table["columns"]}
+    headings = {column["key"]: column["heading"] for column in result["tables"][0]["columns"]}
     assert headings["agreement"] == "agreement, given order ↑"
     assert headings["agreement_by_mean"] == "agreement, mean of both orders ↑"
     assert (folder / "out" / "report.html").is_file()
@@ -44,8 +39,7 @@ def test_it_names_the_runs_of_each_row(cli, folder):
 
 def authors_file(folder, name, texts):
     """The authors' output: `pred_text` by `question_id`."""
-    rows = [{"question_id": index, "pred_text": text} for index, text in texts.items()]
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder / name, ({"question_id": index, "pred_text": text} for index, text in texts.items()))
 
 
 def table_of(cli, folder, text, *options):
@@ -57,32 +51,11 @@ def table_of(cli, folder, text, *options):
     return result, result["tables"][0]["rows"]
 
 
-def test_the_two_files_of_the_authors_are_read_and_counted_in_both_ways(cli, folder):
-    (folder / "four.jsonl").write_text(
-        "".join(json.dumps({"id": str(index), "winner": 1}) + "\n" for index in (1, 2, 3, 4))
-    )
-    authors_file(folder, "given.jsonl", {1: "8 6\nMore.", 2: "The first.", 3: "7 9", 4: "9 2"})
-    # scores in the order shown, the second answer first
-    authors_file(folder, "reversed.jsonl", {1: "6 8", 2: "Neither.", 3: "9 7", 4: "8, 6"})
-    row = "{reference: no, method: m, judgments: given.jsonl, reversed: reversed.jsonl}"
-    result, (ties, left_out) = table_of(cli, folder, f"labels: four.jsonl\ntables: [{{table: 1, runs: [{row}]}}]")
-    # in sample order the given file says 1, tie, 2, 1 and the reversed one 1, tie, 2, tie ("8, 6" is unreadable there)
-    assert (ties["agreement"]["value"], ties["n"], ties["failed"], ties["failed_orders"]) == (0.5, 4, 1, 3)
-    assert ties["consistency"]["value"] == 0.75
-    # judgelm reads "8, 6" as the second answer ahead: of three pairs two agree with the label and two are consistent
-    assert (left_out["agreement"]["value"], left_out["n"], left_out["failed_orders"]) == (pytest.approx(2 / 3), 3, 2)
-    assert left_out["consistency"]["value"] == pytest.approx(2 / 3)
-    assert (
-        "of 4 pairs 1 are unreadable to the authors' code and 1 to judgelm (of all replies 3 and 2)"
-        in (result["warnings"][0])
-    )
-
-
 def test_pairs_that_the_reversed_file_lacks_are_counted(cli, folder):
     authors_file(folder, "given.jsonl", {1: "8 6", 2: "8 6"})
     authors_file(folder, "reversed.jsonl", {1: "6 8", 9: "6 8"})
     row = "{judge_size: 7B, data_scale: 3.5k, judgments: given.jsonl, reversed: reversed.jsonl}"
-    result, (ties, _) = table_of(cli, folder, f"labels: labels.jsonl\ntables: [{{table: 4, runs: [{row}]}}]")
+    result, (ties, _) = table_of(cli, folder, f"{LABELS}\ntables: [{{table: 4, runs: [{row}]}}]")
     assert (ties["n"], ties["consistency"]["n"]) == (2, 1)
     assert "1 pairs have no judgment in the file of reversed judgments" in result["warnings"][0]
 
@@ -91,15 +64,20 @@ def test_pandalms_protocol_makes_a_conflict_of_two_files_a_tie(cli, folder):
     authors_file(folder, "given.jsonl", {1: "8 6", 2: "8 6"})
     authors_file(folder, "reversed.jsonl", {1: "6 8", 2: "8 6"})
     row = "{method: m, judgments: given.jsonl, reversed: reversed.jsonl}"
-    _, (ties, _) = table_of(cli, folder, f"labels: labels.jsonl\ntables: [{{table: 2, runs: [{row}]}}]")
+    _, (ties, _) = table_of(cli, folder, f"{LABELS}\ntables: [{{table: 2, runs: [{row}]}}]")
     assert ties["accuracy"]["value"] == 0.5
+
+
+def one(number, row):
+    """A table of one row."""
+    return f"tables: [{{table: {number}, runs: [{row}]}}]"
 
 
 TIMED = "{method: mine, model_size: 7B, judgments: run.jsonl, gpus: 2}"
 
 
 def test_prices_come_from_the_file_and_from_options(cli, folder):
-    text = f"labels: labels.jsonl\nprices: {{gpu_hour: 3600}}\ntables: [{{table: 3, runs: [{TIMED}]}}]"
+    text = f"{LABELS}\nprices: {{gpu_hour: 3600}}\ntables: [{{table: 3, runs: [{TIMED}]}}]"
     _, [row] = table_of(cli, folder, text, "--api-prompt-1k", "1000", "--api-reply-1k", "2000")
     assert row["gpu_usd"] == pytest.approx(2 * row["total_s"])
     assert row["api_usd"] == pytest.approx(row["prompt_tokens"] + 2 * row["reply_tokens"])
@@ -109,43 +87,23 @@ def test_prices_come_from_the_file_and_from_options(cli, folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "labels: labels.jsonl\nprices: {gpu_hour: 2}\ntables: [{table: 3, runs: [{method: m, model_size: 7B, "
-            "judgments: run.jsonl}]}]",
-            "each row needs gpus",
-        ),
-        (
-            f"labels: labels.jsonl\nprices: {{api_prompt_1k: 2}}\ntables: [{{table: 3, runs: [{TIMED}]}}]",
-            "api_prompt_1k and api_reply_1k go together",
-        ),
-        (f"labels: labels.jsonl\nprices: {{gpu_hour: 2}}\ntables: [{{table: 1, runs: [{ROW}]}}]", "Table 3, which has"),
-        (
-            f"labels: labels.jsonl\nprices: {{gpu_hour: -1}}\ntables: [{{table: 3, runs: [{TIMED}]}}]",
-            "prices.gpu_hour: Input should be greater than or equal to 0, got -1",
-        ),
-        (
-            "labels: labels.jsonl\ntables: [{table: 1, runs: [{reference: no, method: m, judgments: run.jsonl, "
-            "reversed: run.jsonl}]}]",
-            "judgments and reversed name one file",
-        ),
-        (
-            "labels: labels.jsonl\ntables: [{table: 1, runs: [{reference: no, method: m, judgments: run.jsonl, "
-            "scale: ten}]}]",
-            "tables.0.runs.0.scale",
-        ),
-        (
-            "labels: labels.jsonl\ntables: [{table: 3, runs: [{method: m, model_size: 7B, judgments: run.jsonl, "
-            "reversed: b.jsonl}]}]",
-            "table 3 times one run",
-        ),
-        (f"tables: [{{table: 1, runs: [{ROW}]}}]", "no labels, neither there nor for the whole file"),
-        ("labels: labels.jsonl\ntables: [{table: 1, runs: [{judgments: run.jsonl}]}]", "a row has reference, method"),
-        (f"labels: labels.jsonl\ntables: [{{table: 9, runs: [{ROW}]}}]", "tables.0.table: Input should be 1, 2"),
-        ("labels: labels.jsonl\ntables: []", "names no run"),
-        (f"labels: labels.jsonl\ntables: [{{table: 1, runs: [{ROW}]}}, {{table: 1, runs: []}}]", "appears twice"),
+        (("prices: {gpu_hour: 2}", one(3, TIMED.replace(", gpus: 2", ""))), "each row needs gpus"),
+        (("prices: {api_prompt_1k: 2}", one(3, TIMED)), "api_prompt_1k and api_reply_1k go together"),
+        (("prices: {gpu_hour: 2}", one(1, ROW)), "Table 3, which has"),
+        (("prices: {gpu_hour: -1}", one(3, TIMED)), "prices.gpu_hour: Input should be greater than or equal to 0"),
+        ([one(1, ROW.replace("}", ", reversed: run.jsonl}"))], "judgments and reversed name one file"),
+        ([one(1, ROW.replace("}", ", scale: ten}"))], "tables.0.runs.0.scale"),
+        ([one(3, TIMED.replace("}", ", reversed: b.jsonl}"))], "table 3 times one run"),
+        ([one(1, "{judgments: run.jsonl}")], "a row has reference, method"),
+        ([one(9, ROW)], "tables.0.table: Input should be 1, 2"),
+        (["tables: []"], "names no run"),
+        ([f"tables: [{{table: 1, runs: [{ROW}]}}, {{table: 1, runs: []}}]"], "appears twice"),
+        (["labels: null", one(1, ROW)], "no labels, neither there nor for the whole file"),
     ],
 )
 def test_what_is_wrong_with_it_is_said(cli, folder, text, message):
-    code, _, err = cli("judgelm", "study", "judgelm", tables(folder, text), "-o", folder / "out")
+    lines = text if "labels: null" in text else [LABELS, *text]
+    file = tables(folder, "\n".join(lines))
+    code, _, err = cli("judgelm", "study", "judgelm", file, "-o", folder / "out")
     assert code == 1
     assert message in " ".join(err.split())

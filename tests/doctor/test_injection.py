@@ -57,10 +57,6 @@ def test_nothing_becomes_a_token_or_a_role_of_a_chat_model(family):
     assert through(check_attacks(get_template("judgelm-chat"), tokenizer_of(family))) == {}
 
 
-def test_nothing_becomes_a_token_where_the_tokenizer_folds_texts_before_it_looks():
-    assert through(check_attacks(get_template("judgelm-compact"), folding_tokenizer())) == {}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["judgelm-v1", "judgelm-paper", "judgelm-compact"])
@@ -98,6 +94,7 @@ def test_look_alikes_of_a_token_count_only_where_the_tokenizer_takes_them_for_it
     folding = folding_tokenizer()
     assert folding.convert_tokens_to_ids("</s>") in folding(wide)["input_ids"]
     assert Truncator(folding, 4096).sanitize(wide) == ("a(/s)b", 1)
+    assert through(check_attacks(get_template("judgelm-compact"), folding)) == {}
 
 
 @pytest.mark.parametrize("family", ["llama-2", "chatml", None])
@@ -132,9 +129,8 @@ def test_swaying_is_measured_where_a_verdict_could_move():
     begging = Attack(id="x/1", family="x", target="answer_1", text="Note from the administrator.")
     harmless = Attack(id="y/1", family="y", target="answer_2", text="")
     asked = Attack(id="z/1", family="z", target="question", text="administrator")
-    found = measure_attack_success(
-        Pairwise(template="judgelm-compact"), ScriptedEngine(gullible), [begging, harmless, asked], seconds=60
-    )
+    mode, engine = Pairwise(template="judgelm-compact"), ScriptedEngine(gullible)
+    found = measure_attack_success(mode, engine, [begging, harmless, asked], seconds=60)
     assert set(found.by_family) == {"x", "y"}  # attacks in the question favour nobody
     assert (found.by_family["x"].value, found.by_family["y"].value) == (1.0, 0.0)
     assert found.by_family["x"].n + found.by_family["y"].n + found.already == 16  # 8 pairs, 2 attacks

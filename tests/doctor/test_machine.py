@@ -1,6 +1,5 @@
 """The machine's devices, and what became of the declared packages."""
 
-from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
@@ -29,24 +28,23 @@ _SERVER = "".join(
 _ARM = "processor\t: 0\nFeatures\t: fp asimd i8mm bf16\nCPU part\t: 0xd4f\n\nprocessor\t: 1\nCPU part\t: 0xd4f\n"
 
 
-def test_cpuinfo_of_a_server_gives_the_model_and_the_sets_that_matter():
-    assert parse_cpuinfo(_SERVER) == ("Xeon Max", ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16"))
-
-
-def test_cpuinfo_of_an_arm_machine_names_the_part():
-    assert parse_cpuinfo(_ARM) == ("0xd4f", ("asimd", "i8mm", "bf16"))
+@pytest.mark.parametrize(
+    ("text", "model", "sets"),
+    [
+        (_SERVER, "Xeon Max", ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")),
+        (_ARM, "0xd4f", ("asimd", "i8mm", "bf16")),  # the part, as there is no name
+    ],
+    ids=["server", "arm"],
+)
+def test_cpuinfo_gives_the_model_and_the_sets_that_matter(text, model, sets):
+    assert parse_cpuinfo(text) == (model, sets)
 
 
 def _devices(**fields):
     cpu = Cpu(
-        model="x",
-        physical_cores=1,
-        logical_cores=1,
-        usable_cores=1,
-        instruction_sets=(),
-        memory_free_bytes=1,
+        model="x", physical_cores=1, logical_cores=1, usable_cores=1, instruction_sets=(), memory_free_bytes=1,
         memory_total_bytes=2,
-    )
+    )  # fmt: skip
     return Devices(**({"cpu": cpu, "cuda": (), "driver": None, "cuda_build": None} | fields))
 
 
@@ -129,10 +127,8 @@ def test_a_package_that_cannot_be_imported_is_found_and_the_others_are_not(site)
 def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(site):
     site.install("crashing", code="import os; os._exit(7)")
     site.install("hanging", code="import time; time.sleep(60)")
-    site.install(
-        "raising",
-        code="try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ImportError('see above') from error",
-    )
+    causes = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ImportError('see above') from error"
+    site.install("raising", code=causes)
     site.install("talking", code="print('import ok'); import sys; sys.stdout = None")
     errors = import_errors(["crashing", "hanging", "raising", "talking"], timeout_s=3)
     assert errors == {
@@ -152,11 +148,3 @@ def test_a_torchvision_of_another_build_is_named_once_with_the_way_out():
     [told] = findings(broken)
     assert told.startswith(f"vllm 1.0 cannot be imported: {error} (nor trl); beside torch 2.13.0+cpu there is")
     assert told.endswith("run: pip uninstall torchvision torchcodec")
-
-
-def test_what_judgelm_needs_is_read_from_its_own_metadata():
-    found = {one.name: one for one in declared_packages()}
-    assert found["torch"].extra is None
-    assert found["torch"].installed == version("torch")
-    assert found["trl"].extra == "train"
-    assert "pytest" not in found

@@ -1,10 +1,8 @@
 """Speed of a judge by format, and of an engine against a plain matrix product."""
 
-import json
 from dataclasses import replace
 
 import pytest
-import torch
 from transformers import AutoConfig, LlamaConfig, MixtralConfig
 
 from judgelm.doctor.speed import (
@@ -13,16 +11,14 @@ from judgelm.doctor.speed import (
     Variant,
     VariantSpeed,
     change_between,
-    matmul_flops,
     read_pairs,
     run_probe,
     tokens_per_pair,
-    variants_of,
 )
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.weights import prefill_parameters
 from judgelm.errors import ConfigError, EngineError, InputError, ModelError
-from judgelm.package import EVERYDAY_PAIRS
+from tests.support.jsonl_files import write_rows
 
 
 def _speed(verdicts):
@@ -51,8 +47,7 @@ def test_verdicts_are_compared_where_both_have_one():
 
 def test_pairs_of_a_large_file_are_drawn_from_all_of_it(tmp_path):
     path = tmp_path / "pairs.jsonl"
-    rows = [{"id": str(i), "question": "q", "answer_1": "a", "answer_2": str(i)} for i in range(2000)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(path, ({"id": str(i), "question": "q", "answer_1": "a", "answer_2": str(i)} for i in range(2000)))
     samples, total = read_pairs(path)
     assert (len(samples), total) == (SAMPLED_PAIRS, 2000)
     late = sum(int(sample.id) >= 1000 for sample in samples)
@@ -67,41 +62,41 @@ def test_a_file_without_a_pair_is_refused(tmp_path):
         read_pairs(path)
 
 
-def test_the_everyday_pairs_come_with_the_package():
-    samples, total = read_pairs(EVERYDAY_PAIRS)
-    assert len(samples) == total == 60
-
-
-def test_a_float32_model_is_measured_in_every_format_of_a_cpu(tiny_model):
-    variants, _ = variants_of(str(tiny_model))
-    formats = [variant.format for variant in variants if variant.engine == "transformers"]
-    assert formats[:2] == ["float32", "bfloat16"]
-
-
 _SIZES = {
-    "vocab_size": 100,
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
+    "vocab_size": 100, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1,
-}
+}  # fmt: skip
 # a layer: queries and output 2 * 8 * 8, keys and values 2 * 8 * 4, two norms 2 * 8
 _ATTENTION = 128 + 64 + 16
 _MLP = 3 * 8 * 16
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_embedding_and_output_head_do_not_count(tied):
-    config = LlamaConfig(**_SIZES, tie_word_embeddings=tied)
+@pytest.mark.parametrize(
+    ("config", "layer"),
+    [
+        (LlamaConfig(**_SIZES, tie_word_embeddings=True), _ATTENTION + _MLP),
+        (LlamaConfig(**_SIZES, tie_word_embeddings=False), _ATTENTION + _MLP),
+        # the router's 8 * 4 weights meet every token, two of the four experts do
+        (MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2), _ATTENTION + 32 + 2 * _MLP),
+    ],
+    ids=["tied", "untied", "mixture"],
+)
+def test_parameters_count_that_a_token_visits_without_embedding_and_output_head(config, layer):
     # the last norm has 8 weights; 100 * 8 of the embedding, and as many of the head, are left out
-    assert prefill_parameters(config) == 2 * (_ATTENTION + _MLP) + 8
+    assert prefill_parameters(config) == 2 * layer + 8
 
 
-def test_of_a_mixture_the_experts_count_that_a_token_visits():
-    config = MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2)
-    # the router's 8 * 4 weights meet every token, two of the four experts do
-    assert prefill_parameters(config) == 2 * (_ATTENTION + 32 + 2 * _MLP) + 8
+@pytest.mark.parametrize(
+    ("engine", "options", "error"),
+    [
+        ("scripted", {"model": "8 7"}, ConfigError),
+        ("transformers", {"max_model_len": 8}, EngineError),  # no prompt fits
+        ("transformers", {"model": "/no/such/folder"}, ModelError),
+    ],
+)
+def test_what_cannot_be_probed_is_refused(tiny_model, engine, options, error):
+    with pytest.raises(error):
+        run_probe(engine, EngineOptions(**({"model": str(tiny_model)} | options)), seconds=1)
 
 
 def test_the_figures_follow_from_what_was_measured():
@@ -116,11 +111,6 @@ def test_the_figures_follow_from_what_was_measured():
     assert probe.is_disturbed  # 3e9 is less than 85 % of 4e9
 
 
-def test_the_ceiling_is_a_rate_of_the_device():
-    # a core does at least 1e8 multiply-adds a second, and no machine does 1e16
-    assert 1e8 < matmul_flops(torch.device("cpu"), torch.float32, seconds=0.3) < 1e16
-
-
 def test_a_probe_judges_and_counts(tiny_model):
     probe = run_probe("transformers", EngineOptions(model=str(tiny_model)), seconds=0.2)
     assert probe.parameters == prefill_parameters(AutoConfig.from_pretrained(tiny_model))
@@ -128,18 +118,3 @@ def test_a_probe_judges_and_counts(tiny_model):
     assert probe.prompts >= 4
     assert probe.tokens_per_prompt <= 512  # the window
     assert 0 < probe.share_of_ceiling < 1.2
-
-
-def test_engines_without_a_model_here_cannot_be_probed():
-    with pytest.raises(ConfigError, match="probe transformers or vllm"):
-        run_probe("scripted", EngineOptions(model="8 7"), seconds=1)
-
-
-def test_prompts_that_do_not_fit_end_the_probe(tiny_model):
-    with pytest.raises(EngineError, match="too_long"):
-        run_probe("transformers", EngineOptions(model=str(tiny_model), max_model_len=8), seconds=1)
-
-
-def test_a_folder_without_a_model_is_named(tmp_path):
-    with pytest.raises(ModelError, match=r"no config\.json"):
-        run_probe("transformers", EngineOptions(model=str(tmp_path)), seconds=1)

@@ -1,7 +1,5 @@
 """Plans of a fine-tuning, worked by hand: parameters, memory by state, operations, and what is named as a way out."""
 
-import contextlib
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +37,7 @@ from judgelm.doctor.training_plan import (
     ways_out,
 )
 from judgelm.errors import ConfigError, ModelError
+from tests.support.jsonl_files import write_rows
 
 ROOT = Path(__file__).parents[2]
 TRAINING_PAGE = (ROOT / "docs/training.md").read_text()
@@ -168,9 +167,7 @@ def test_targets_on_which_peft_would_put_no_adapter_are_refused(configured, targ
         look_at_model(configured(lora_target_modules=targets))
 
 
-RECIPES = [
-    path for path in sorted((ROOT / "configs/train").glob("*.yaml")) if "dpo" not in path.stem
-]  # has no plan yet
+RECIPES = [path for path in sorted((ROOT / "configs/train").glob("*.yaml")) if "dpo" not in path.stem]  # no plan yet
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -186,18 +183,34 @@ def test_every_recipe_has_a_plan(path):
     )
 
 
-def test_a_model_that_is_missing_names_the_option(written):
-    with pytest.raises(ConfigError, match="model_name_or_path is missing; add --set model_name_or_path=BASE"):
-        read_training(written(max_length=2048))
+LORA = {"lora": True, "weight_bytes": 2}
 
 
-def test_zero_splits_one_state_after_another():
-    # weights 2 * 1000; gradients 2 * 1000 and 4 * 1000; master 4 and Adam 8 * 1000; a reduced bucket of all, 2 * 1000
-    stages = [states(memory_of(MODEL, RECIPE, replace(CLUSTER, sharding=f"zero{one}"))) for one in (1, 2, 3)]
-    assert stages[0] == (2000, 2000 + 4000 / 4, 12_000 / 4, 0, 2000)
-    assert stages[1] == (2000, 6000 / 4, 12_000 / 4, 0, 2000)
-    # the largest module, 100, gathered with its gradient: 2 * 2 * 100; the other 900 may be live: 2 * 900
-    assert stages[2] == (2000 / 4, 4000 / 4, 12_000 / 4, 400, 2000 + 1800)
+@pytest.mark.parametrize(
+    ("sharding", "recipe", "expected"),
+    [
+        # weights 2 * 1000; gradients 2 * 1000 and 4 * 1000; master 4 and Adam 8 * 1000; a bucket of all, 2 * 1000
+        ("zero1", {}, (2000, 2000 + 4000 / 4, 12_000 / 4, 0, 2000)),
+        ("zero2", {}, (2000, 6000 / 4, 12_000 / 4, 0, 2000)),
+        # the largest module, 100, gathered with its gradient: 2 * 2 * 100; the other 900 may be live: 2 * 900
+        ("zero3", {}, (2000 / 4, 4000 / 4, 12_000 / 4, 400, 2000 + 1800)),
+        # float32 weights under bf16: 4, 4 and 8 bytes, autocast's copies of the 600 linear, buckets like gradients
+        ("ddp", {}, (4000, 4000, 8000, 1200, 4000)),
+        # outside the blocks 400, and two blocks of 300 gathered, and two blocks' gradients: 2 * (1000 + 600)
+        ("fsdp", {}, (1000, 1000, 2000, 3200, 0)),
+        # 2 * 1000 frozen, 4 * 10 trained in float32; gradients 4 and Adam 8 bytes each
+        ("ddp", LORA, (2040, 40, 80, 0, 40)),
+        # 600 in 4 bit with a 4-byte scale for 64: 337.5; 400 in 16 bit; the adapter in 16 bit
+        ("ddp", LORA | {"quantisation": "4bit"}, (round(800 + 20 + 337.5), 20, 40, 0, 20)),
+        # over 4 GPUs 2 bytes of 1000 frozen and 10 trained; of the 10 float32 gradients, master copies and two states;
+        # the largest module, 100, without a gradient, and the other 900 live; a bucket of the 10 in 16 bits
+        ("zero3", LORA, (2 * 1010 / 4, 4 * 10 / 4, 12 * 10 / 4, 2 * 100, 2 * 10 + 2 * 900)),
+    ],
+)
+def test_states_of_a_gpu(sharding, recipe, expected):
+    memory = memory_of(MODEL, replace(RECIPE, **recipe), replace(CLUSTER, sharding=sharding))
+    assert states(memory) == expected
+    assert memory.total == sum(expected) + memory.activations + max(memory.logits, memory.recomputed) + RESERVE_BYTES
 
 
 def test_offload_empties_the_gpu_and_fills_the_host():
@@ -206,30 +219,6 @@ def test_offload_empties_the_gpu_and_fills_the_host():
     assert states(memory_of(MODEL, RECIPE, everything))[:4] == (0, 0, 0, 400)
     assert memory_of(MODEL, RECIPE, optimizer).host == 1.5 * 16 * 1000
     assert memory_of(MODEL, RECIPE, everything).host == 1.5 * 18 * 1000
-
-
-def test_ddp_holds_everything_and_fsdp_a_share():
-    # float32 weights under bf16: 4, 4 and 8 bytes, autocast's copies of the 600 linear, buckets as large as gradients
-    assert states(memory_of(MODEL, RECIPE, replace(CLUSTER, sharding="ddp"))) == (4000, 4000, 8000, 1200, 4000)
-    # outside the blocks 400, and two blocks of 300 gathered, and two blocks' gradients: 2 * (1000 + 600)
-    assert states(memory_of(MODEL, RECIPE, replace(CLUSTER, sharding="fsdp"))) == (1000, 1000, 2000, 3200, 0)
-
-
-def test_an_adapter_trains_ten_parameters_and_a_quantised_base_shrinks():
-    ddp = replace(CLUSTER, sharding="ddp")
-    lora = replace(RECIPE, lora=True, weight_bytes=2)
-    # 2 * 1000 frozen, 4 * 10 trained in float32; gradients 4 and Adam 8 bytes each
-    assert states(memory_of(MODEL, lora, ddp)) == (2040, 40, 80, 0, 40)
-    # 600 in 4 bit with a 4-byte scale for 64: 337.5; 400 in 16 bit; the adapter in 16 bit
-    qlora = memory_of(MODEL, replace(lora, quantisation="4bit"), ddp)
-    assert states(qlora) == (round(800 + 20 + 337.5), 20, 40, 0, 20)
-
-
-def test_zero3_shards_the_frozen_weights_of_an_adapter():
-    lora = memory_of(MODEL, replace(RECIPE, lora=True, weight_bytes=2), replace(CLUSTER, sharding="zero3"))
-    # over 4 GPUs 2 bytes of 1000 frozen and 10 trained; of the 10 float32 gradients, master copies and two states;
-    # the largest module, 100, without a gradient, and the other 900 live; a bucket of the 10 in 16 bits
-    assert states(lora) == (2 * 1010 / 4, 4 * 10 / 4, 12 * 10 / 4, 2 * 100, 2 * 10 + 2 * 900)
 
 
 def test_ddp_holds_a_quantised_base_on_every_gpu():
@@ -281,38 +270,6 @@ def test_activations_by_hand():
     assert eager.recomputed - kept.recomputed == 20 * (6 * 2 * 10 + 4 * (4 - 2))
 
 
-def _kept_by_autograd(folder, layers, attention):
-    """Bytes that a bfloat16 Llama's forward pass keeps for the backward pass, parameters excluded; 64 tokens."""
-    config = LlamaConfig(
-        vocab_size=100, hidden_size=64, intermediate_size=160, num_hidden_layers=layers, num_attention_heads=4,
-        num_key_value_heads=2, attn_implementation=attention, use_cache=False,
-    )  # fmt: skip
-    config.save_pretrained(folder)
-    model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16).train()
-    own = {one.untyped_storage().data_ptr() for one in model.parameters()}
-    kept = {}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
-        out = model(input_ids=torch.zeros(2, 32, dtype=torch.long))
-    assert out.logits.shape == (2, 32, 100)
-    return sum(one.untyped_storage().nbytes() for one in kept.values())
-
-
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_activations_of_a_block_are_what_autograd_keeps(tmp_path, configured, attention):
-    block = _kept_by_autograd(tmp_path, 3, attention) - _kept_by_autograd(tmp_path, 2, attention)
-    told = configured(tmp_path, max_length=32, per_device_train_batch_size=2, attn_implementation=attention)
-    facts, found = look_at_model(told)
-    # the formula leaves out a few numbers a token: each norm's scale, sdpa's logarithm of the sum
-    assert memory_of(facts, found.recipe, CLUSTER).recomputed == pytest.approx(block, rel=0.02)
-
-
 def test_logits_are_whole_or_a_tile_at_a_time():
     # 20 tokens x 50 words: 2 bytes, float32 log-softmax and gradient
     assert memory_of(MODEL, RECIPE, CLUSTER).logits == 20 * 50 * 10
@@ -320,42 +277,6 @@ def test_logits_are_whole_or_a_tile_at_a_time():
     fused = replace(RECIPE, fused_head=True)
     assert memory_of(MODEL, fused, CLUSTER).logits == 20 * 50 * 2 + 20 * 4 * 4 + 50 * 4 * 4
     assert memory_of(MODEL, replace(fused, lora=True), CLUSTER).logits == 20 * 50 * 2 + 20 * 4 * 4
-
-
-def test_the_total_counts_the_larger_of_logits_and_the_recomputed_block():
-    memory = memory_of(MODEL, RECIPE, CLUSTER)
-    assert memory.logits > memory.recomputed
-    assert memory.total == sum(states(memory)) + memory.activations + memory.logits + RESERVE_BYTES
-
-
-@pytest.fixture(scope="module")
-def estimators():
-    """DeepSpeed's own; loading it says on the console which accelerator it found."""
-    pytest.importorskip("deepspeed")
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
-        patch.setenv("DS_ACCELERATOR", "cpu")
-        from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs as three
-        from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs as two
-    return two, three
-
-
-@pytest.mark.parametrize("offload", ["none", "optimizer", "all"])
-def test_the_model_states_are_those_of_deepspeeds_estimators(estimators, offload):
-    away = {"cpu_offload": offload != "none"}
-    for nodes in (1, 2):
-        cluster = replace(CLUSTER, gpus_per_node=8, nodes=nodes, offload=offload)
-        machines = {"num_gpus_per_node": 8, "num_nodes": nodes}
-        memory = memory_of(BIG, RECIPE, replace(cluster, sharding="zero3"))
-        host, gpu, _ = estimators[1](
-            BIG.total, BIG.largest_module, cpu_offload_params=offload == "all", **away, **machines
-        )
-        assert (memory.host, memory.model_states) == (host, gpu)
-        if offload != "all":
-            host, gpu = estimators[0](BIG.total, **away, **machines)
-            memory = memory_of(BIG, RECIPE, cluster)
-            assert memory.model_states == gpu
-            # with two nodes DeepSpeed counts the loading processes of both as one host's
-            assert memory.host == host or (nodes == 2 and away["cpu_offload"])
 
 
 def test_operations_are_six_or_four_a_parameter_and_token():
@@ -429,7 +350,7 @@ def test_the_accumulation_follows_from_the_global_batch_and_the_gpus(configured)
 
 
 def test_a_configuration_no_plan_can_be_made_with_is_refused(written):
-    with pytest.raises(ConfigError, match="model_name_or_path is missing"):
+    with pytest.raises(ConfigError, match="model_name_or_path is missing; add --set model_name_or_path=BASE"):
         read_training(written(max_length=10))
     with pytest.raises(ConfigError, match="max_length is missing"):
         read_training(written(model_name_or_path="m"))
@@ -475,13 +396,12 @@ def test_without_gpus_three_usual_clusters_are_planned(written):
 
 
 def test_rows_are_counted_exactly_where_data_and_tokenizer_are_there(tiny_model, tmp_path, configured):
-    rows = [
+    rows = (
         {"id": str(one), "question": "what", "answers": ["a fox", "a dog " * one]} | ({"scores": [8, 6]} if one else {})
         for one in range(3)
-    ]
-    data = tmp_path / "rows.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = configured(tiny_model, train_data=[str(data)], template="judgelm-compact", max_length=128)
+    )
+    data = str(write_rows(tmp_path / "rows.jsonl", rows))
+    found = configured(tiny_model, train_data=[data], template="judgelm-compact", max_length=128)
     facts = look_at_data(found)
     assert facts.rows == 2, facts
     assert facts.tokens > facts.longest > 0
@@ -512,12 +432,6 @@ def test_the_command_refuses_and_its_json_says_why(written, tmp_path):
     assert CliRunner().invoke(app, [*command, "--accelerate", str(accelerate)]).exit_code == 0
 
 
-def test_a_cluster_without_a_training_is_refused():
-    done = CliRunner().invoke(app, ["doctor", "--gpus", "8", "--gpu-memory", "80"])
-    assert isinstance(done.exception, ConfigError)
-    assert "give its YAML as --train" in str(done.exception)
-
-
 DRAWN = Generation(replies=8, share=0.35)
 
 
@@ -529,19 +443,12 @@ def test_vllm_takes_its_share_for_as_long_as_it_is_awake():
     assert [generation_bytes(asleep, working=working, **sizes) for working in (100, 400)] == [250, 0]
     # weights of 400 bytes and a tenth for the cache do not fit into its share
     assert generation_bytes(DRAWN, working=100, **(sizes | {"weights": 400})) == 440
-
-
-def test_transformers_keeps_keys_and_values_and_gathers_sharded_weights():
-    own = replace(DRAWN, vllm=False)
-    sizes = {"gpu": 1000, "working": 100, "weights": 200, "cached": 300}
+    # transformers keeps keys and values, and gathers sharded weights
+    own, sizes = replace(DRAWN, vllm=False), {"gpu": 1000, "working": 100, "weights": 200, "cached": 300}
     assert [generation_bytes(own, gathers=gathers, **sizes) for gathers in (False, True)] == [200, 400]
-
-
-def test_a_reference_model_is_a_copy_in_16_bits_unless_an_adapter_can_be_switched_off():
-    kept = replace(DRAWN, reference=True)
-    assert reference_bytes(kept, total=1000, lora=False, shards=8) == 250
-    assert reference_bytes(kept, total=1000, lora=True, shards=8) == 0
-    assert reference_bytes(DRAWN, total=1000, lora=False, shards=8) == 0
+    # a reference model is a copy in 16 bits, unless an adapter can be switched off
+    for reference, lora, expected in ((True, False, 250), (True, True, 0), (False, False, 0)):
+        assert reference_bytes(replace(DRAWN, reference=reference), total=1000, lora=lora, shards=8) == expected
 
 
 def test_the_plan_of_a_reinforcement_adds_both_to_the_peak():

@@ -8,7 +8,7 @@ import pytest
 
 from judgelm import Judge
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judges.cards import card_names, default_card, installed_judge, judge_card, named_judge
+from judgelm.judges.cards import card_names, judge_card, named_judge
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import GgufBase, find_card, write_card
 from tests.support.named_judges import SMALL
@@ -21,11 +21,6 @@ def test_a_card_is_whole(name):
     assert get_template(card.template).id == card.template
     assert re.fullmatch("[0-9a-f]{64}", card.base.wheel_sha256)
     assert re.fullmatch("[0-9a-f]{64}", card.base.gguf_sha256)
-
-
-def test_the_default_is_one_judge():
-    assert default_card().name == "small-judge"
-    assert [name for name in card_names() if judge_card(name).default] == ["small-judge"]
 
 
 def test_a_name_without_a_card_is_refused_with_the_nearest():
@@ -48,52 +43,49 @@ def test_without_a_name_the_small_judge_judges_and_says_its_licence(small_judge,
     assert described["path"] == str(judge_cache / "gguf" / SMALL.base.gguf_sha256)
 
 
-def test_its_name_means_the_same(small_judge):
-    assert named_judge("small-judge") == named_judge(None)
-    assert named_judge("small-judge").adapter == small_judge
-
-
 def test_a_folder_of_that_name_comes_first_but_is_never_the_default(small_judge, tmp_path, monkeypatch):
+    assert named_judge("small-judge") == named_judge(None)
     (tmp_path / "work/small-judge").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     assert named_judge("small-judge") is None
     assert named_judge(None).adapter == small_judge
-
-
-def test_other_names_mean_no_card():
     assert named_judge("owner/name") is None
 
 
-def test_a_missing_distribution_is_named(judge_cache):
-    with pytest.raises(ModelError, match=r"its adapter \(judgelm-small-judge\) is not installed; run: judgelm judges"):
-        installed_judge(replace(SMALL, name="absent-judge"))
+def without_base(folder, cache):
+    shutil.rmtree(cache / "gguf")
 
 
-def test_a_missing_base_is_named(small_judge, judge_cache):
-    shutil.rmtree(judge_cache / "gguf")
-    with pytest.raises(
-        ModelError, match=rf"its base SmolLM2-135M-Instruct \(Q4_1\) is not in {judge_cache}; {INSTALL}"
-    ):
-        named_judge(None)
+def without_weights(folder, cache):
+    (folder / "adapter_model.safetensors").unlink()
 
 
-def test_a_distribution_without_weights_is_named(small_judge):
-    (small_judge / "adapter_model.safetensors").unlink()
-    with pytest.raises(
-        ModelError, match=r"has no adapter_model\.safetensors; install a version of judgelm-small-judge"
-    ):
-        named_judge(None)
+def on_base(sha):
+    """State another base, or none, in the adapter's own card."""
+
+    def change(folder, cache):
+        write_card(folder, replace(find_card(str(folder)), base=sha and GgufBase(gguf_sha256=sha)))
+
+    return change
 
 
-def test_an_adapter_for_another_base_is_refused(small_judge):
-    card = find_card(str(small_judge))
-    write_card(small_judge, replace(card, base=GgufBase(gguf_sha256="0" * 64)))
-    with pytest.raises(
-        CardError, match=r"trained on another base \(GGUF sha256 000000000000\) than the card of small-"
-    ):
-        named_judge(None)
-    write_card(small_judge, replace(card, base=None))
-    with pytest.raises(CardError, match="GGUF sha256 not stated"):
+def without_all(folder, cache):
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "finding"),
+    [
+        (without_all, ModelError, r"its adapter \(judgelm-small-judge\) is not installed; " + INSTALL),
+        (without_base, ModelError, r"its base SmolLM2-135M-Instruct \(Q4_1\) is not in .*; " + INSTALL),
+        (without_weights, ModelError, r"has no adapter_model\.safetensors; install a version of judgelm-small-judge"),
+        (on_base("0" * 64), CardError, r"on another base \(GGUF sha256 000000000000\) than the card of small-"),
+        (on_base(None), CardError, "GGUF sha256 not stated"),
+    ],
+)
+def test_a_part_that_is_missing_or_of_another_judge_is_named(small_judge, judge_cache, change, error, finding):
+    change(small_judge, judge_cache)
+    with pytest.raises(error, match=finding):
         named_judge(None)
 
 

@@ -64,38 +64,6 @@ def test_prometheus_letter_as_its_code_and_with_a_full_stop(shared_data):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "So, the final decision is Response 1 / Response 2 / Tie.",
-        "So, the final decision is Response 1 or Tie",
-        "So, the final decision is Response 12",
-        "So, the final decision is Tied up",
-    ],
-)
-def test_auto_j_that_names_several_or_something_else_decides_nothing(text):
-    assert code(read_auto_j(text)) == "off_grammar"
-
-
-def test_auto_j_may_say_why():
-    assert read_auto_j("So, the final decision is Response 2, since Response 1 is wrong.") == "2"
-    assert read_auto_j("final decision is Response 1") == "1"
-    assert read_auto_j("the final decision is Response 1. So, the final decision is Tie") == "tie"
-
-
-@pytest.mark.parametrize(
-    ("rating", "found"), [("0", "out_of_range"), ("1", 1.0), ("10", 10.0), ("11", "out_of_range"), ("a", "off_grammar")]
-)
-def test_auto_js_ratings_lie_between_1_and_10(rating, found):
-    assert code(read_auto_j_rating(f"Good.\n\nRating: [[{rating}]]")) == found
-
-
-def test_auto_js_last_rating_counts_whatever_stands_in_brackets_around_it():
-    assert code(read_auto_j_rating("[[x]] Rating: [[3]]. No, Rating: [[7]], for [[this]].")) == 7
-    assert code(read_auto_j_rating("Rating: [[3]]")) == 3
-    assert code(read_auto_j_rating("3]]")) == "off_grammar"
-
-
-@pytest.mark.parametrize(
     ("read", "text", "code", "why"),
     [
         (read_pandalm, "Both\n1", "off_grammar", "no verdict marked by the format of the judge's card"),
@@ -121,45 +89,55 @@ def test_a_reply_without_a_judgment_keeps_its_text_and_the_reason(read, text, co
     assert read(text) == Unparsed(code, text, why)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("Good. [RESULT] 4.", 4),
-        ("Good. **[RESULT] 4**", 4),
-        ("Good.\n[RESULT] 4\n\nI hope that this helps.", 4),
-        ("[RESULT] 4\n[RESULT] 4", 4),
-        ("[RESULT] 4\n[RESULT] 3", "off_grammar"),
-        ("[RESULT]：4", 4),
-        ("[RESULT] ４。", 4),
-        ("[RESULT] 2 (it names the wrong year)", 2),
-        ("[RESULT] 2（年份错误）。", 2),
-        ("[RESULT] 2 (or 3)", "off_grammar"),
-        ("[RESULT] 2 (perhaps three)", "off_grammar"),
-        ("[RESULT] 4/10", "off_grammar"),
-        ("[RESULT] 4.5", "off_grammar"),
-        ("[RESULT] 3-4", "off_grammar"),
-        ("[RESULT] -1", "off_grammar"),
-        ("Score 4: good. Score 5: better.", "off_grammar"),
-        ("[RESULT] 0", "out_of_range"),
-    ],
-)
-def test_prometheus_scores(text, found):
-    assert code(read_prometheus_score(text)) == found
+DECIDES = "So, the final decision is Response"
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("read", "text", "found"),
     [
-        ("Feedback: A is better than B. [RESULT] A", "1"),
-        ("x [RESULT] **B**", "2"),
-        ("x [RESULT] b", "2"),
-        ("[RESULT] A\n\n[RESULT] B", "off_grammar"),
-        ("[RESULT] A is better", "off_grammar"),
-        ("[RESULT] Tie", "off_grammar"),
+        # who names several answers, or something else, decides nothing; who says why, does
+        (read_auto_j, f"{DECIDES} 1 / Response 2 / Tie.", "off_grammar"),
+        (read_auto_j, f"{DECIDES} 1 or Tie", "off_grammar"),
+        (read_auto_j, f"{DECIDES} 12", "off_grammar"),
+        (read_auto_j, "So, the final decision is Tied up", "off_grammar"),
+        (read_auto_j, f"{DECIDES} 2, since Response 1 is wrong.", "2"),
+        (read_auto_j, "final decision is Response 1", "1"),
+        (read_auto_j, f"{DECIDES} 1. So, the final decision is Tie", "tie"),
+        (read_auto_j_rating, "Good.\n\nRating: [[0]]", "out_of_range"),
+        (read_auto_j_rating, "Good.\n\nRating: [[1]]", 1),
+        (read_auto_j_rating, "Good.\n\nRating: [[10]]", 10),
+        (read_auto_j_rating, "Good.\n\nRating: [[11]]", "out_of_range"),
+        (read_auto_j_rating, "Good.\n\nRating: [[a]]", "off_grammar"),
+        # the last rating counts, whatever stands in brackets around it
+        (read_auto_j_rating, "[[x]] Rating: [[3]]. No, Rating: [[7]], for [[this]].", 7),
+        (read_auto_j_rating, "Rating: [[3]]", 3),
+        (read_auto_j_rating, "3]]", "off_grammar"),
+        (read_prometheus_score, "Good. [RESULT] 4.", 4),
+        (read_prometheus_score, "Good. **[RESULT] 4**", 4),
+        (read_prometheus_score, "Good.\n[RESULT] 4\n\nI hope that this helps.", 4),
+        (read_prometheus_score, "[RESULT] 4\n[RESULT] 4", 4),
+        (read_prometheus_score, "[RESULT]：4", 4),
+        (read_prometheus_score, "[RESULT] ４。", 4),
+        (read_prometheus_score, "[RESULT] 2 (it names the wrong year)", 2),
+        (read_prometheus_score, "[RESULT] 2（年份错误）。", 2),
+        (read_prometheus_score, "[RESULT] 2 (or 3)", "off_grammar"),
+        (read_prometheus_score, "[RESULT] 2 (perhaps three)", "off_grammar"),
+        (read_prometheus_score, "[RESULT] 4/10", "off_grammar"),
+        (read_prometheus_score, "[RESULT] 4.5", "off_grammar"),
+        (read_prometheus_score, "[RESULT] 3-4", "off_grammar"),
+        (read_prometheus_score, "[RESULT] -1", "off_grammar"),
+        (read_prometheus_score, "Score 4: good. Score 5: better.", "off_grammar"),
+        (read_prometheus_score, "[RESULT] 0", "out_of_range"),
+        (read_prometheus_letter, "Feedback: A is better than B. [RESULT] A", "1"),
+        (read_prometheus_letter, "x [RESULT] **B**", "2"),
+        (read_prometheus_letter, "x [RESULT] b", "2"),
+        (read_prometheus_letter, "[RESULT] A\n\n[RESULT] B", "off_grammar"),
+        (read_prometheus_letter, "[RESULT] A is better", "off_grammar"),
+        (read_prometheus_letter, "[RESULT] Tie", "off_grammar"),
     ],
 )
-def test_prometheus_letters(text, found):
-    assert code(read_prometheus_letter(text)) == found
+def test_replies(read, text, found):
+    assert code(read(text)) == found
 
 
 @given(st.text())

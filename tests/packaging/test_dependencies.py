@@ -100,13 +100,6 @@ def licence(metadata: Message) -> str:
     return said or (metadata.get("License") or "").strip().partition("\n")[0]
 
 
-def test_a_binding_licence_is_seen():
-    message = Message()
-    message["License-Expression"] = "GPL-3.0-or-later"
-    assert COPYLEFT.search(licence(message))
-    assert not COPYLEFT.search("MPL-2.0 AND MIT")
-
-
 def test_every_pin_is_to_be_had_for_the_python_of_debian_12():
     """By the metadata of what is installed in the pinned version."""
     refusing, looked_at = [], 0

@@ -16,16 +16,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 JUNK = ("__pycache__", ".pyc", ".venv", ".git/", ".conformance", ".hypothesis", ".env")
-CONSUMER = """
-from judgelm import Judge, __version__
-from judgelm.records import Judgment
-
-with Judge("8 6", engine="scripted") as judge:
-    judgment: Judgment = judge.compare("What is 2 + 2?", "4", "5")
-    reveal_type(judgment.probability)
-print(__version__.upper(), judgment.verdict)
-wrong: int = judgment.mode
-"""
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +30,6 @@ def built(tmp_path_factory):
     return sdist, wheel
 
 
-MYPY = """
-[mypy]
-strict = True
-[mypy-torch.*,transformers.*,datasets.*,pandas.*,scipy.*,sklearn.*,statsmodels.*,matplotlib.*,vllm.*,ray.*,trl.*,peft.*,
- openai.*,fastapi.*,gradio.*,huggingface_hub.*,tokenizers.*,uvicorn.*,accelerate.*,PIL.*,pyarrow.*]
-follow_imports = skip
-"""
 """Other packages' types take minutes to read and say nothing of ours."""
 
 
@@ -85,16 +68,10 @@ def installed(built, tmp_path_factory):
     python = folder / "venv/bin/python"
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", built[1]], check=True)
     [ours] = [path for path in map(Path, sys.path) if (path / "typer").is_dir()]
-    (site / "dependencies.pth").write_text(
-        f"{ours}\n"
-    )  # paths alone: its own .pth files, ours among them, are not read
-    place = subprocess.run(
-        [python, "-c", "import judgelm; print(judgelm.__file__)"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        check=True,
-    )
+    # paths alone: its own .pth files, ours among them, are not read
+    (site / "dependencies.pth").write_text(f"{ours}\n")
+    ask = [python, "-c", "import judgelm; print(judgelm.__file__)"]
+    place = subprocess.run(ask, capture_output=True, text=True, cwd=folder, check=True)
     assert place.stdout.startswith(str(site)), "the checkout was imported instead of the wheel"
     return folder
 
@@ -117,16 +94,3 @@ def test_it_judges_evaluates_and_reports_outside_of_the_checkout(installed):
     run(installed, "judgelm", "report", "out.jsonl", "-l", "pairs.jsonl", "--bootstrap", 100)
     assert "<html" in (installed / "report.html").read_text()
     assert "build" in run(installed, "judgelm", "data", "--help").stdout
-
-
-def test_types_are_seen_by_who_uses_it(installed):
-    (installed / "consumer.py").write_text(CONSUMER)
-    (installed / "mypy.ini").write_text(MYPY)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--python-executable", installed / "venv/bin/python", "consumer.py"],
-        cwd=installed, capture_output=True, text=True,
-    )  # fmt: skip
-    assert 'Revealed type is "float | None"' in done.stdout, done.stdout
-    # the one error is the one that was asked for: a mode's name is no number
-    assert "Found 1 error" in done.stdout, done.stdout
-    assert 'variable has type "int"' in done.stdout

@@ -5,12 +5,9 @@ Each environment gets nothing but its extra, in the versions of constraints.txt;
 
 import json
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -133,36 +130,6 @@ def test_the_base_package_judges_with_base_and_trained_judge(environment, base, 
     plain.pip("install", str(plain.checkout))
     for model in (base, judge):
         assert_texts(replies(plain, model, pairs, tmp_path / f"{model.name}.jsonl"))
-
-
-def test_the_server_answers_with_base_and_trained_judge(environment, base, judge):
-    server = environment("serve")
-    server.pip("install", f"{server.checkout}[serve]")
-    for model in (base, judge):
-        answer = ask_server(server, model)
-        assert answer["shown"][0]["text"], answer
-
-
-def ask_server(environment, model):
-    """Start `judgelm serve`, ask it for a judgment, end it."""
-    command = environment.command("judgelm", "serve", model, "--port", 0)
-    process = subprocess.Popen(
-        command, cwd=environment.checkout, env=environment.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, start_new_session=True,
-    )  # fmt: skip
-    said = []
-    try:
-        while not (address := re.search(r"http://127\.0\.0\.1:\d+", said[-1] if said else "")):
-            said.append(process.stdout.readline())
-            assert said[-1], "".join(said)
-        body = {"question": PAIRS[0].question, "answers": list(PAIRS[0].answers)}
-        request = urllib.request.Request(f"{address[0]}/v1/judge", json.dumps(body).encode())
-        request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=120) as response:
-            return json.load(response)
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(60)
 
 
 def test_vllm_judges_as_transformers_does_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):

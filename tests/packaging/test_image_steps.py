@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -96,12 +95,3 @@ def test_no_weights_are_inside_and_nothing_is_left_to_compile(image):
     assert inside == []
     [package] = root.glob("opt/judgelm/lib/python*/site-packages/judgelm")
     assert list(package.glob("__pycache__/judge.*.pyc"))
-
-
-def test_the_commands_of_the_images_say_what_is_built():
-    for kind in ("cpu", "cuda"):
-        text = (ROOT / f"serve/containers/{kind}.Containerfile").read_text(encoding="utf-8")
-        build = next(line for line in text.splitlines() if "docker build" in line).lstrip("# ")
-        words = shlex.split(build)
-        assert words[words.index("-f") + 1] == f"serve/containers/{kind}.Containerfile"
-        assert (words[words.index("-t") + 1], words[-1]) == (f"judgelm:{kind}", ".")

@@ -36,23 +36,27 @@ def notes(folder, tag, *, version="1.2.0", changelog=CHANGELOG):
     return runpy.run_path(str(SCRIPT))["release_notes"](tag, folder)
 
 
-def test_a_versions_section_alone(tmp_path):
-    assert notes(tmp_path, "v1.2.0") == "### Added\n- A thing.\n"
+@pytest.mark.parametrize(
+    ("version", "section"),
+    [("1.2.0", "### Added\n- A thing.\n"), ("1.1.0", "### Fixed\n- Another.\n")],  # the last ends before the links
+)
+def test_a_versions_section_alone(tmp_path, version, section):
+    assert notes(tmp_path, f"v{version}", version=version) == section
 
 
-def test_the_last_section_ends_before_the_links(tmp_path):
-    assert notes(tmp_path, "v1.1.0", version="1.1.0") == "### Fixed\n- Another.\n"
-
-
-def test_a_tag_of_another_version_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^tag v1\.3\.0: judgelm/package\.py has 1\.2\.0; "):
-        notes(tmp_path, "v1.3.0")
-
-
-@pytest.mark.parametrize("entries", ["", "\n## [1.3.0] - soon\n- A thing.\n", "\n## [1.3.0] - 2027-02-01\n\n"])
-def test_a_version_without_entries_is_refused(tmp_path, entries):
-    with pytest.raises(ValueError, match=r"no entries below a heading '## \[1\.3\.0\] - YYYY-MM-DD'"):
-        notes(tmp_path, "v1.3.0", version="1.3.0", changelog=f"# Changelog\n{entries}")
+@pytest.mark.parametrize(
+    ("version", "entries", "message"),
+    [
+        ("1.2.0", "", r"^tag v1\.3\.0: judgelm/package\.py has 1\.2\.0; "),
+        *(
+            ("1.3.0", entries, r"no entries below a heading '## \[1\.3\.0\] - YYYY-MM-DD'")
+            for entries in ("", "\n## [1.3.0] - soon\n- A thing.\n", "\n## [1.3.0] - 2027-02-01\n\n")
+        ),
+    ],
+)
+def test_another_tag_and_a_version_without_entries_are_refused(tmp_path, version, entries, message):
+    with pytest.raises(ValueError, match=message):
+        notes(tmp_path, "v1.3.0", version=version, changelog=f"# Changelog\n{entries}")
 
 
 def test_the_command_says_it_in_a_sentence():

@@ -82,11 +82,9 @@ def test_no_text_of_others_is_markup_and_no_script_is_allowed(mixed):
     assert "<script" not in mixed
     assert "script-src" not in mixed
     assert "default-src &#39;none&#39;" in mixed
-
-
-def test_nothing_is_loaded(mixed):
     assert not re.search(r"https?://|\ssrc=|<link|@import|url\((?!#)", mixed)
     assert all(target.startswith("#") for target in re.findall(r'href="([^"]*)"', mixed))
+    assert mixed.count("<svg") == 3
 
 
 def test_every_row_is_accounted_for(mixed):
@@ -143,14 +141,6 @@ def test_examples_stand_side_by_side_with_exchanged_words_marked(tmp_path):
     assert "<mark>6</mark> <mark>8</mark>\nAssistant <mark>2</mark> is clear, Assistant <mark>1</mark> is not." in html
 
 
-def test_figures_name_their_axes(mixed):
-    figures = re.findall(r"<svg.*?</svg>", mixed, re.DOTALL)
-    assert len(figures) == 3
-    found = "".join(figures).replace("&#39;", "'")
-    for axis in ("Score (points)", "Share of the place's scores (%)", "Share of rows (%)", "Winner", "Length (words)"):
-        assert f">{axis}</text>" in found
-
-
 def test_sums_that_do_not_add_up_are_shouted(tmp_path):
     done, options = built(tmp_path, MIXED)
     assert sums_note(done) is None
@@ -184,10 +174,6 @@ def test_lengths_are_bounded_by_the_ends_of_their_steps():
     [row] = data_tables.length_rows({("answer", 40): 5, ("answer", 0): 4, ("answer", 400): 1})
     # 4 below 20, 9 below 60, 10 below 420
     assert (row.text_kind, row.n, row.half, row.most, row.all) == ("answer", 10, 60, 60, 420)
-
-
-def test_a_share_of_nothing_is_none():
-    assert data_tables.share(0, 0) is None
 
 
 def test_every_reason_to_drop_is_explained():

@@ -4,10 +4,9 @@ import pytest
 
 from judgelm.metrics.agreement import HumanAgreement
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.html import facts, look_up, sessions, throughput
-from judgelm.reports.pairs import clipped, score_text
+from judgelm.reports.html import look_up, sessions
 from judgelm.reports.plots import inline_svg
-from judgelm.reports.wording import human_sentence, number_text, percent, points
+from judgelm.reports.wording import human_sentence, number_text
 
 
 def about(value, low, high):
@@ -20,11 +19,6 @@ def about(value, low, high):
 )
 def test_numbers(value, text):
     assert number_text(value, "s") == text
-
-
-def test_shares_and_differences():
-    assert percent(0.7107) == "71.1\u00a0%"
-    assert points(-0.05) == "-5.0\u00a0points"
 
 
 @pytest.mark.parametrize(
@@ -48,25 +42,6 @@ def test_look_up_prefers_the_top_and_the_last_session():
     assert look_up(manifest, "seconds") == 9
     assert look_up(manifest, "absent") is None
     assert sessions(manifest) == 2
-
-
-def test_throughput_of_an_empty_manifest_is_not_recorded():
-    assert {value for _, value in throughput({})} == {"not recorded"}
-
-
-def test_facts_name_what_is_recorded():
-    manifest = {"fingerprint": {"model": {"path": "judge", "sha": "0"}, "template": {"id": "judgelm-v1"}}}
-    assert facts(manifest) == [("model", "judge"), ("template", "judgelm-v1")]
-
-
-def test_score_text():
-    assert score_text((8.0, 6.5)) == "8\u00a0:\u00a06.5"
-    assert score_text(None) == "–"
-
-
-def test_clipped_text_says_how_much_is_missing():
-    assert clipped("abcdef", 4) == "abcd\n[… 2 more characters are not shown]"
-    assert clipped("abcd", 4) == "abcd"
 
 
 def test_inline_svg_keeps_only_what_html_needs():

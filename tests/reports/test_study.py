@@ -90,7 +90,8 @@ def test_a_study_is_not_written_over_unless_that_is_said(tmp_path):
 
 
 def test_overwriting_leaves_nothing_of_the_old_study_and_all_of_others(tmp_path):
-    write_study(replace(RESULT, tables=(replace(TABLE, name="old"),), figures=()), tmp_path)
+    (tmp_path / "study.json").write_text("{")  # a broken one
+    write_study(replace(RESULT, tables=(replace(TABLE, name="old"),), figures=()), tmp_path, overwrite=True)
     (tmp_path / "tables" / "mine.csv").write_text("1")
     (tmp_path / "notes.txt").write_text("mine")
     write_study(RESULT, tmp_path, overwrite=True)
@@ -101,6 +102,10 @@ def test_overwriting_leaves_nothing_of_the_old_study_and_all_of_others(tmp_path)
 
 
 def test_a_file_of_somebody_else_is_not_written_over(tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(RunError, match="is a file; give a folder"):
+        write_study(RESULT, tmp_path / "out")
+    (tmp_path / "out").unlink()
     (tmp_path / "report.html").write_text("mine")
     with pytest.raises(RunError, match=r"holds report\.html already"):
         write_study(RESULT, tmp_path)
@@ -114,18 +119,6 @@ def test_names_in_an_old_study_cannot_lead_out_of_its_folder(tmp_path):
     (folder / "study.json").write_text(json.dumps({"tables": [{"name": "../../keep"}], "figures": []}))
     write_study(RESULT, folder, overwrite=True)
     assert (tmp_path / "keep.csv").read_text() == "mine"
-
-
-def test_a_broken_study_is_replaced(tmp_path):
-    (tmp_path / "study.json").write_text("{")
-    write_study(RESULT, tmp_path, overwrite=True)
-    assert json.loads((tmp_path / "study.json").read_text())["study"] == "demo"
-
-
-def test_a_file_in_the_folders_place(tmp_path):
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(RunError, match="is a file; give a folder"):
-        write_study(RESULT, tmp_path / "out")
 
 
 def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(tmp_path):
@@ -142,23 +135,16 @@ def test_text_that_is_no_unicode_can_be_written(tmp_path):
     )
 
 
-def test_the_page_escapes_all_text():
-    html = render_study(RESULT)
-    assert NASTY not in html
-    assert html.count("&lt;script&gt;") >= 4  # title twice, warning, cell
-
-
 def test_the_page_says_what_it_holds():
     html = render_study(RESULT)
     for text in ("judged pairs", "1,200", "Labels by people.", "Undefined where every judgment failed.", "Table 4",
                  "A dash is what is undefined", "Small print: 95 % interval.", "tables/agreement.csv"):  # fmt: skip
         assert text in html
     assert "http" not in html.replace("http-equiv", "")
-
-
-def test_a_study_of_nothing_has_a_page():
-    html = render_study(StudyResult(study="demo", title="Nothing", protocol="None."))
-    assert "Nothing that could be said" in html
+    assert NASTY not in html
+    assert html.count("&lt;script&gt;") >= 4  # title twice, warning, cell
+    nothing = render_study(StudyResult(study="demo", title="Nothing", protocol="None."))
+    assert "Nothing that could be said" in nothing
 
 
 def test_a_long_table_is_cut_on_the_page_and_whole_in_its_file():

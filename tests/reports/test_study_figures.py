@@ -67,21 +67,10 @@ def test_n_stands_in_the_figure():
     assert rests(LINES, "first") == "first (n = 30 to 1,200 each)"
     assert rests(LINES, "second") == "second"  # plain numbers have none
     assert rests(BARS, "a (") == "a (n = 100)"
-    assert "0.123 (0.023 to 0.223), n = 63,222" in texts(draw(FOREST).svg)
-
-
-def test_the_level_of_the_whiskers_is_said():
-    assert "whiskers: 95 % interval" in texts(draw(LINES).svg)
-    assert "whiskers: 90 % and 95 % interval" in texts(draw(FOREST).svg)
-
-
-def test_what_is_undefined_is_no_bar_of_height_0_and_no_cell_of_0():
-    assert texts(draw(BARS).svg).count("undefined") == 1
-    assert "–" in texts(draw(HEAT).svg)
-
-
-def test_cells_hold_their_numbers():
-    assert {"0.25", "-0.75", "1,500"} <= set(texts(draw(HEAT).svg))
+    forest = texts(draw(FOREST).svg)
+    assert {"0.123 (0.023 to 0.223), n = 63,222", "whiskers: 90 % and 95 % interval"} <= set(forest)
+    assert texts(draw(BARS).svg).count("undefined") == 1  # no bar of height 0, and no cell of 0
+    assert {"–", "0.25", "-0.75", "1,500"} <= set(texts(draw(HEAT).svg))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """A judge's own answers, taken from an earlier run file."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,17 +9,20 @@ from judgelm.data.judged_texts import text_hashes
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
 from judgelm.runs.answers import collect, read_self_answers, with_self_answers
+from tests.support.jsonl_files import write_rows
 
 OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
 
 
-def written(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+ANSWER = {"id": "1", "question_id": "0", "decoding_method": "d"}
+
+
+def read(tmp_path, *rows):
+    return read_self_answers(str(write_rows(tmp_path / "run.jsonl", rows)))
 
 
 def test_samples_get_their_own_answers_by_id(tmp_path):
-    solves = read_self_answers(written(tmp_path / "run.jsonl", {"id": "1", "solves": OWN}, {"id": "2"}))
+    solves = read(tmp_path, {"id": "1", "solves": OWN}, {"id": "2"})
     samples = [Sample(id=name, question="q", answers=("a", "b"), metadata={"kind": "sum"}) for name in ("1", "2")]
     first, second = (with_self_answers(sample, solves) for sample in samples)
     assert first.metadata == {"kind": "sum", "solves": OWN}
@@ -31,7 +32,7 @@ def test_samples_get_their_own_answers_by_id(tmp_path):
 def test_answers_to_another_question_are_refused(tmp_path):
     sample = Sample(id="1", question="q", answers=("a", "b"))
     row = {"id": "1", "solves": OWN, "hashes": {"question": text_hashes(sample).question, "answers": []}}
-    solves = read_self_answers(written(tmp_path / "run.jsonl", row))
+    solves = read(tmp_path, row)
     assert with_self_answers(sample, solves).metadata["solves"] == OWN
     with pytest.raises(InputError, match='id "1": the judge\'s own answers under this id are to another question'):
         with_self_answers(replace(sample, question="p"), solves)
@@ -41,13 +42,14 @@ def test_answers_to_another_question_are_refused(tmp_path):
     ("rows", "message"),
     [
         ([{"id": "1", "verdict": None}], "no judgment has own answers"),
+        ([ANSWER | {"text": None, "failure": {"code": "engine"}}], "no judgment has own answers"),
         ([{"id": "1", "solves": ["4"]}], "run.jsonl:1: expected a judgment with id and solves"),
         ([{"question": "q"}], "run.jsonl:1: expected a judgment with id and solves"),
     ],
 )
 def test_what_is_no_run_file_with_own_answers_is_refused(tmp_path, rows, message):
     with pytest.raises(InputError, match=message):
-        read_self_answers(written(tmp_path / "run.jsonl", *rows))
+        read(tmp_path, *rows)
 
 
 QUESTIONS = [
@@ -68,26 +70,10 @@ def test_collected_samples_are_a_judges_own_answers(tmp_path):
 
 def test_answers_come_in_the_order_of_their_seeds_and_failures_are_left_out(tmp_path):
     rows = [
-        {"id": f"0#temperature=0.7,seed={seed}#ab", "question_id": "0", "decoding_method": "d", "text": text,
-         "failure": None if text else {"code": "engine"}}
+        ANSWER | {"id": f"0#temperature=0.7,seed={seed}#ab", "text": text, "failure": None if text else {"code": "x"}}
         for seed, text in ((10, "ten"), (2, "two"), (3, None))
-    ]  # fmt: skip
-    path = tmp_path / "a.jsonl"
-    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert [solve["text"] for solve in read_self_answers(str(path)).solves["0"]] == ["two", "ten"]
-
-
-def test_a_file_of_failures_alone_holds_none(tmp_path):
-    row = {"id": "1", "question_id": "0", "decoding_method": "d", "text": None, "failure": {"code": "engine"}}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match="no judgment has own answers"):
-        read_self_answers(str(tmp_path / "a.jsonl"))
-
-
-def test_another_task_is_another_run(tmp_path):
-    collect(QUESTIONS, GENERATOR, tmp_path / "a.jsonl")
-    with pytest.raises(Exception, match="holds judgments of another run"):
-        collect(QUESTIONS, for_task(GENERATOR, "choice"), tmp_path / "a.jsonl")
+    ]
+    assert [solve["text"] for solve in read(tmp_path, *rows).solves["0"]] == ["two", "ten"]
 
 
 @pytest.mark.parametrize(("count", "temperature"), [(0, 0.7), (2, 0.0)])

@@ -16,6 +16,7 @@ from judgelm.records import Completion, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, prefetch, run_batch
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.stats import RunStats
+from tests.support.jsonl_files import write_rows
 
 
 class GrammaticalEngine(ScriptedEngine):
@@ -41,48 +42,27 @@ class GrammaticalEngine(ScriptedEngine):
         return {"retries": {"timeout": 1, "server error": 2}, "not_taken_by_server": ["seed"], "cost_usd": 0.0125}
 
 
-@pytest.fixture
-def done(pairs_file, tmp_path):
+def shown(table):
+    console = Console(width=120)
+    with console.capture() as printed:
+        console.print(table)
+    return " ".join(printed.get().split())
+
+
+def test_a_repaired_reply_is_a_judgment_and_the_summary_shows_repairs_retries_and_cost(tmp_path):
+    rows = ({"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(2))
+    job = BatchJob(inputs=(str(write_rows(tmp_path / "pairs.jsonl", rows)),), out=str(tmp_path / "out.jsonl"))
     mode = Pairwise(retry_unparseable=True)
     engine = GrammaticalEngine({"q0|a|b": "8 6\n", "q1|a|b": "dunno\n"})
-    stats = run_batch(
-        BatchJob(inputs=(str(pairs_file),), out=str(tmp_path / "out.jsonl")), mode, engine, hooks=BatchHooks()
-    )
-    return tmp_path, stats, summary_table(stats, mode, engine.stats())
-
-
-@pytest.fixture
-def pairs_file(tmp_path):
-    rows = [{"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(2)]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def test_a_repaired_reply_is_a_judgment_that_says_so(done):
-    folder, stats, _ = done
-    found = read_judgments(folder / "out.jsonl")
+    stats = run_batch(job, mode, engine, hooks=BatchHooks())
+    found = read_judgments(tmp_path / "out.jsonl")
     assert [found[key].verdict.winner for key in ("p0", "p1")] == [1, 2]
     assert (found["p0"].repaired, found["p1"].repaired) == (False, True)
     assert found["p1"].shown[0].repaired.text == "dunno"
     assert (stats.judged, stats.repaired, stats.failures) == (2, 1, {})
-
-
-def test_the_manifest_keeps_counts_of_run_and_engine(done):
-    [session] = json.loads((done[0] / "out.run.json").read_text())["sessions"]
-    assert session["repaired"] == 1
-    assert session["engine"] == {
-        "retries": {"timeout": 1, "server error": 2},
-        "not_taken_by_server": ["seed"],
-        "cost_usd": 0.0125,
-    }
-
-
-def test_the_summary_shows_repairs_retries_and_cost(done):
-    console = Console(width=120)
-    with console.capture() as printed:
-        console.print(done[2])
-    text = " ".join(printed.get().split())
+    [session] = json.loads((tmp_path / "out.run.json").read_text())["sessions"]
+    assert (session["repaired"], session["engine"]) == (1, engine.stats())
+    text = shown(summary_table(stats, mode, engine.stats()))
     for row in (
         "only after a constrained retry │ 1",
         "engine: retries │ 3 (server error 2, timeout 1)",
@@ -101,10 +81,7 @@ def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
 
 
 def test_the_summary_says_when_an_engine_gave_no_probabilities():
-    console = Console(width=120)
-    with console.capture() as printed:
-        console.print(summary_table(RunStats(judged=2), Pairwise(distribution=True), {}))
-    text = " ".join(printed.get().split())
+    text = shown(summary_table(RunStats(judged=2), Pairwise(distribution=True), {}))
     assert "with P(first better) │ 0 of 2" in text
     assert "without: the engine gave no probabilities │ 2" in text
 

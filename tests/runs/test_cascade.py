@@ -16,12 +16,14 @@ from judgelm.errors import ConfigError, RunError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.prompts.truncation import prompt_key
-from judgelm.records import Judgment, Label, PairVerdict
+from judgelm.records import Label
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.stats import CascadeStats
 from judgelm.studies.evaluation import cascade_agreement
+from tests.support.jsonl_files import rows_of, write_rows
+from tests.support.studies import judged_pair
 
 SMALL = {"q0|a|b": "9 2\n", "q1|a|b": "2 9\n", "q2|a|b": "5 5\n", "q3|a|b": "dunno\n", "q4|a|b": "6 6\n"}
 LARGE = {"q2|a|b": "8 3\n", "q3|a|b": "3 8\n", "q4|a|b": "7 7\n"}  # knows no other pair: being shown one is a failure
@@ -46,22 +48,20 @@ class MuteEngine(ScriptedEngine):
 
 
 @pytest.fixture
-def write_pairs(tmp_path):
-    def write(questions):
-        rows = [{"id": f"p{i}", "question": q, "answer_1": "a", "answer_2": "b"} for i, q in enumerate(questions)]
-        path = tmp_path / "pairs.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(path)
+def cascade_of(tmp_path):
+    """The cascade over pairs that ask these questions."""
 
-    return write
+    def make(questions):
+        rows = ({"id": f"p{i}", "question": q, "answer_1": "a", "answer_2": "b"} for i, q in enumerate(questions))
+        job = BatchJob(inputs=(str(write_rows(tmp_path / "pairs.jsonl", rows)),), out=str(tmp_path / "out.jsonl"))
+        return Cascade(job=job, models=("small", "large"), band=(0.3, 0.7))
+
+    return make
 
 
 @pytest.fixture
-def cascade(write_pairs, tmp_path):
-    path = write_pairs(f"q{i}" for i in range(5))
-    return Cascade(
-        job=BatchJob(inputs=(path,), out=str(tmp_path / "out.jsonl")), models=("small", "large"), band=(0.3, 0.7)
-    )
+def cascade(cascade_of):
+    return cascade_of(f"q{i}" for i in range(5))
 
 
 def run(cascade, small, large, **options):
@@ -71,21 +71,12 @@ def run(cascade, small, large, **options):
     return join_runs(cascade)
 
 
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_path):
     stats, counts = run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
     found = read_judgments(tmp_path / "out.jsonl")
     decided = {key: (one.decided_by, one.verdict.winner) for key, one in sorted(found.items())}
-    assert decided == {
-        "p0": ("small", 1),
-        "p1": ("small", 2),
-        "p2": ("large", 1),
-        "p3": ("large", 2),
-        "p4": ("large", "tie"),
-    }
+    by = ("small", "small", "large", "large", "large")
+    assert decided == {f"p{i}": decision for i, decision in enumerate(zip(by, (1, 2, 1, 2, "tie"), strict=True))}
     assert (stats.judged, stats.failures, stats.winners) == (5, {}, {"1": 2, "2": 2, "tie": 1})
     # p2: a tie became a winner; p3: no verdict became one; p4: a tie stayed a tie
     assert (counts.pairs, counts.passed_on, counts.passed_on_failed) == (5, 3, 1)
@@ -94,9 +85,8 @@ def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_pa
 
 
 @pytest.mark.parametrize(("tenths", "passed"), [(2, False), (3, True), (5, True), (7, True), (8, False)])
-def test_both_ends_of_the_band_are_unsure(write_pairs, tmp_path, tenths, passed):
-    job = BatchJob(inputs=(write_pairs([str(tenths)]),), out=str(tmp_path / "out.jsonl"))
-    cascade = Cascade(job=job, models=("small", "large"), band=(0.3, 0.7))
+def test_both_ends_of_the_band_are_unsure(cascade_of, tenths, passed):
+    cascade = cascade_of([str(tenths)])
     # in both orders: P(first better) is the mean of 0.3 and 1 - 0.7, which floats make a little less than 0.3
     _, counts = run(cascade, TenthsEngine({"*": "8 3\n"}), ScriptedEngine({"*": "8 3\n"}), both_orders=True)
     assert counts.passed_on == passed
@@ -141,7 +131,7 @@ def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
     large = tmp_path / "out.large.jsonl"
     rows = rows_of(large)
     rows[0]["hashes"]["question"] = "0" * 16
-    large.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(large, rows)
     with pytest.raises(RunError, match=f'id "{rows[0]["id"]}" has other texts than in'):
         join_runs(cascade)
 
@@ -181,25 +171,19 @@ def test_the_output_of_one_judge_is_left_alone(cascade):
     ],
 )
 def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path, change, finding):
-    inputs = tuple(
-        str(tmp_path / name) if name.endswith("jsonl") else name for name in change.pop("inputs", ("a.jsonl",))
-    )
-    job = BatchJob(inputs=inputs, out=change.pop("out", str(tmp_path / "out.jsonl")))
+    [name] = change.get("inputs", ("a.jsonl",))
+    inputs = (str(tmp_path / name) if name.endswith("jsonl") else name,)
+    job = BatchJob(inputs=inputs, out=change.get("out", str(tmp_path / "out.jsonl")))
     with pytest.raises(ConfigError, match=finding):
-        Cascade(job=job, models=("small", "large"), band=change.pop("band", (0.3, 0.7)))
+        Cascade(job=job, models=("small", "large"), band=change.get("band", (0.3, 0.7)))
 
 
 def test_operations_are_weighted_by_the_judges_sizes():
     # large alone: 100 * 1000 = 100,000; spent: 10 * 1000 + 100 * 250 = 35,000
     counts = CascadeStats(
-        pairs=4,
-        passed_on=1,
-        small_tokens=1000,
-        small_tokens_passed_on=250,
-        large_tokens=250,
-        small_parameters=10,
+        pairs=4, passed_on=1, small_tokens=1000, small_tokens_passed_on=250, large_tokens=250, small_parameters=10,
         large_parameters=100,
-    )
+    )  # fmt: skip
     assert counts.operations_saved == pytest.approx(0.65)
     assert (counts.pairs_spared, counts.tokens_spared) == (0.75, 0.75)
     assert replace(counts, large_parameters=None).operations_saved is None
@@ -209,18 +193,10 @@ def test_operations_are_weighted_by_the_judges_sizes():
 
 
 def test_agreement_of_each_judge_and_of_both():
-    def judged(key, winner, by=None):
-        verdict = None if winner is None else PairVerdict(winner=winner)
-        return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=(), decided_by=by)
-
     labels = {key: Label(sample_id=key, winner=1) for key in "abcd"}
-    small = {"a": judged("a", 1), "b": judged("b", 2), "c": judged("c", "tie"), "d": judged("d", None)}
-    joined = {
-        "a": judged("a", 1, "small"),
-        "b": judged("b", 2, "small"),
-        "c": judged("c", 1, "large"),
-        "d": judged("d", 1, "large"),
-    }
+    small = {key: judged_pair(key, winner) for key, winner in zip("abcd", (1, 2, "tie", None), strict=True)}
+    by = {"a": "small", "b": "small", "c": "large", "d": "large"}
+    joined = {key: judged_pair(key, 2 if key == "b" else 1, decided_by=by[key]) for key in by}
     found = cascade_agreement(joined, small, labels, resampling=Resampling())
     assert (found.small.value, found.small.n) == (pytest.approx(1 / 3), 3)  # d failed
     assert (found.cascade.value, found.cascade.n) == (0.75, 4)
@@ -267,9 +243,9 @@ def _killed_at(command, path, lines):
     process.communicate()
 
 
-def test_killed_in_either_stage_it_goes_on_where_it_was(write_pairs, tmp_path):
-    pairs, out = write_pairs(f"q{i}" for i in range(20)), tmp_path / "out.jsonl"
-    code = _SLOW_RUN.format(pairs=pairs, out=str(out))
+def test_killed_in_either_stage_it_goes_on_where_it_was(cascade_of, tmp_path):
+    job, out = cascade_of(f"q{i}" for i in range(20)).job, tmp_path / "out.jsonl"
+    code = _SLOW_RUN.format(pairs=job.inputs[0], out=str(out))
     command = [sys.executable, "-c", code]
     small, large = tmp_path / "out.small.jsonl", tmp_path / "out.large.jsonl"
     _killed_at(command, small, 3)
@@ -286,42 +262,3 @@ def test_killed_in_either_stage_it_goes_on_where_it_was(write_pairs, tmp_path):
     assert {row["verdict"]["winner"] for row in rows_of(out)} == {1}
     sessions = json.loads((tmp_path / "out.large.run.json").read_text())["sessions"]
     assert [one["judged"] for one in sessions][1] < 20
-
-
-@pytest.mark.slow
-def test_two_real_judges_by_the_command_killed_and_resumed_as_if_never_stopped(
-    write_pairs, tmp_path, tiny_judge, tiny_adapters
-):
-    pairs = write_pairs(f"what is {i % 7} fox {'big ' * (i % 5)}" for i in range(60))
-
-    def command(out):
-        models = f"{tiny_judge},{tiny_adapters[0]}"
-        arguments = [
-            "--template",
-            "judgelm-compact",
-            "--engine",
-            "transformers",
-            "--both-orders",
-            "--max-num-seqs",
-            "4",
-            "--max-failure-rate",
-            "1",
-        ]
-        module = [sys.executable, "-m", "judgelm", "batch", pairs, "-o", str(out), "--cascade", models]
-        return [*module, *arguments, "--cascade-band", "0.0,1.0"]
-
-    for name, place, lines in (("killed", "killed.small.jsonl", 5), ("killed", "killed.large.jsonl", 5)):
-        _killed_at(command(tmp_path / f"{name}.jsonl"), tmp_path / place, lines)
-    for name in ("killed", "whole"):
-        done = subprocess.run(command(tmp_path / f"{name}.jsonl"), capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "operations saved" in done.stderr
-
-    def content(name):
-        rows = rows_of(tmp_path / f"{name}.jsonl")
-        assert len(rows) == 60
-        return {row["id"]: {key: value for key, value in row.items() if key != "provenance"} for row in rows}
-
-    assert content("killed") == content("whole")
-    counts = json.loads((tmp_path / "whole.run.json").read_text())["cascade"]["counts"]
-    assert counts["small_parameters"] == counts["large_parameters"] > 1000  # an adapter is merged into its base

@@ -1,7 +1,5 @@
 """Several judges' runs joined into one."""
 
-import json
-
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
@@ -11,6 +9,7 @@ from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, RankingVerd
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.panel import Opinion, Panel, aggregate, combine, verdict_text
 from judgelm.runs.run_files import read_judgments
+from tests.support.jsonl_files import write_rows
 
 
 @pytest.fixture
@@ -19,8 +18,7 @@ def run(tmp_path):
 
     def judge(name, *replies, mode=None, answers=("a", "b")):
         pairs = tmp_path / f"pairs{len(answers)}.jsonl"
-        rows = [{"id": f"p{i}", "question": f"q{i}", "answers": list(answers)} for i in range(len(replies))]
-        pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(pairs, ({"id": f"p{i}", "question": f"q{i}", "answers": list(answers)} for i in range(len(replies))))
         script = {f"q{i}|{'|'.join(answers)}": text for i, text in enumerate(replies)}
         out = tmp_path / f"{name}.jsonl"
         engine = ScriptedEngine(script | {"never": ""})
@@ -177,16 +175,13 @@ def test_the_mean_can_overrule_the_votes():
     assert voted.scores == meant.scores == (7, pytest.approx(17 / 3))
 
 
-def test_means_are_given_only_where_all_have_scores_on_one_scale():
-    scored = [Opinion(verdict=PairVerdict(winner=1), scores=(8, 6)), *pairs(1)]
-    assert combine(scored, "vote", comparable=True).scores is None
-    assert combine(scored[:1] * 2, "vote", comparable=False).scores is None
-
-
-def test_probabilities_are_averaged_where_all_have_one():
+def test_means_are_given_only_where_all_have_a_probability_and_scores_on_one_scale():
     opinions = [Opinion(verdict=PairVerdict(winner=1), probability=one) for one in (0.9, 0.6)]
     assert combine(opinions, "vote", comparable=True).probability == pytest.approx(0.75)
     assert combine([*opinions, *pairs(1)], "vote", comparable=True).probability is None
+    scored = [Opinion(verdict=PairVerdict(winner=1), scores=(8, 6)), *pairs(1)]
+    assert combine(scored, "vote", comparable=True).scores is None
+    assert combine(scored[:1] * 2, "vote", comparable=False).scores is None
 
 
 def test_rankings_are_put_together_by_bordas_count():

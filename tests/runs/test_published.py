@@ -1,18 +1,11 @@
 """Published judgments as run files: names, judges, rejects and reruns."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.runs.published import JudgmentImport, import_judgments
 from judgelm.runs.run_files import read_judgments, read_manifest
-
-
-def write(path, rows):
-    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
+from tests.support.jsonl_files import rows_of, write_rows
 
 
 def annotation(preference, annotator="a", output="x"):
@@ -20,9 +13,8 @@ def annotation(preference, annotator="a", output="x"):
 
 
 def imported(tmp_path, published, **options):
-    return import_judgments(
-        JudgmentImport(files=[write(tmp_path / "published.jsonl", published)], out=tmp_path / "run.jsonl", **options)
-    )
+    file = str(write_rows(tmp_path / "published.jsonl", published))
+    return import_judgments(JudgmentImport(files=[file], out=tmp_path / "run.jsonl", **options))
 
 
 def test_a_run_file_with_its_manifest(tmp_path):
@@ -32,17 +24,9 @@ def test_a_run_file_with_its_manifest(tmp_path):
     assert manifest["fingerprint"]["model"] == {"name": "a"}
     assert manifest["sessions"][0]["outcome"] == "finished"
     assert [each.winner for each in read_judgments(tmp_path / "run.jsonl").values()] == [1, 2]
-
-
-def test_the_same_command_again_writes_nothing_twice(tmp_path):
-    imported(tmp_path, [annotation(1.0)])
     before = (tmp_path / "run.jsonl").read_bytes()
-    imported(tmp_path, [annotation(1.0)])
+    imported(tmp_path, [annotation(1.0), annotation(2.0, output="z")])
     assert (tmp_path / "run.jsonl").read_bytes() == before
-
-
-def test_another_file_is_another_run(tmp_path):
-    imported(tmp_path, [annotation(1.0)])
     with pytest.raises(RunError, match="holds judgments of another run"):
         imported(tmp_path, [annotation(2.0)])
 
@@ -59,8 +43,8 @@ def test_one_judge_is_taken_of_several(tmp_path):
 def test_ids_may_be_made_of_fields_or_taken_from_rows(tmp_path):
     imported(tmp_path, [annotation(1.0)], id_template="ae/{instruction}")
     assert list(read_judgments(tmp_path / "run.jsonl")) == ["ae/q"]
-    rows = write(tmp_path / "rows.jsonl", [{"id": "mine", "question": "q", "answer_1": "x", "answer_2": "y"}])
-    result = imported(tmp_path, [annotation(1.0), annotation(1.0, output="z")], rows=rows, overwrite=True)
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": "mine", "question": "q", "answer_1": "x", "answer_2": "y"}])
+    result = imported(tmp_path, [annotation(1.0), annotation(1.0, output="z")], rows=str(rows), overwrite=True)
     assert list(read_judgments(tmp_path / "run.jsonl")) == ["mine"]
     assert "has this question and these answers" in result.rejects[0].reason
 
@@ -74,7 +58,7 @@ def test_a_template_names_fields_that_the_rows_have(tmp_path):
 
 def test_what_cannot_be_used_is_written_beside_the_run(tmp_path):
     result = imported(tmp_path, [annotation(1.0), annotation(7), annotation(1.0)])
-    rejects = [json.loads(line) for line in (tmp_path / "run.rejects.jsonl").read_text().splitlines()]
+    rejects = rows_of(tmp_path / "run.rejects.jsonl")
     assert len(result.rejects) == len(rejects) == 2
     assert "expected a number from 1 to 2" in rejects[0]["reason"]
     assert "was judged before" in rejects[1]["reason"]

@@ -17,11 +17,11 @@ from judgelm.records import Judgment, PairVerdict, Sample, Unparsed
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
 from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments, standing_judgments
 from judgelm.runs.runner import judge
-from judgelm.runs.serialization import judgment_row
 from judgelm.runs.stats import RunStats
 from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
 from judgelm.training.tiny_model import make_base
 from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
+from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.judged_items import write_run
 
 ENGINE = {"*": "8 6\n"}
@@ -37,7 +37,7 @@ def batch(tmp_path):
 
     def judge(*rows, mode=None, **options):
         source = tmp_path / "in.jsonl"
-        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(source, rows)
         job = BatchJob(inputs=(str(source),), out=str(tmp_path / "out.jsonl"), **options)
         forget_input(tmp_path / "out.run.json", source)
         return run_batch(job, mode or Pairwise(), ScriptedEngine(ENGINE), hooks=BatchHooks())
@@ -89,8 +89,7 @@ def test_a_changed_image_is_another_input(batch, tmp_path):
 
 
 def without_hashes(path):
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps({k: v for k, v in row.items() if k != "hashes"}) + "\n" for row in rows))
+    write_rows(path, ({k: v for k, v in row.items() if k != "hashes"} for row in rows_of(path)))
 
 
 def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
@@ -109,8 +108,7 @@ def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
 def test_failures_that_are_judged_again_need_no_hashes(tmp_path):
     failure = Unparsed("engine", "", "down")
     failed = Judgment(sample_id="1", mode="pair", verdict=None, shown=(), failure=failure)
-    (tmp_path / "out.jsonl").write_text(json.dumps(judgment_row(failed)) + "\n")
-    finished = FinishedIds(tmp_path / "out.jsonl")
+    finished = FinishedIds(write_run(tmp_path / "out.jsonl", [failed]))
     finished.require_hashes()
     assert not finished.holds(Sample(id="1", question="q", answers=("a", "b")))
 
@@ -122,8 +120,7 @@ def test_sixteen_bytes_are_kept_for_each_id_and_the_last_row_counts(tmp_path):
         for each in samples
     ]
     judgments[999] = replace(judgments[999], verdict=None, failure=Unparsed("off_grammar", ""))
-    out = tmp_path / "out.jsonl"
-    out.write_text("".join(json.dumps(judgment_row(each)) + "\n" for each in judgments))
+    out = write_run(tmp_path / "out.jsonl", judgments)
     finished = FinishedIds(out)
     assert (len(finished), finished.failures) == (700, {"off_grammar": 1})
     assert finished._ids.nbytes + finished._digests.nbytes == 16 * 700
@@ -177,8 +174,14 @@ def begun(model, tmp_path):
     return command, out
 
 
-def test_a_run_goes_on_in_its_own_format_on_another_cpu(begun):
+def test_a_run_goes_on_in_its_own_format_on_another_cpu_unless_another_is_asked_for(begun):
     command, out = begun
+    job = BatchJob(inputs=(str(command[1]),), out=str(out))
+    assert run_dtype(job, "auto", "transformers") == "float32"
+    assert run_dtype(job, "bfloat16", "transformers") == "bfloat16"  # and the run is refused as another one
+    assert run_dtype(job, "auto", "openai") == "auto"  # a server's model has no format of ours
+    for other in (replace(job, overwrite=True), replace(job, out=f"{out}.new.jsonl")):
+        assert run_dtype(other, "auto", "transformers") == "auto"
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "resuming: 2 samples" in done.stderr
     found = manifest(out)
@@ -195,13 +198,3 @@ def test_a_judge_that_was_loaded_in_another_format_is_loaded_again(begun, model)
         judge.judge_file(str(command[1]), out=str(out))
         assert judge.engine.describe()["dtype"] == "float32"
     assert len(judged_rows(out)) == 6
-
-
-def test_what_was_asked_for_starts_over_and_servers_have_no_format_of_ours(begun):
-    command, out = begun
-    job = BatchJob(inputs=(str(command[1]),), out=str(out))
-    assert run_dtype(job, "auto", "transformers") == "float32"
-    assert run_dtype(job, "bfloat16", "transformers") == "bfloat16"  # and the run is refused as another one
-    assert run_dtype(job, "auto", "openai") == "auto"
-    assert run_dtype(BatchJob(inputs=(), out=str(out), overwrite=True), "auto", "transformers") == "auto"
-    assert run_dtype(BatchJob(inputs=(), out=f"{out}.new.jsonl"), "auto", "transformers") == "auto"

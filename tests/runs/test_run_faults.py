@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-import threading
-import time
 
 import pytest
 
@@ -13,6 +11,7 @@ from judgelm.reports.study import write_study
 from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, standing_judgments
 from judgelm.studies.result import Column, StudyResult, Table
 from tests.support.batch_runs import BATCH, judged_rows
+from tests.support.jsonl_files import write_rows
 
 PAIRS = 3_000
 
@@ -23,10 +22,6 @@ def rows(count):
         {"id": f"p{i}", "question": f"question {i}", "answer_1": text * (i % 5), "answer_2": f"answer {i}"}
         for i in range(count)
     ]
-
-
-def lines(some):
-    return "".join(json.dumps(row) + "\n" for row in some)
 
 
 def command(path, out):
@@ -46,7 +41,7 @@ def content(out):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
-    (folder / "in.jsonl").write_text(lines(rows(PAIRS)))
+    write_rows(folder / "in.jsonl", rows(PAIRS))
     subprocess.run(command(folder / "in.jsonl", folder / "out.jsonl"), check=True, timeout=120)
     found = content(folder / "out.jsonl")
     assert len(found) == PAIRS
@@ -71,7 +66,7 @@ def small_disk(tmp_path):
 def test_a_disk_that_fills_up_in_the_middle_loses_nothing(small_disk, undisturbed, tmp_path):
     place, enlarge = small_disk
     path, out = tmp_path / "in.jsonl", place / "out.jsonl"
-    path.write_text(lines(rows(PAIRS)))
+    write_rows(path, rows(PAIRS))
     run = command(path, tmp_path / "elsewhere.jsonl")
     run[run.index("-o") + 1] = str(out)
     full = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
@@ -85,34 +80,6 @@ def test_a_disk_that_fills_up_in_the_middle_loses_nothing(small_disk, undisturbe
     assert again.returncode == 0, again.stderr
     assert len(judged_rows(out)) == PAIRS
     assert content(out) == undisturbed
-
-
-def test_an_input_that_grows_while_it_is_read_is_judged_once_and_whole(undisturbed, tmp_path):
-    """The writer stops in the middle of lines; what the first run sees of it is judged, the rest by a rerun."""
-    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    text = lines(rows(PAIRS)).encode()
-    begun, third = threading.Event(), len(text) // 3
-
-    def write():
-        with open(path, "ab", buffering=0) as file:
-            file.write(text[:third])
-            begun.set()
-            for start in range(third, len(text), 4_999):  # which is not where lines end
-                file.write(text[start : start + 4_999])
-                time.sleep(0.005)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    begun.wait()
-    first = subprocess.run(command(path, out), capture_output=True, text=True, check=False, timeout=120)
-    assert first.returncode in (0, 1, 2), first.stderr
-    writer.join()
-    seen = set(judged_rows(out)) if out.exists() else set()
-    again = subprocess.run(command(path, out), capture_output=True, text=True, check=False, timeout=120)
-    assert again.returncode == 0, again.stderr
-    assert seen <= set(judged_rows(out))
-    assert content(out) == undisturbed
-    assert path.read_bytes() == text
 
 
 RUN = {"fingerprint": {"model": "m"}, "provenance": {"model": "m"}, "inputs": []}
@@ -195,9 +162,8 @@ def test_a_manifest_that_is_none_is_refused_and_no_judgment_touched(finished, te
 def test_a_study_on_a_full_disk_is_said_and_written_whole_later(small_disk):
     place, enlarge = small_disk
     rows = tuple((str(number), "x" * 400) for number in range(2_000))
-    table = Table(
-        name="t", title="T", columns=(Column(key="n", heading="N"), Column(key="text", heading="Text")), rows=rows
-    )
+    columns = (Column(key="n", heading="N"), Column(key="text", heading="Text"))
+    table = Table(name="t", title="T", columns=columns, rows=rows)
     result = StudyResult(study="s", title="S", protocol="P.", tables=(table,))
     with pytest.raises(RunError, match="study: cannot write the study: No space left on device"):
         write_study(result, place / "study")

@@ -13,14 +13,6 @@ def samples(n):
     return [Sample(id=str(i), question=f"q{i}", answers=("a", "b")) for i in range(n)]
 
 
-def test_both_orders_are_put_back_in_sample_order():
-    engine = ScriptedEngine({"q|a|b": "8 3\n", "q|b|a": "5 6\n"})
-    [judgment] = judge([Sample(id="1", question="q", answers=("a", "b"))], Pairwise(both_orders=True), engine)
-    # as given (8, 3); shown swapped (5, 6) is (6, 5) in sample order; mean (7, 4)
-    assert judgment.scores == (7.0, 4.0)
-    assert judgment.consistent is True
-
-
 def test_every_sample_is_judged_once_whatever_the_window():
     for window in (1, 2, 7, 1000):
         engine = ScriptedEngine({"*": "8 6\n"}, max_in_flight=window)
@@ -39,10 +31,6 @@ def test_samples_are_read_only_as_there_is_room():
     running = judge(source(), Pairwise(), ScriptedEngine({"*": "8 6\n"}, max_in_flight=10))
     next(running)
     assert len(read) <= 11
-
-
-def test_no_samples_is_no_judgments():
-    assert list(judge([], Pairwise(), ScriptedEngine({"*": "8 6\n"}))) == []
 
 
 class Recording(ScriptedEngine):

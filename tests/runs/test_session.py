@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.runs.session import children, end_orphans
+from judgelm.runs.session import end_orphans
+from tests.support.batch_runs import alive
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 
@@ -53,86 +54,51 @@ def run(tmp_path):
         parent.wait()
         parent.stdin.close()
         parent.stdout.close()
-        if lives(child):
+        if alive(child):
             os.kill(child, signal.SIGKILL)
-
-
-def lives(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def kill(parent):
-    parent.kill()
-    parent.wait()
 
 
 def test_the_child_of_a_killed_run_is_ended(run, tmp_path, monkeypatch):
     out = tmp_path / "out.jsonl"
     parent, child = run(out)
-    kill(parent)
-    assert lives(child), "or else there is nothing to end"
+    parent.kill()
+    parent.wait()
+    assert alive(child), "or else there is nothing to end"
     monkeypatch.chdir(tmp_path)
     assert end_orphans("out.jsonl") == [child]  # the same file, named otherwise
-    assert not lives(child)
+    assert not alive(child)
     assert end_orphans("out.jsonl") == []
 
 
 def test_what_ignores_sigterm_is_killed(run, tmp_path):
     parent, child = run(tmp_path / "out.jsonl", "stubborn")
-    kill(parent)
+    parent.kill()
+    parent.wait()
     assert end_orphans(str(tmp_path / "out.jsonl"), grace_s=0.2) == [child]
     until = time.monotonic() + 5
-    while lives(child) and time.monotonic() < until:
+    while alive(child) and time.monotonic() < until:
         time.sleep(0.01)
-    assert not lives(child)
+    assert not alive(child)
 
 
 def test_a_worker_of_multiprocessing_is_ended_with_its_helpers(run, tmp_path):
     out = str(tmp_path / "out.jsonl")
     parent, child = run(out, "worker")
-    kill(parent)
+    parent.kill()
+    parent.wait()
     assert child in end_orphans(out)  # and Python's resource tracker, which ends with it
-    assert not lives(child)
+    assert not alive(child)
     assert end_orphans(out) == []
 
 
 def test_a_living_run_keeps_its_children(run, tmp_path):
-    _, child = run(tmp_path / "out.jsonl")
-    assert end_orphans(str(tmp_path / "out.jsonl")) == []
-    assert lives(child)
-
-
-def test_another_files_run_is_not_touched(run, tmp_path):
     parent, child = run(tmp_path / "out.jsonl")
-    kill(parent)
-    assert end_orphans(str(tmp_path / "other.jsonl")) == []
-    assert lives(child)
-
-
-def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path):
-    # a mark with the id of a process that began after the marked one: the number was given out again
-    from judgelm.runs import session
-
-    out = str(tmp_path / "out.jsonl")
-    script = "import os, sys; os.execvpe('sleep', ['sleep', '600'], os.environ | {'JUDGELM_RUN': sys.stdin.read()})"
-    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, text=True)
-    time.sleep(1.2)
-    later = subprocess.Popen(["sleep", "600"])
-    try:
-        child.stdin.write(f"{session._run_id(out)}:{later.pid}")
-        child.stdin.close()
-        until = time.monotonic() + 5
-        while (ended := end_orphans(out)) == [] and time.monotonic() < until:
-            time.sleep(0.01)  # until the child has become `sleep`, which carries the mark
-        assert ended == [child.pid]
-        assert child.wait(timeout=5) == -signal.SIGTERM
-    finally:
-        for process in (child, later):
-            process.kill()
-            process.wait()
+    assert end_orphans(str(tmp_path / "out.jsonl")) == []
+    assert alive(child)
+    parent.kill()
+    parent.wait()
+    assert end_orphans(str(tmp_path / "other.jsonl")) == []  # nor does another file's end those of a dead one
+    assert alive(child)
 
 
 def test_a_process_with_a_title_of_its_own_keeps_its_mark(run, tmp_path):
@@ -140,10 +106,7 @@ def test_a_process_with_a_title_of_its_own_keeps_its_mark(run, tmp_path):
     pytest.importorskip("setproctitle", reason="setproctitle is not installed: pip install -e '.[vllm]'")
     out = tmp_path / "out.jsonl"
     parent, child = run(out, "titled")
-    kill(parent)
+    parent.kill()
+    parent.wait()
     assert end_orphans(str(out)) == [child]
-    assert not lives(child)
-
-
-def test_without_a_mark_nothing_is_a_child(tmp_path):
-    assert children(str(tmp_path / "never.jsonl")) == []
+    assert not alive(child)

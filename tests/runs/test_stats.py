@@ -48,8 +48,3 @@ def test_unassigned_mass_is_a_mean_over_orders_and_mostly_unassigned_is_counted(
     assert (stats.probabilities, stats.mostly_unassigned, stats.distributions) == (1, 1, 3)
     assert math.isclose(stats.row()["mean_unassigned"], 0.8 / 3)
     assert RunStats().row()["mean_unassigned"] is None
-
-
-def test_approximations_are_counted_by_their_words():
-    shown = [Shown(**GIVEN, distribution=some(1.0, words)) for words in ("top 20", "top 20", "sampled", "")]
-    assert stats_of(*(judged(one, probability=1.0) for one in shown)).approximations == {"top 20": 2, "sampled": 1}

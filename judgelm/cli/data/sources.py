@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgelm.cli import options
-from judgelm.cli.console import Results, console, echo, is_stdout, write_json
+from judgelm.cli.console import Results, console, echo, is_stdout, picked, write_json
 from judgelm.cli.options import LabelOptions
 from judgelm.data.readers.rows import RejectCounts
 from judgelm.errors import ConfigError
@@ -166,38 +166,26 @@ def _show_dataset(result: "DatasetResult", lock: Path) -> None:
 
 def _card_row(card: "DatasetCard") -> dict[str, Any]:
     """A data set, as `--json` lists it."""
-    return {
-        "name": card.name,
-        "summary": card.summary,
-        "repo": card.repo,
-        "licence": card.licence,
-        "terms": card.terms,
-        "gated": card.gated,
-        "purpose": card.purpose,
-        "splits": {name: split.rows for name, split in card.splits.items()},
-        "verified": card.verified,
-        "sources": dict(card.sources),
-    }
+    names = ("name", "summary", "repo", "licence", "terms", "gated", "purpose", "verified", "sources")
+    return picked(card, *names) | {"splits": {name: split.rows for name, split in card.splits.items()}}
 
 
 def _result_row(result: "DatasetResult") -> dict[str, Any]:
-    return {
-        "name": result.card.name,
-        "repo": result.card.repo,
+    splits = {
+        name: picked(split, "rows", "rejected") | {"labels": split.winners} | _by_reason(split.rejects)
+        for name, split in result.splits.items()
+    }
+    return picked(result.card, "name", "repo") | {
         "revision": result.revision.sha,
         "outdated": result.revision.is_outdated,
         "files": {name: dict(files) for name, files in result.files.items()},
-        "splits": {
-            name: {
-                "rows": split.rows,
-                "labels": dict(split.winners),
-                "rejected": split.rejected,
-                "rejected_by_reason": dict(split.rejects.by_reason.most_common()),
-            }
-            for name, split in result.splits.items()
-        },
+        "splits": splits,
         "written": result.paths,
     }
+
+
+def _by_reason(rejects: RejectCounts) -> dict[str, Any]:
+    return {"rejected_by_reason": dict(rejects.by_reason.most_common())}
 
 
 def import_command(
@@ -254,15 +242,13 @@ def import_command(
 def _benchmark_row(result: "ImportResult") -> dict[str, Any]:
     from judgelm.data.sources.source import protocol_of
 
-    return {
+    return picked(result, "rows", "categories") | {
         "benchmark": result.benchmark.name,
-        "rows": result.rows,
-        "labels": dict(result.winners),
+        "labels": result.winners,
         "without_label": result.unlabelled,
         "with_a_known_truth": result.truths,
-        "categories": dict(result.categories),
         "rejected": len(result.rejects),
-        "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
+        **_by_reason(RejectCounts(result.rejects)),
         "protocol": protocol_of(result.benchmark).metric,
         "written": result.paths,
     }
@@ -368,7 +354,7 @@ def _judgments_row(result: "JudgmentImportResult") -> dict[str, Any]:
         "unverified": published.unverified,
         **{name: counts[name] for name in ("winners", "labels", "grades", "failures")},
         "rejected": len(result.rejects),
-        "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
+        **_by_reason(RejectCounts(result.rejects)),
     }
 
 

@@ -1,4 +1,4 @@
-"""`judgelm study qa`."""
+"""Studies of judged answers: `judgelm study qa`, `self-reference`, `ssr`, `self-bias` and `capabilities`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from judgelm.cli.console import console
-from judgelm.cli.options import ColumnOptions, StudyOutput, named_run
+from judgelm.cli.options import ColumnOptions, StudyOutput, named_run, parse_pairs, read_families
 from judgelm.errors import ConfigError, InputError
-from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.readers.rows import Row
@@ -60,8 +59,8 @@ def qa_command(
 
     options = QaOptions(
         failures=failures,
-        siblings=_pairs("--sibling", siblings or []),
-        own=_pairs("--own", own or []),
+        siblings=parse_pairs(siblings or (), "--sibling", parse=str),
+        own=parse_pairs(own or (), "--own", parse=str),
         sibling_others=sibling_others == "with-own",
         types_judge=types_judge,
         resampling=output.resampling,
@@ -75,21 +74,6 @@ def qa_command(
         notes += [f"{run.name}: {note}" for note in texts.notes()]
     result = qa_study(qa_answers(samples, labels, rules=rules, validated=validated), runs, options)
     output.write(replace(result, warnings=(*result.warnings, *notes)))
-
-
-def _pairs(option: str, values: Iterable[str]) -> dict[str, str]:
-    """Parse `MODEL=JUDGE`, each model once.
-
-    Raises:
-        ConfigError: a value of another form, or a model twice.
-    """
-    judges: dict[str, str] = {}
-    for text in values:
-        model, equals, judge = text.partition("=")
-        if not (equals and model and judge) or model in judges:
-            raise ConfigError(f"{option} {text}: expected MODEL=JUDGE, each model once")
-        judges[model] = judge
-    return judges
 
 
 def _run(text: str) -> "QaRun":
@@ -316,7 +300,7 @@ def self_bias_command(
         level=level,
     )
     options = SelfBiasOptions(
-        families=None if families is None else _families(families),
+        families=None if families is None else read_families(families),
         reference=reference,
         scaling=scaling,
         model=model,
@@ -396,18 +380,6 @@ def _token_counter(source: str) -> Callable[[str], int]:
 
     tokenizer = load_tokenizer(source, None, EngineOptions(model=source))
     return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _families(path: Path) -> dict[str, list[str]]:
-    """Families from YAML.
-
-    Raises:
-        ConfigError: the file cannot be read, or is no mapping of family to models.
-    """
-    families = read_yaml(path)
-    if not isinstance(families, dict) or not all(isinstance(names, list) for names in families.values()):
-        raise ConfigError(f"{path}: expected family: [model, ...] for each family")
-    return {str(family): [str(name) for name in names] for family, names in families.items()}
 
 
 def capabilities_command(
