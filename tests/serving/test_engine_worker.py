@@ -156,13 +156,6 @@ def test_a_broken_engine_leaves_nobody_waiting():
     worker.close()
 
 
-def test_asking_again_later_rests_on_the_rate(worker, gate):
-    assert worker.retry_after_s() == 1
-    gate.set()
-    assert [ask(worker, number).result(5) for number in range(5)]
-    assert worker.retry_after_s() == 1
-
-
 class Refusing(ScriptedEngine):
     """Refuses one question, as an engine refuses a prompt that its tokenizer cannot write."""
 

@@ -53,11 +53,6 @@ def first_captured(shared_data, folder):
     return next(asked for _, asked in captures.requests(shared_data, folder))
 
 
-def test_a_tie_is_a_tie_for_clients_that_know_one():
-    with handler_of() as handler:
-        assert verdicts(ask(handler, pandalm("same", "same!"))) == ["Tie"]
-
-
 def test_in_both_orders_a_judge_that_prefers_the_first_is_undecided():
     with (
         handler_of(KnownEngine(certain("9 4"))) as one,
@@ -78,19 +73,18 @@ def test_both_orders_show_each_of_four_answers_at_each_place(shared_data):
 
 
 @pytest.mark.parametrize(
-    ("line", "code"),
-    [("I would rather not say", "off_grammar"), ("80 6", "out_of_range"), ("word " * 30, "truncated")],
+    ("lines", "code"),
+    [
+        ({"I would rather not say": 1.0}, "off_grammar"),
+        ({"80 6": 1.0}, "out_of_range"),
+        ({"word " * 30: 1.0}, "truncated"),
+        ({"Assistant 1": 0.4, "8 6": 0.3, "9 6": 0.3}, "off_grammar"),  # a likely distribution does not save it
+    ],
 )
-def test_an_unreadable_verdict_is_a_failure_and_no_tie(line, code):
-    with handler_of(KnownEngine(certain(line))) as handler, pytest.raises(UnjudgedError, match=code) as failed:
+def test_an_unreadable_verdict_is_a_failure_and_no_tie(lines, code):
+    with handler_of(KnownEngine(lambda prompt: lines)) as handler, pytest.raises(UnjudgedError, match=code) as failed:
         ask(handler, pandalm("a", "b"))
     assert failed.value.failure.code == code
-
-
-def test_a_likely_distribution_does_not_save_an_unreadable_line():
-    lines = {"Assistant 1": 0.4, "8 6": 0.3, "9 6": 0.3}
-    with handler_of(KnownEngine(lambda prompt: lines)) as handler, pytest.raises(UnjudgedError, match="off_grammar"):
-        ask(handler, pandalm("a", "b"))
 
 
 def test_a_request_that_the_engine_cannot_answer_is_the_engines_failure():
@@ -311,17 +305,6 @@ def test_explaining_asks_nothing_and_explaining_fully_finds(shared_data):
         explained, finding = asyncio.run(handler.explain_with_result(batch))
         assert (len(explained.mode_tasks), len(finding.scores)) == (5, 10)
         assert finding.scores[:2] == tuple(map(quality, explained.mode_tasks[0].sample.answers))
-
-
-def test_a_native_question_is_judged_as_in_a_batch_and_its_failure_is_its_own():
-    with handler_of() as handler:
-        judgment = asyncio.run(
-            handler.run_task(read_task(NATIVE | {"options": {"both_orders": True, "distribution": True}}))
-        )
-        assert judgment.scores == (quality("one"), quality("two"))
-        assert (judgment.mode, len(judgment.shown), judgment.probability is not None) == ("pair", 2, True)
-    with handler_of(KnownEngine(certain("no"))) as handler:
-        assert asyncio.run(handler.run_task(read_task(NATIVE))).failure.code == "off_grammar"
 
 
 def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():

@@ -1,6 +1,5 @@
 """Run files on the page in a real browser: open, filter, compare, label by keyboard, and take away."""
 
-import json
 
 import pytest
 
@@ -78,11 +77,6 @@ def listed(page):
     return [text.split(" · ")[0] for text in page.locator("#browse-items label").all_inner_texts()]
 
 
-def choose(page, field, name):
-    page.locator(f"#filter-{field} input").click()
-    page.get_by_role("option", name=name, exact=True).click()
-
-
 def has(page, place, text):
     page.locator(f"#{place}").get_by_text(text).first.wait_for()
 
@@ -94,22 +88,6 @@ def test_texts_judgment_and_the_other_judge_stand_together(page):
     has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
     # of a, b and c both judge; the same only of a
     has(page, "browse-findings", "Of 3 items with two verdicts 33.3")
-
-
-@pytest.mark.parametrize(
-    ("field", "name", "found"),
-    [
-        ("verdict", "failed", ["d"]),
-        ("category", "code", ["b"]),
-        ("failure", "off_grammar", ["d"]),
-        ("orders", "disagree", ["b"]),
-        ("other", "says the same", ["a"]),
-    ],
-)
-def test_filters(page, field, name, found):
-    choose(page, field, name)
-    has(page, "browse-place", f"Item 1 of {len(found)} listed")
-    assert listed(page) == found
 
 
 def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
@@ -169,28 +147,6 @@ def test_digits_typed_into_a_field_label_nothing(page):
     page.keyboard.press("Enter")
     has(page, "browse-item", "No item passes the filters.")
     has(page, "browse-findings", "Your labels (0)")
-
-
-def test_a_judge_is_hidden_until_the_label_is_given(page):
-    page.locator("#browse-blind input").check()
-    has(page, "browse-item", "The judgment is hidden")
-    assert page.locator("#browse-item .jl-verdict").count() == 0
-    assert listed(page)[0] == "a"
-    page.keyboard.press("2")
-    has(page, "browse-place", "Item 2 of 4 listed")
-    page.keyboard.press("k")
-    has(page, "browse-item", "Answer 1 is better.")
-
-
-def test_the_items_listed_are_exported(page, tmp_path):
-    choose(page, "verdict", "second better")
-    has(page, "browse-place", "Item 1 of 1 listed")
-    page.locator("#export-listed").click()
-    with page.expect_download() as saved:
-        page.locator("#listed-file a").first.click()
-    saved.value.save_as(tmp_path / "items.jsonl")
-    [row] = [json.loads(line) for line in (tmp_path / "items.jsonl").read_text().splitlines()]
-    assert (row["id"], row["question"], row["other_verdict"]) == ("b", "question b", "1")
 
 
 def test_no_run_file_takes_the_page_over(page):

@@ -173,16 +173,6 @@ def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
     page.locator("#image-judgment .jl-verdict").wait_for()
 
 
-def test_what_is_missing_is_said_where_it_is_asked_for(url, page_at):
-    page = page_at(url)
-    page.locator("#pair-clear").click()
-    page.wait_for_function("() => document.querySelector('#pair-answer-2 textarea').value === ''")
-    page.locator("#pair-judge").click()
-    alert = page.locator("#pair-judgment [role=alert]")
-    alert.wait_for()
-    assert alert.inner_text() == "the question is blank; fill it in"
-
-
 def test_a_pair_is_judged_by_keyboard_alone(url, page_at):
     page = page_at(url)
     page.locator("#pair-question-field textarea").focus()
