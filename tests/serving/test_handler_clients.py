@@ -10,7 +10,7 @@ import pytest
 from judgelm.dialects.catalog import recognise
 from tests.dialects.client_parsers import CLIENTS, alpaca_batch, as_choice, higher, llmbar_choice, llmbar_claim, of_text
 from tests.support import captures
-from tests.support.known_judge import handler_of, quality
+from tests.support.known_judge import CHANCES, handler_of, quality
 
 UNCAPTURED = {
     "llmbar-choice": of_text(lambda text: llmbar_claim(text) or llmbar_choice(text)),  # strategies differ in the form
@@ -22,8 +22,6 @@ ARENA = {"A>>B": 1, "A>B": 1, "A=B": "tie", "B>A": 2, "B>>A": 2}
 KNOW_TIES = ("arena-hard", "autoj", "fastchat", "judgelm", "pandalm", "vicuna-review")
 EXACT = {"autoj-single": 0.005, "deepeval-geval": 0.005, "geval": 0.005, "promptfoo-g-eval": 0.005, "openevals": 0.26}
 """By how many of its points a client's grade may differ; elsewhere grades are whole."""
-
-CHANCES = {0: 0.5, 1: 0.8125, 2: 0.96875}  # of the first answer, by how much better it is
 
 
 def folders(shared_data):
@@ -61,7 +59,7 @@ def conclusions(folder, request, task, response):
     return conclusion, pytest.approx(expected, abs=exact + 1e-9)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("pair", 35), ("grade", 20), ("label", 15)])
+@pytest.mark.parametrize(("kind", "least"), [("pair", 35), ("grade", 20), ("label", 13)])
 def test_every_client_concludes_what_the_judge_thinks(shared_data, kind, least):
     seen = set()
     with handler_of() as handler:
@@ -82,10 +80,10 @@ def test_a_weighted_client_gets_the_probability(shared_data):
         wanted = answered(handler, shared_data, lambda task: task.dialect == "alpaca-eval-identifier")
         for folder, _, task, response in wanted:
             first, second = map(quality, task.sample.answers)
-            chance = CHANCES.get(abs(first - second), 1.0)
             if "weighted" in folder:
                 preferred = CLIENTS[folder].read(as_choice(response.reply))
-                assert preferred == pytest.approx(2 - (chance if first >= second else 1 - chance)), folder
+                chance = CHANCES.get(first - second, float(first > second))
+                assert preferred == pytest.approx(2 - chance), folder
 
 
 VERDICTS = 'My final verdict is: [[B]] [[A>>B]] [[10]] Output (b) {"score": true} Rating: 10 FINAL SCORE: 10\n10 1\nB'
