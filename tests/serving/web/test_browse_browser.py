@@ -1,6 +1,5 @@
 """Run files on the page in a real browser: open, filter, compare, label by keyboard, and take away."""
 
-
 import pytest
 
 from judgelm.data.labelled_set import read_labels
@@ -118,27 +117,6 @@ def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
     upload_and_open(page, files)
     has(page, "browse-findings", "Your labels (2)")
     has(page, "browse-place", "your label: first better")
-
-
-def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, page_at, files, tmp_path):
-    run = tmp_path / "run.jsonl"
-    run.write_bytes(files["run"].read_bytes())
-
-    def opened():
-        return page_at(serve_judge(Judge("8 6", engine="scripted"), open_runs([run], files["texts"])))
-
-    page = opened()
-    has(page, "browse-findings", "Your labels (0)")
-    page.locator("#label-second").click()
-    has(page, "browse-place", "Item 2 of 4 listed")
-    reload(page)
-    has(page, "browse-place", "your label: second better")
-    has(page, "browse-findings", "run.labels.jsonl, which judgelm eval --labels reads")
-    has(opened(), "browse-place", "your label: second better")
-    tmp_path.joinpath("run.labels.tmp").mkdir()  # refused like a folder without leave to write, also to root
-    page.locator("#label-first").click()
-    has(page, "browse-problem", "run.labels.jsonl: this label is not saved: Is a directory")
-    assert read_labels(str(tmp_path / "run.labels.jsonl")).labels["a"].winner == 2
 
 
 def test_digits_typed_into_a_field_label_nothing(page):
