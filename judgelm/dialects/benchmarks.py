@@ -60,9 +60,7 @@ def _offers(instruction: str, *labels: str) -> bool:
 # mathematical questions), `alpaca-eval-lmsys` is alpaca_eval's copy, which stops at equal scores, and `judgelm` is
 # JudgeLM's plain prompt, with or without a reference, which JudgeBench sends with other line ends. FairEval asks for
 # evidence first, and the two scores in the last two lines. A score line has one space, nothing before, nothing behind.
-_REVIEW = TEMPLATES["vicuna-review"]
 _JUDGELM = TEMPLATES["judgelm"]
-_FAIREVAL = TEMPLATES["faireval"]
 _REVIEW_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "12")
 _REFERENCE_HEADING = "\n\n[Reference Answer]\n"
 _SCORE_LINE = re.compile(r"single\s+line\s+containing|Python\s+tuple\s+containing")
@@ -122,29 +120,22 @@ _REVIEWS = (
     template_dialect(
         "faireval",
         "pair",
-        _FAIREVAL,
         text=_INSTRUCTED,
         split=_split_review,
         accepts=lambda request, split: bool(_LAST_LINES.search(split.values["instruction"])),
         render=each_reply(_fair_scores),
     ),
-    template_dialect(
-        "vicuna-review",
-        "pair",
-        _REVIEW,
-        text=partial(_review_of, first_client=True),
-        split=_split_review,
-        accepts=_wants_score_line,
-        render=each_reply(partial(_scored, True)),
-    ),
-    template_dialect(
-        "alpaca-eval-lmsys",
-        "pair",
-        _REVIEW,
-        text=partial(_review_of, first_client=False),
-        split=_split_review,
-        accepts=_wants_score_line,
-        render=each_reply(partial(_scored, False)),
+    *(
+        template_dialect(
+            name,
+            "pair",
+            TEMPLATES["vicuna-review"],
+            text=partial(_review_of, first_client=first_client),
+            split=_split_review,
+            accepts=_wants_score_line,
+            render=each_reply(partial(_scored, first_client)),  # the first client knows ties
+        )
+        for name, first_client in (("vicuna-review", True), ("alpaca-eval-lmsys", False))
     ),
     *(
         Dialect(
@@ -325,13 +316,11 @@ def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
 # JudgeBench's own judges: `vanilla`, and Skywork's critic. Both want the bare verdict and know no tie. Skywork's parser
 # takes any capital A in the reply for the verdict A, so no word may stand beside it. OffsetBias shows the blocks of
 # `vanilla` below rules; its prompt is RewardBench's.
-_VANILLA = TEMPLATES["judgebench-vanilla"]
-_SKYWORK = TEMPLATES["judgebench-skywork-critic"]
 _AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "AB")
 
 
 def _judgebench_dialect(
-    name: str, template: Pattern, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
+    name: str, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
 ) -> Dialect:
     """A dialect whose instruction offers labels; the template's last line end is lost by JudgeBench."""
 
@@ -342,7 +331,6 @@ def _judgebench_dialect(
     return template_dialect(
         name,
         "pair",
-        template,
         text=last_text("user", strip=lambda text: text.removesuffix("\n")),
         split=partial(resolve_split, blocks=blocks),
         accepts=accepts,
@@ -353,7 +341,6 @@ def _judgebench_dialect(
 _JUDGEBENCH = (
     _judgebench_dialect(
         "judgebench-vanilla",
-        _VANILLA,
         "Output (a)",
         "Output (b)",
         offers=("Output (a)",),
@@ -361,7 +348,6 @@ _JUDGEBENCH = (
     ),
     _judgebench_dialect(
         "judgebench-skywork-critic",
-        _SKYWORK,
         "[[A]]",
         "[[B]]",
         blocks=_AB_BLOCKS,
@@ -374,12 +360,10 @@ _JUDGEBENCH = (
 # ratings, and prompts of single judge models. What tells its pairs from FastChat's is the system's message, which
 # offers no `[[C]]` for a tie. Its Prometheus prompt is recognised with Prometheus's own.
 _LETTERS = "ABCD"
-_TWO = TEMPLATES["rewardbench-pair"]
 _FOUR = Pattern(
     "[User Question]\n{question}"
     + "".join("\n\n" + _ANSWER.format(letter, f"answer_{letter.lower()}") for letter in _LETTERS)
 )
-_RATED = TEMPLATES["rewardbench-ratings"]
 
 
 def _winners_offered(request: ChatRequest) -> str:
@@ -430,11 +414,28 @@ def _atla_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> st
     return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.", taken=35)
 
 
+_JUDGE_MODELS = (
+    (
+        "rewardbench-offsetbias",
+        "\n\n# Instruction:\n",
+        "Do NOT output any other words.\nHere are some rules of the evaluation:\n",
+        each_reply(winner_name("Output (a)", "Output (b)")),
+    ),
+    ("rewardbench-con-j", "。以下是问题和候选回答的内容：\n    \n问题：", '"更好的回答"', each_reply(_con_j_text)),
+    (
+        "rewardbench-atla",
+        "\n\nHere is the data.\n\nInstruction:\n```\n",
+        "**Result:** <A or B>",
+        each_reply(_atla_text),
+    ),
+    ("rewardbench-rise", "\n问题：", "下面我会给出一个问题和两个回答", _letter_last),
+)
+"""Single judge models: the heading above the texts, what the instructions before it hold, and the replies."""
+
 _REWARDBENCH = (
     template_dialect(
         "rewardbench-pair",
         "pair",
-        _TWO,
         text=_INSTRUCTED,
         split=latest_split,
         accepts=lambda request, split: _winners_offered(request) == "AB",
@@ -456,40 +457,13 @@ _REWARDBENCH = (
     template_dialect(
         "rewardbench-ratings",
         "grade",
-        _RATED,
         scale=_SCALE,
         text=lambda request: None if (text := _rated_text(request)) is None else text.rstrip("\n"),
         render=_last_line(lambda task, result: grade_text(result, _SCALE, whole=True)),
     ),
-    template_dialect(
-        "rewardbench-offsetbias",
-        "pair",
-        TEMPLATES["rewardbench-offsetbias"],
-        text=_after_heading(
-            "\n\n# Instruction:\n", "Do NOT output any other words.\nHere are some rules of the evaluation:\n"
-        ),
-        render=each_reply(winner_name("Output (a)", "Output (b)")),
-    ),
-    template_dialect(
-        "rewardbench-con-j",
-        "pair",
-        TEMPLATES["rewardbench-con-j"],
-        text=_after_heading("。以下是问题和候选回答的内容：\n    \n问题：", '"更好的回答"'),
-        render=each_reply(_con_j_text),
-    ),
-    template_dialect(
-        "rewardbench-atla",
-        "pair",
-        TEMPLATES["rewardbench-atla"],
-        text=_after_heading("\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>"),
-        render=each_reply(_atla_text),
-    ),
-    template_dialect(
-        "rewardbench-rise",
-        "pair",
-        TEMPLATES["rewardbench-rise"],
-        text=_after_heading("\n问题：", "下面我会给出一个问题和两个回答"),
-        render=_letter_last,
+    *(
+        template_dialect(name, "pair", text=_after_heading(heading, wanted), render=render)
+        for name, heading, wanted, render in _JUDGE_MODELS
     ),
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from judgelm.dialects.splits import Pattern, TemplateSplit
+from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
@@ -266,7 +266,7 @@ def template_dialect(
     Args:
         name: of the dialect.
         kind: of its tasks.
-        templates: with the slots of `task_from_split`.
+        templates: with the slots of `task_from_split`; by default that of the dialect's name in `TEMPLATES`.
         text: finds the text that is of a template in a request; None where there is none.
         render: as in `Dialect`.
         split: of that text.
@@ -274,13 +274,14 @@ def template_dialect(
         scale: of grades.
         facts: of a template and its text, for rendering.
     """
+    patterns = templates or (TEMPLATES[name],)
 
     def recognise(request: ChatRequest) -> JudgeTask | None:
         prompt = text(request)
-        for template in templates if prompt is not None else ():
+        for template in patterns if prompt is not None else ():
             values = split(template, prompt or "")
             if values is not None and accepts(request, values):
                 return task_from_split(name, kind, values, scale=scale, facts=facts(template, prompt or ""))
         return None
 
-    return Dialect(name=name, recognise=recognise, render=render, templates=templates)
+    return Dialect(name=name, recognise=recognise, render=render, templates=patterns)

@@ -68,7 +68,6 @@ _GRADE_END = re.compile(
 )
 _STRICT = TEMPLATES["deepeval-geval-strict"]
 _STRICT_STEPS = "\nEvaluation Steps:\n"
-_PREPARE = TEMPLATES["deepeval-geval-steps"]
 _STEPS = (
     "Read the given fields and note what the criteria ask for.",
     "Compare the actual output with what the criteria ask for, and with the other fields.",
@@ -190,7 +189,6 @@ _DEEPEVAL = (
     template_dialect(
         "deepeval-geval-steps",
         "prepare",
-        _PREPARE,
         text=_stripped_user,
         render=same_reply(lambda task, result: json.dumps({"steps": list(_STEPS)})),
     ),
@@ -198,18 +196,12 @@ _DEEPEVAL = (
 
 # promptfoo's model-graded assertions: llm-rubric, closed QA, factuality, G-Eval and select-best. The prompts of
 # llm-rubric and select-best show no question.
-_RUBRIC_SYSTEM = TEMPLATES["promptfoo-llm-rubric-system"]
-_RUBRIC = TEMPLATES["promptfoo-llm-rubric"]
-_CLOSED_QA = TEMPLATES["promptfoo-closedqa"]
-_FACTUALITY_SYSTEM = TEMPLATES["promptfoo-factuality-system"]
-_FACTUALITY = TEMPLATES["promptfoo-factuality"]
-_PROMPTFOO_STEPS = TEMPLATES["promptfoo-g-eval-steps"]
+_bare_user, _bare_system = last_text("user", strip=str.strip), last_text("system", strip=str.strip)
 _REPLY_STEPS = (
     "Note what the criteria ask of a reply.",
     "Check the reply against each of these points.",
     "Lower the score for every point that the reply does not meet.",
 )
-_PROMPTFOO_GEVAL = TEMPLATES["promptfoo-g-eval"]
 _BEST = (
     "You are comparing multiple pieces of text to see which best fits the following criteria: {criterion}\n\n"
     "Here are the pieces of text:\n\n\n"
@@ -219,14 +211,9 @@ _MOST_TEXTS = 64
 """A prompt of more is not of this dialect: thousands of imitated texts must not stop a server."""
 
 
-def _below_system(system: Pattern, request: ChatRequest, split: TemplateSplit) -> bool:
-    """True where the system message is of its template."""
-    return system.split(request.messages[0].text.strip()) is not None
-
-
 def _recognise_best(request: ChatRequest) -> JudgeTask | None:
     """Texts are counted by their indices, as many as there are in a row."""
-    text = last_text("system", strip=str.strip)(request)
+    text = _bare_system(request)
     if text is None:
         return None
     most = 0
@@ -280,44 +267,28 @@ def _best_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> st
     return str(winner_of_two(task, result) - 1 if pair else best_answer(task, result))
 
 
-def _system_and_user(
-    name: str, system: Pattern, user: Pattern, text: Callable[[JudgeTask, JudgeResult], str]
-) -> Dialect:
-    """A label by a prompt in the user's message, below a known system message."""
+def _system_and_user(name: str, text: Callable[[JudgeTask, JudgeResult], str]) -> Dialect:
+    """A label by a prompt in the user's message, below a system message of its own template."""
+    system = TEMPLATES[f"{name}-system"]
     dialect = template_dialect(
         name,
         "label",
-        user,
         text=last_text("system", "user", strip=str.strip),
-        accepts=partial(_below_system, system),
+        accepts=lambda request, split: system.split(request.messages[0].text.strip()) is not None,
         render=same_reply(text),
     )
-    return replace(dialect, templates=(user, system))
+    return replace(dialect, templates=(*dialect.templates, system))
 
 
 _PROMPTFOO = (
-    _system_and_user("promptfoo-llm-rubric", _RUBRIC_SYSTEM, _RUBRIC, _rubric_text),
-    template_dialect(
-        "promptfoo-closedqa",
-        "label",
-        _CLOSED_QA,
-        text=last_text("system", strip=str.strip),
-        render=same_reply(_closed_qa_text),
-    ),
-    _system_and_user("promptfoo-factuality", _FACTUALITY_SYSTEM, _FACTUALITY, _factuality_text),
-    template_dialect(
-        "promptfoo-g-eval",
-        "grade",
-        _PROMPTFOO_GEVAL,
-        text=last_text("user", strip=str.strip),
-        render=each_reply(_promptfoo_grade),
-        scale=(0, 10),
-    ),
+    _system_and_user("promptfoo-llm-rubric", _rubric_text),
+    template_dialect("promptfoo-closedqa", "label", text=_bare_system, render=same_reply(_closed_qa_text)),
+    _system_and_user("promptfoo-factuality", _factuality_text),
+    template_dialect("promptfoo-g-eval", "grade", text=_bare_user, scale=(0, 10), render=each_reply(_promptfoo_grade)),
     template_dialect(
         "promptfoo-g-eval-steps",
         "prepare",
-        _PROMPTFOO_STEPS,
-        text=last_text("user", strip=str.strip),
+        text=_bare_user,
         render=same_reply(lambda task, result: json.dumps({"steps": list(_REPLY_STEPS)}, separators=(",", ":"))),
     ),
     Dialect(
@@ -596,8 +567,6 @@ def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
 # The instructions behind the data are the user's; the letters offered in them are `C` and `I`, or `C`, `P` and `I`. A
 # probability of being correct says nothing about being partly so; `P` is never given. The client has taken out of the
 # answer what looks like its own delimiters; the split gives what the prompt holds.
-_GRADED_QA = TEMPLATES["inspect-model-graded-qa"]
-_GRADED_FACT = TEMPLATES["inspect-model-graded-fact"]
 
 
 def _inspect_text(task: JudgeTask, result: JudgeResult) -> str:
@@ -608,12 +577,11 @@ _INSPECT = tuple(
     template_dialect(
         name,
         "label",
-        template,
         text=last_text("user", strip=lambda text: text.lstrip("\n")),
         accepts=lambda request, split: "GRADE: " in split.values["instructions"],
         render=same_reply(_inspect_text),
     )
-    for name, template in (("inspect-model-graded-qa", _GRADED_QA), ("inspect-model-graded-fact", _GRADED_FACT))
+    for name in ("inspect-model-graded-qa", "inspect-model-graded-fact")
 )
 
 DIALECTS: tuple[Dialect, ...] = (

@@ -47,10 +47,6 @@ from judgelm.dialects.splits import TEMPLATES, Pattern
 
 # AlpacaEval's rankings: Python literals or a function's arguments, or the one token `m` or `M`.
 _LEAST_ROOM = 60  # tokens, for an explanation and a verdict
-_RANKING = TEMPLATES["alpaca-eval-ranking"]
-_AVIARY = TEMPLATES["alpaca-eval-aviary"]
-_FUNCTION = TEMPLATES["alpaca-eval-function"]
-_IDENTIFIER = TEMPLATES["alpaca-eval-identifier"]
 _IDENTIFIERS = {1: "m", 2: "M"}
 _MODELS = {1: "model_1", 2: "model_2"}
 
@@ -128,6 +124,17 @@ def _before_token(task: JudgeTask, request: ChatRequest, result: JudgeResult, na
     return f"{words}\n" if words else ""
 
 
+_RANKINGS: tuple[tuple[str, tuple[Pattern, ...], Render], ...] = (
+    (
+        "alpaca-eval-ranking",
+        (TEMPLATES["alpaca-eval-ranking"], TEMPLATES["alpaca-eval-aviary"]),
+        _call_or_text(_literal),
+    ),
+    ("alpaca-eval-function", (), _call_or_text(_arguments_text)),
+    ("alpaca-eval-identifier", (), partial(_render_token, _IDENTIFIERS)),
+)
+"""The dialect's name, its templates where they are several, and its replies."""
+
 # AlpacaEval's batches: examples with running numbers; the client's own worked examples stand before them.
 _MOST_IN_BATCH = 64
 _BATCH_START = "## Annotation starts below\n"
@@ -179,8 +186,6 @@ def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
 # announces it.
 _OPENING = "Select the output "
 _TASK = "\n# Task:\nNow is the real task"
-_CHOICE = TEMPLATES["alpaca-eval-choice"]
-_LETTER = TEMPLATES["alpaca-eval-letter"]
 _LETTER_EXPLAINED = TEMPLATES["alpaca-eval-letter-explained"]
 _ARGUMENT = "best_output"
 
@@ -294,36 +299,14 @@ def _llmbar_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> 
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    template_dialect(
-        "alpaca-eval-ranking",
-        "pair",
-        _RANKING,
-        _AVIARY,
-        text=user_text,
-        facts=_asks_to_explain,
-        render=_call_or_text(_literal),
-    ),
-    template_dialect(
-        "alpaca-eval-function",
-        "pair",
-        _FUNCTION,
-        text=user_text,
-        facts=_asks_to_explain,
-        render=_call_or_text(_arguments_text),
-    ),
-    template_dialect(
-        "alpaca-eval-identifier",
-        "pair",
-        _IDENTIFIER,
-        text=user_text,
-        facts=_asks_to_explain,
-        render=partial(_render_token, _IDENTIFIERS),
+    *(
+        template_dialect(name, "pair", *templates, text=user_text, facts=_asks_to_explain, render=render)
+        for name, templates, render in _RANKINGS
     ),
     Dialect(name="alpaca-eval-batch", recognise=_recognise_batch, render=_render_batch),
     template_dialect(
         "alpaca-eval-choice",
         "pair",
-        _CHOICE,
         text=_real_task,
         facts=lambda template, text: {"explanation": False},
         render=_render_choice,
@@ -331,7 +314,7 @@ DIALECTS: tuple[Dialect, ...] = (
     template_dialect(
         "alpaca-eval-letter",
         "pair",
-        _LETTER,
+        TEMPLATES["alpaca-eval-letter"],
         _LETTER_EXPLAINED,
         text=_real_task,
         facts=lambda template, text: {"explanation": template is _LETTER_EXPLAINED},

@@ -36,8 +36,6 @@ from judgelm.records import Sample
 # Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), bare or in Llama 2's brackets.
 # JudgeBench sends the pairwise prompt without the query, by a slip of its own.
 _AUTOJ_END = "\n***\n[END DATA]\n\n"
-_AUTOJ_PAIR = TEMPLATES["autoj-pair"]
-_AUTOJ_SINGLE = TEMPLATES["autoj-single"]
 _AUTOJ_SCALE = (1.0, 10.0)
 
 
@@ -58,8 +56,6 @@ def _autoj_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
 
 # PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also as JudgeBench sends it: `1`, `2` or `Tie` on the first line, then a
 # reason. The client strips the answers and takes special tokens out of them. A JudgeBench prompt has no input.
-_PANDALM = TEMPLATES["pandalm"]
-_PANDALM_WITH_INPUT = TEMPLATES["pandalm-with-input"]
 _PANDALM_REPLY = "{verdict}\n\n### Reason: {words}"
 
 
@@ -256,26 +252,27 @@ def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> s
 
 # SimpleQA's grader: `A` (correct) or `B` (incorrect), and nothing else. The worked examples before the new one are the
 # user's. A probability of being correct cannot tell a wrong answer from one not attempted; `C` is never given.
-_SIMPLEQA = TEMPLATES["simpleqa"]
-
 DIALECTS: tuple[Dialect, ...] = (
     template_dialect(
         "autoj-pair",
         "pair",
-        _AUTOJ_PAIR,
         text=partial(_autoj_text, "final decision is Response 1 / Response 2 / Tie"),
         render=each_reply(_autoj_decision),
     ),
     template_dialect(
         "autoj-single",
         "grade",
-        _AUTOJ_SINGLE,
         text=partial(_autoj_text, "[[rating]]"),
-        render=each_reply(_autoj_rating),
         scale=_AUTOJ_SCALE,
+        render=each_reply(_autoj_rating),
     ),
     template_dialect(
-        "pandalm", "pair", _PANDALM, _PANDALM_WITH_INPUT, text=_pandalm_prompt, render=each_reply(_pandalm_text)
+        "pandalm",
+        "pair",
+        TEMPLATES["pandalm"],
+        TEMPLATES["pandalm-with-input"],
+        text=_pandalm_prompt,
+        render=each_reply(_pandalm_text),
     ),
     Dialect(
         name="prometheus-absolute",
@@ -296,7 +293,6 @@ DIALECTS: tuple[Dialect, ...] = (
     template_dialect(
         "simpleqa",
         "label",
-        _SIMPLEQA,
         text=last_text("user", strip=str.strip),
         render=same_reply(lambda task, result: "A" if is_fulfilled(result) else "B"),
     ),

@@ -4,7 +4,6 @@ app = create_app(JudgeHandler(judge, EngineWorker(judge.engine)), ServerSettings
 uvicorn.run(app)
 """
 
-import json
 import logging
 from collections.abc import Mapping
 
@@ -15,7 +14,13 @@ from starlette.responses import Response
 from judgelm.errors import JudgelmError
 from judgelm.package import VERSION
 from judgelm.serving.handler import JudgeHandler, UnjudgedError
-from judgelm.serving.http_errors import ClientGoneError, HttpError, from_judgelm_error, from_routing_error
+from judgelm.serving.http_errors import (
+    ClientGoneError,
+    HttpError,
+    from_judgelm_error,
+    from_routing_error,
+    json_response,
+)
 from judgelm.serving.judges import ServedJudges, adapter_routes
 from judgelm.serving.middleware import ApiKeys, Metrics, RequestLog, RequestMiddleware, RequestTracer, Traffic
 from judgelm.serving.native_routes import native_routes
@@ -87,14 +92,13 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
         if handler.worker.broken is not None:
             log.error("not healthy: %s", handler.worker.broken)
             raise HttpError(503, "engine_unavailable", "the judge's engine failed; see the server log")
-        return Response(json.dumps({"status": "ok"}), media_type="application/json")
+        return json_response({"status": "ok"})
 
     async def ready() -> Response:
         await live()
         if app.state.traffic.closing:
             raise HttpError(503, "shutting_down", "the server is shutting down")
-        state = {"status": "ok", "waiting": handler.worker.in_flight}
-        return Response(json.dumps(state), media_type="application/json")
+        return json_response({"status": "ok", "waiting": handler.worker.in_flight})
 
     async def prometheus() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

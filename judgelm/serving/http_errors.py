@@ -104,6 +104,7 @@ def _field(message: str) -> str | None:
 
 
 Result = TypeVar("Result")
+Field = TypeVar("Field")
 
 _CLOSE = {"Connection": "close"}  # the rest of such a body must not be read as the next request
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -149,6 +150,23 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise HttpError(400, "invalid_json", "expected a JSON object as the body")
     return body
+
+
+def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected: str) -> Field | None:
+    """A field of a body; None where it is missing or null.
+
+    Raises:
+        HttpError: it has another type (400).
+    """
+    value = body.get(name)
+    if value is None or isinstance(value, kind):
+        return value
+    raise HttpError(400, "invalid_value", f'"{name}": expected {expected}', param=name)
+
+
+def json_response(row: Mapping[str, Any]) -> Response:
+    """The response with this body."""
+    return Response(json.dumps(row).encode(), media_type="application/json")
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:

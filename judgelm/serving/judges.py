@@ -1,7 +1,6 @@
 """The judges of one server by name: the one that it was started with, and LoRA adapters on that one's model."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +14,7 @@ from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import JudgeHandler
-from judgelm.serving.http_errors import HttpError, read_json
+from judgelm.serving.http_errors import HttpError, json_response, read_json
 from judgelm.serving.schemas import LoadBody, Loaded, UnloadBody, request_body
 from judgelm.serving.settings import ServerSettings
 
@@ -210,12 +209,12 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
             message = f'"lora_name": expected a printable text of at most {_LONGEST_NAME} characters'
             raise HttpError(400, "invalid_value", message, param="lora_name")
         await judges.load(name, path)
-        return _json({"id": name, "object": "model", "loaded": True})
+        return json_response({"id": name, "object": "model", "loaded": True})
 
     async def unload(request: Request) -> Response:
         [name] = await _texts(request, settings, "lora_name")
         await judges.unload(name)
-        return _json({"id": name, "object": "model", "loaded": False})
+        return json_response({"id": name, "object": "model", "loaded": False})
 
     router.post(
         "/v1/load_lora_adapter",
@@ -239,7 +238,3 @@ async def _texts(request: Request, settings: ServerSettings, *names: str) -> lis
         if not isinstance(text, str) or not text:
             raise HttpError(400, "invalid_value", f'"{name}": expected a text', param=name)
     return [str(text) for text in texts]
-
-
-def _json(row: dict[str, object]) -> Response:
-    return Response(json.dumps(row).encode(), media_type="application/json")

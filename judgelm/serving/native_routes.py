@@ -15,7 +15,7 @@ from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Judgment, Prompt, Sample
 from judgelm.runs.serialization import judgment_row
 from judgelm.serving.handler import Explanation, JudgeHandler
-from judgelm.serving.http_errors import HttpError, read_json, wait_for_answer
+from judgelm.serving.http_errors import HttpError, read_json, typed_field, wait_for_answer
 from judgelm.serving.judges import ServedJudges
 from judgelm.serving.openai_routes import model_name
 from judgelm.serving.schemas import ExplanationBody, JudgeBody, JudgmentBody, Judgments, request_body
@@ -42,7 +42,8 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     async def judge(request: Request) -> Response:
         body = dict(await read_json(request, settings))
-        name, handler = judges.find(_judge_name(body))
+        name, handler = judges.find(typed_field(body, "judge", str, "a text"))  # `model` is a field of the sample
+        body.pop("judge", None)
         request.state.judge = name
         tasks, several = read_tasks(body)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
@@ -77,14 +78,6 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         openapi_extra=request_body(ChatBody, CompletionBody) | {"parameters": [_ASK]},
     )(explain)
     return router
-
-
-def _judge_name(body: dict[str, Any]) -> str | None:
-    """The name of the judge, taken out of the body; `model` there is a field of the sample."""
-    name = body.pop("judge", None)
-    if name is not None and not isinstance(name, str):
-        raise HttpError(400, "invalid_value", '"judge": expected a text', param="judge")
-    return name
 
 
 def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:

@@ -22,7 +22,15 @@ from judgelm.dialects.contract import ChatRequest, TokenLogprobs
 from judgelm.dialects.request_body import ChatBody, CompletionBody, read_chat, read_completion
 from judgelm.errors import JudgelmError
 from judgelm.serving.handler import ChatResponse, JudgeHandler, UnjudgedError, chat_notes
-from judgelm.serving.http_errors import HttpError, from_judgelm_error, read_json, timeout_error, wait_for_answer
+from judgelm.serving.http_errors import (
+    HttpError,
+    from_judgelm_error,
+    json_response,
+    read_json,
+    timeout_error,
+    typed_field,
+    wait_for_answer,
+)
 from judgelm.serving.judges import ServedJudges
 from judgelm.serving.schemas import ChatCompletion, Event, Model, Models, TextCompletion, request_body
 from judgelm.serving.settings import ServerSettings
@@ -56,10 +64,10 @@ def openai_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         return await completions.complete(request, read_completion, plain=True)
 
     async def models() -> Response:
-        return _json({"object": "list", "data": [completions.model(name) for name in judges.listed]})
+        return json_response({"object": "list", "data": [completions.model(name) for name in judges.listed]})
 
     async def one_model(model: str) -> Response:
-        return _json(completions.model(model))
+        return json_response(completions.model(model))
 
     judging = "Judge what a chat asks to be judged"
     named = "As /v1/chat/completions, the model in the path"
@@ -243,7 +251,7 @@ class CompletionHandler:
             fingerprint=self._fingerprint(handler),
             plain=plain,
             function=bool(body.get("functions")) and not body.get("tools"),
-            usage=bool_field(_object(body, "stream_options"), "include_usage"),
+            usage=bool_field(typed_field(body, "stream_options", dict, "an object") or {}, "include_usage"),
         )
         if plain and bool_field(body, "echo"):
             raise HttpError(400, "unsupported_value", '"echo": not supported; leave it out', param="echo")
@@ -323,15 +331,8 @@ class _EventStream(StreamingResponse):
 
 
 def model_name(body: Mapping[str, Any], in_path: str | None) -> str | None:
-    """The model named by a client, in the path or in the body.
-
-    Raises:
-        HttpError: the value is not a text (400).
-    """
-    name = in_path if in_path is not None else body.get("model")
-    if name is not None and not isinstance(name, str):
-        raise HttpError(400, "invalid_value", '"model": expected a text', param="model")
-    return name
+    """The model named by a client, in the path or in the body."""
+    return in_path if in_path is not None else typed_field(body, "model", str, "a text")
 
 
 def fingerprint(handler: JudgeHandler) -> str:
@@ -355,26 +356,8 @@ def header_text(text: str) -> str:
 
 
 def bool_field(body: Mapping[str, Any], name: str) -> bool:
-    """A boolean field; null and a missing field are false.
-
-    Raises:
-        HttpError: it has another type (400).
-    """
-    value = body.get(name)
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    raise HttpError(400, "invalid_value", f'"{name}": expected true or false', param=name)
-
-
-def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = body.get(name)
-    if value is None or isinstance(value, Mapping):
-        return value or {}
-    raise HttpError(400, "invalid_value", f'"{name}": expected an object', param=name)
-
-
-def _json(row: Mapping[str, Any]) -> Response:
-    return Response(json.dumps(row).encode(), media_type="application/json")
+    """A boolean field; null and a missing field are false."""
+    return bool(typed_field(body, name, bool, "true or false"))
 
 
 _PIECE = re.compile(r"\S+\s*|\s+")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,36 +25,37 @@ def known_server():
     assert server.wait(20) == 0
 
 
+def run_in(client, command, server, folder, *, expected=(0,), cwd=None, **environment):
+    """Run a command in a client's environment, with the server as OpenAI's; the finished process."""
+    installed = CLIENTS / client
+    if not (installed / "requirements.json").is_file():
+        pytest.skip(f"{client} is not installed: python tests/conformance/build_clients.py {client}")
+    programs = [installed / "venv" / "bin", installed / "node_modules" / ".bin"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON", "JUDGELM_"))}
+    done = subprocess.run(
+        list(map(str, command)),
+        env=kept
+        | {"PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]])}
+        | {"OPENAI_BASE_URL": server, "OPENAI_API_BASE": server, "OPENAI_API_KEY": "unused"}
+        | {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "PROMPTFOO_CONFIG_DIR": str(folder)}
+        | {f"PROMPTFOO_DISABLE_{name}": "1" for name in ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")}
+        | environment,
+        cwd=cwd or folder, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode in expected, f"{command}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+    return done
+
+
 @pytest.fixture
 def client(known_server, tmp_path):
     """Runs a client's driver: what it is asked as JSON in, what the client concluded as JSON out."""
 
     def run(name, **asked):
-        folder = CLIENTS / name
-        if not (folder / "requirements.json").is_file():
-            pytest.skip(f"{name} is not installed: python tests/conformance/build_clients.py {name}")
         given, found = tmp_path / "asked.json", tmp_path / "found.json"
         given.write_text(json.dumps({"base_url": known_server} | asked), encoding="utf-8")
-        script = next(one for one in DRIVERS.iterdir() if one.stem == name)
-        programs = os.pathsep.join([str(folder / "node_modules" / ".bin"), os.environ["PATH"]])
-        command = (
-            [shutil.which("node", path=programs)]
-            if script.suffix == ".mjs"
-            else [str(folder / "venv" / "bin" / "python"), "-I"]
-        )
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON", "JUDGELM_"))
-        } | {
-            "OPENAI_BASE_URL": known_server,
-            "OPENAI_API_BASE": known_server,
-            "OPENAI_API_KEY": "none",
-            "PATH": programs,
-        }
-        done = subprocess.run(
-            [*command, str(script), str(given), str(found), str(folder)],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        script = next(path for path in DRIVERS.iterdir() if path.stem == name)
+        program = ["node"] if script.suffix == ".mjs" else ["python", "-I"]
+        run_in(name, [*program, script, given, found, CLIENTS / name], known_server, tmp_path)
         return json.loads(found.read_text(encoding="utf-8"))
 
     return run

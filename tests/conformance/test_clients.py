@@ -9,18 +9,9 @@ import sys
 
 import pytest
 
-from tests.support.known_judge import quality
+from tests.support.known_judge import CHANCES, of_quality, quality
 
 pytestmark = pytest.mark.conformance
-
-CHANCES = {0: 0.5, 1: 0.8125, 2: 0.96875}
-
-
-def of_quality(wanted, nth=0):
-    """An answer of this quality, and others of it."""
-    found = (text for number in range(10_000) if quality(text := f"This is answer number {number}.") == wanted)
-    return [text for _, text in zip(range(nth + 1), found, strict=False)][-1]
-
 
 PAIRS = [
     {"question": f"What is {place} + {place}?", "first": of_quality(first), "second": of_quality(second, 1)}
@@ -240,9 +231,8 @@ def test_verl(client, tiny_model):
             "grouped": served | {"method": "group"},
         },
     )
-    signs = {0: 0.5, 1: CHANCES[1], 2: CHANCES[2], -1: 1 - CHANCES[1], -2: 1 - CHANCES[2]}
     # a server tells the probabilities of the likeliest tokens alone, so these are near and not exact
-    assert found["reference"]["scores"] == pytest.approx([signs[level - 5] for level in levels], abs=0.1)
+    assert found["reference"]["scores"] == pytest.approx([CHANCES[level - 5] for level in levels], abs=0.1)
     assert found["reference"]["sums"] == pytest.approx(found["reference"]["scores"], abs=1e-6)
     assert found["score"]["scores"] == pytest.approx([7 / 9] * 5)
     assert found["score"]["judged"] == [1] * 5

@@ -1,8 +1,6 @@
 """Runs the examples of examples/integrations/ unchanged by their clients, against a judge whose scores are known."""
 
 import json
-import os
-import subprocess
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,23 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.conftest import run_in
 from tests.support.known_judge import quality
 
 pytestmark = pytest.mark.conformance
 
-HOST_LOG = (
-    Path(__file__).parent / "host_log"
-)  # a sitecustomize.py: clients in Python write down which hosts they contact
+HOST_LOG = Path(__file__).parent / "host_log"
+"""A sitecustomize.py: clients in Python write down which hosts they contact."""
+
 ROOT = Path(__file__).parents[2]
-CLIENTS = ROOT / ".conformance"
 EXAMPLES = ROOT / "examples/integrations"
 ROWS = [json.loads(line) for line in (EXAMPLES / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
 QUALITIES = {row["id"]: quality(row["answer"]) for row in ROWS}
-
-QUIET = {
-    "HF_HUB_OFFLINE": "1",
-    **{f"PROMPTFOO_DISABLE_{name}": "1" for name in ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")},
-}
 
 
 def on_unit_scale(level):
@@ -100,27 +93,10 @@ def test_what_is_not_served_is_refused(name, known_server, tmp_path):
 
 def _run(client, command, server, folder, expected=0, stream="stdout"):
     """What a command of the client's environment writes; it contacts no other machine."""
-    environment = CLIENTS / client
-    if not (environment / "requirements.json").is_file():
-        pytest.skip(f"{client} is not installed: python tests/conformance/build_clients.py {client}")
-    programs = [environment / "venv" / "bin", environment / "node_modules" / ".bin"]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON", "JUDGELM_"))}
-    done = subprocess.run(
-        command,
-        cwd=ROOT if client == "lm_eval" else folder,  # its data file is named from there
-        env=kept
-        | QUIET
-        | {"PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]])}
-        | {"OPENAI_BASE_URL": server, "OPENAI_API_KEY": "unused"}
-        | {"PYTHONPATH": str(HOST_LOG), "HOST_LOG": str(folder / "hosts.txt")}
-        | {"HF_HOME": str(folder / "hub"), "PROMPTFOO_CONFIG_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert done.returncode == expected, done.stdout[-2000:] + done.stderr[-4000:]
+    cwd = ROOT if client == "lm_eval" else None  # its data file is named from there
     hosts = folder / "hosts.txt"
+    log = {"PYTHONPATH": str(HOST_LOG), "HOST_LOG": str(hosts), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")}
+    done = run_in(client, command, server, folder, expected=(expected,), cwd=cwd, **log)
     assert client == "promptfoo" or set(hosts.read_text(encoding="utf-8").split()) == {"127.0.0.1"}
     return getattr(done, stream)
 

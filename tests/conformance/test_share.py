@@ -75,11 +75,6 @@ def test_a_judge_arrives_whole_in_one_commit_and_private(hub, judge):
     assert not (judge / "README.md").exists()
 
 
-def test_a_public_judge_is_public(hub, judge):
-    assert share(hub, judge, "--to", "me/my-judge", "--public", "--yes")[0] == 0
-    assert hub.private["me/my-judge"] is False
-
-
 def test_an_existing_public_repository_gets_nothing_by_mistake(hub, judge):
     hub.private["me/my-judge"], hub.files["me/my-judge"] = False, {}
     code, _, errors = share(hub, judge, "--to", "me/my-judge", "--yes")
@@ -88,12 +83,13 @@ def test_an_existing_public_repository_gets_nothing_by_mistake(hub, judge):
     assert hub.files["me/my-judge"] == {}
 
 
-def test_a_second_upload_replaces_the_files(hub, judge):
-    share(hub, judge, "--to", "me/my-judge", "--yes")
+def test_a_second_upload_replaces_the_files_and_may_be_public(hub, judge):
+    assert share(hub, judge, "--to", "me/my-judge", "--public", "--yes")[0] == 0
     (judge / "config.json").write_text('{"a": 1}')
-    code, _, errors = share(hub, judge, "--to", "me/my-judge", "--yes")
+    code, _, errors = share(hub, judge, "--to", "me/my-judge", "--public", "--yes")
     assert code == 0, errors
     assert hub.files["me/my-judge"]["config.json"] == b'{"a": 1}'
+    assert hub.private["me/my-judge"] is False
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Which of several ways to split a prompt is taken."""
 
-import time
-
 import pytest
 
 from judgelm.dialects.splits import Pattern, TemplateSplit, resolve_split
@@ -83,10 +81,3 @@ def test_a_search_that_is_given_up_leaves_doubt():
     assert found == TemplateSplit(
         values={"question": "", "first": "|" * 2999, "again": "", "second": "b"}, ambiguous=True
     )
-
-
-def test_a_prompt_full_of_imitations_is_split_in_good_time():
-    started = time.monotonic()
-    found = resolve_split(PAIR, asked("q", "\n[/A]\n\n[B]\n" * 1000, "\n\n[A]\n" * 1000), blocks=BLOCKS)
-    assert found.ambiguous
-    assert time.monotonic() - started < 10

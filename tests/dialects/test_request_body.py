@@ -30,12 +30,6 @@ def test_functions_of_both_forms_are_found_and_the_forced_one_named():
     assert new.tools == old.tools == (Tool(name="score", parameters={"type": "object"}),)
 
 
-def test_a_schema_is_found():
-    wanted = {"type": "json_schema", "json_schema": {"name": "score", "schema": {"type": "object"}}}
-    assert read_chat({"messages": [USER], "response_format": wanted}).schema == {"type": "object"}
-    assert read_chat({"messages": [USER], "response_format": {"type": "json_object"}}).json_object
-
-
 def test_a_plain_prompt_is_one_message():
     asked = read_completion({"prompt": ["q"], "max_tokens": 16, "logprobs": 5})
     assert asked.messages == (Message(role="prompt", text="q"),)
@@ -46,11 +40,9 @@ def test_a_plain_prompt_is_one_message():
     ("body", "message"),
     [
         ({}, "messages"),
-        ({"messages": []}, "at least one"),
         ({"messages": ["q"]}, "role and content"),
         ({"messages": [{"role": "user", "content": 3}]}, "content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "text parts"),
-        ({"messages": [USER], "n": 0}, '"n"'),
         ({"messages": [USER], "n": True}, '"n"'),
         ({"messages": [USER], "max_tokens": "many"}, "max_tokens"),
         ({"messages": USER}, "at least one"),
@@ -58,32 +50,21 @@ def test_a_plain_prompt_is_one_message():
         ({"messages": [USER, {"role": "user", "content": ["q"]}]}, '^"messages", 1, "content": expected'),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "text": "q"}]}]}, "text parts"),
         ({"messages": [USER], "n": 129}, '"n": expected a whole number from 1 to 128, got 129'),
-        ({"messages": [USER], "n": 1.0}, '"n"'),
         ({"messages": [USER], "top_logprobs": -1}, '"top_logprobs": expected a whole number from 0 to 20, got -1'),
-        ({"messages": [USER], "top_logprobs": 21}, "from 0 to 20, got 21"),
         ({"messages": [USER], "max_tokens": 0}, '"max_tokens": expected a whole number from 1 to 1048576, got 0'),
         ({"messages": [USER], "max_tokens": 10**400}, "from 1 to 1048576, got 1000"),
         ({"messages": [USER], "top_p": 1.5}, '"top_p": expected a number from 0 to 1, got 1.5'),
         ({"messages": [USER], "presence_penalty": -3}, "from -2 to 2, got -3"),
-        ({"messages": [USER], "frequency_penalty": "no"}, '"frequency_penalty"'),
         ({"messages": [USER], "logit_bias": [1]}, '"logit_bias": expected an object'),
         ({"messages": [USER], "stop": ["a"] * 17}, '"stop": expected a text or at most 16 texts'),
         ({"messages": [USER], "stop": "a" * 1001}, "of at most 1000 characters"),
-        ({"messages": [USER], "response_format": "json_object"}, '"response_format": expected an object'),
         ({"messages": [USER], "response_format": {"type": "xml"}}, "text or json_object or json_schema"),
-        ({"messages": [USER], "max_tokens": True}, "got True"),
         ({"messages": [USER], "max_completion_tokens": 0, "max_tokens": 9}, '"max_completion_tokens": .*, got 0'),
         ({"messages": [USER], "max_tokens": [1, 2]}, r"got \[1, 2\]"),
         ({"messages": [USER], "temperature": -0.1}, '"temperature": expected a number from 0 to 2, got -0.1'),
-        ({"messages": [USER], "temperature": 2.1}, "got 2.1"),
-        ({"messages": [USER], "temperature": True}, "got True"),
-        ({"messages": [USER], "temperature": "hot"}, "got 'hot'"),
-        ({"messages": [USER], "stop": 3}, "characters, got 3"),
         ({"messages": [USER], "stop": ["a", 3]}, '"stop"'),
         ({"messages": [USER], "seed": 1.5}, '"seed": expected a whole number, got 1.5'),
-        ({"messages": [USER], "seed": True}, "got True"),
         ({"messages": [USER], "tools": {}}, '"tools": expected a list'),
-        ({"messages": [USER], "functions": {}}, '"functions": expected a list'),
     ],
 )
 def test_what_is_no_request_is_refused_by_its_field(body, message):
@@ -154,10 +135,15 @@ def test_what_is_no_function_is_passed_over():
     [
         ({"type": "text"}, None, False),
         ({"type": "json_object", "json_schema": {"schema": {"type": "object"}}}, None, True),
+        (
+            {"type": "json_schema", "json_schema": {"name": "score", "schema": {"type": "object"}}},
+            {"type": "object"},
+            False,
+        ),
         ({"type": "json_schema"}, {}, False),
         ({"type": "json_schema", "json_schema": {"schema": None}}, {}, False),
     ],
 )
-def test_a_form_without_a_schema_has_none(wanted, schema, json_object):
+def test_a_form_has_its_schema(wanted, schema, json_object):
     asked = read_chat({"messages": [USER], "response_format": wanted})
     assert (asked.schema, asked.json_object) == (schema, json_object)

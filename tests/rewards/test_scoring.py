@@ -22,15 +22,7 @@ from judgelm.rewards.scoring import (
     pair_mode,
     round_robin,
 )
-from tests.support.known_judge import KnownEngine, quality
-
-CHANCES = {0: 0.5, 1: 0.8125, 2: 0.96875, -1: 0.1875, -2: 0.03125}
-
-
-def of_quality(wanted, nth=0):
-    """An answer of this quality, and others of it."""
-    found = (text for number in range(10_000) if quality(text := f"This is answer number {number}.") == wanted)
-    return [text for _, text in zip(range(nth + 1), found, strict=False)][-1]
+from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality
 
 
 def rewarding(method, engine=None, **options):
@@ -46,25 +38,45 @@ def answers(*qualities, question="q", reference=None):
     ]
 
 
-def test_against_a_reference_the_reward_is_the_chance_to_be_better():
-    given_ = answers(5, 6, 4, 7, reference=of_quality(5, 1))
-    assert rewarding("reference")(given_) == pytest.approx([CHANCES[0], CHANCES[1], CHANCES[-1], CHANCES[2]])
+class Unreadable(KnownEngine):
+    """Writes nonsense about answers of one quality."""
+
+    def write(self, prompt):
+        texts = [span.text for span in prompt.spans if span.kind == "answer"]
+        return "nonsense" if any(quality(text) == 4 for text in texts) else super().write(prompt)
 
 
-def test_an_answer_without_a_reference_has_no_reward():
-    given_ = [*answers(5), *answers(6, reference=of_quality(5, 1))]
-    assert rewarding("reference")(given_) == [None, pytest.approx(CHANCES[1])]
+@pytest.mark.parametrize(
+    ("method", "qualities", "expected"),
+    [
+        # the chance to be better than a reference of quality 5
+        ("reference", (5, 6, 4, 7), [CHANCES[0], CHANCES[1], CHANCES[-1], CHANCES[2]]),
+        ("score", (2, 5, 9), [1 / 9, 4 / 9, 8 / 9]),  # expected scores on 1 to 10
+        # the mean chance over the others: 5 meets 6 and 7, 6 meets 5 and 7, 7 meets 5 and 6
+        (
+            "group",
+            (5, 6, 7),
+            [(CHANCES[-1] + CHANCES[-2]) / 2, (CHANCES[1] + CHANCES[-1]) / 2, (CHANCES[2] + CHANCES[1]) / 2],
+        ),
+    ],
+)
+def test_rewards_of_answers(method, qualities, expected):
+    assert rewarding(method)(answers(*qualities, reference=of_quality(5, 1))) == pytest.approx(expected)
 
 
-def test_the_score_is_scaled_to_0_and_1():
-    # expected scores 2, 5 and 9 on 1 to 10
-    assert rewarding("score")(answers(2, 5, 9)) == pytest.approx([1 / 9, 4 / 9, 8 / 9])
-
-
-def test_within_a_group_the_reward_is_the_mean_chance_over_the_others():
-    # 5 meets 6 and 7, 6 meets 5 and 7, 7 meets 5 and 6
-    expected = [(CHANCES[-1] + CHANCES[-2]) / 2, (CHANCES[1] + CHANCES[-1]) / 2, (CHANCES[2] + CHANCES[1]) / 2]
-    assert rewarding("group")(answers(5, 6, 7)) == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("method", "qualities", "reference", "expected"),
+    [
+        ("reference", (5,), None, [None]),  # nothing to compare with
+        ("group", (5,), None, [None]),
+        ("reference", (4, 6), of_quality(5), [None, pytest.approx(CHANCES[1])]),
+        ("score", (4, 6), None, [None, pytest.approx(5 / 9)]),
+        # 4 fails against both others, whose own comparison stands
+        ("group", (4, 6, 5), None, [None, pytest.approx(CHANCES[1]), pytest.approx(CHANCES[-1])]),
+    ],
+)
+def test_what_has_no_verdict_has_no_reward_and_never_0(method, qualities, reference, expected):
+    assert rewarding(method, Unreadable())(answers(*qualities, reference=reference)) == expected
 
 
 def test_groups_are_judged_apart_and_may_be_mixed():
@@ -80,10 +92,6 @@ def test_copies_are_equal_without_being_asked():
     assert rewards.queue.judged == 0
     assert rewards([copy, copy, *answers(6)]) == pytest.approx([(0.5 + CHANCES[-1]) / 2] * 2 + [CHANCES[1]])
     assert rewards.queue.judged == 1
-
-
-def test_an_only_answer_has_no_reward_in_a_group():
-    assert rewarding("group")(answers(5)) == [None]
 
 
 def test_the_best_of_a_tournament_survives_all_rounds():
@@ -130,27 +138,6 @@ def test_a_comparison_without_a_verdict_is_left_out_of_the_mean():
     with pytest.raises(StopIteration) as finished:
         contest.send([None, 0.25, None])
     assert finished.value.value == [0.25, None, 0.75]
-
-
-class Unreadable(KnownEngine):
-    """Writes nonsense about answers of one quality."""
-
-    def write(self, prompt):
-        texts = [span.text for span in prompt.spans if span.kind == "answer"]
-        return "nonsense" if any(quality(text) == 4 for text in texts) else super().write(prompt)
-
-
-@pytest.mark.parametrize("method", ["reference", "score"])
-def test_a_failure_is_none_and_never_0(method):
-    given_ = answers(4, 6, reference=of_quality(5) if method == "reference" else None)
-    rewards = rewarding(method, Unreadable())(given_)
-    assert rewards[0] is None
-    assert rewards[1] > 0.5
-
-
-def test_a_failure_within_a_group():
-    # 4 fails against both others, whose own comparison stands
-    assert rewarding("group", Unreadable())(answers(4, 6, 5)) == [None, pytest.approx(0.8125), pytest.approx(0.1875)]
 
 
 def test_without_probabilities_the_verdict_counts():

@@ -5,8 +5,7 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.rewards.trl import JudgeReward, completion_text, question_text
-from tests.rewards.test_scoring import CHANCES, of_quality
-from tests.support.known_judge import KnownEngine
+from tests.support.known_judge import CHANCES, KnownEngine, of_quality
 
 
 def reward_function(method="reference", engine=None, **options):

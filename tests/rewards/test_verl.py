@@ -1,7 +1,6 @@
 """A judge as verl's custom reward function, called as verl 0.9 calls it; through verl itself in tests/conformance."""
 
 import asyncio
-import inspect
 
 import pytest
 
@@ -18,10 +17,6 @@ def score(solution="a", truth="b", extra_info=None, **options):
             data_source="any", solution_str=solution, ground_truth=truth, extra_info=extra_info, **(SCRIPT | options)
         )
     )
-
-
-def test_verl_awaits_it():
-    assert inspect.iscoroutinefunction(compute_score)
 
 
 def test_the_better_of_response_and_ground_truth():

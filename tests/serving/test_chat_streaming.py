@@ -74,16 +74,13 @@ def test_a_models_own_words_come_before_its_last(tiny_model):
     engine.close()
 
 
-def test_who_hangs_up_in_the_middle_stops_the_model(tiny_model):
-    engine = load_engine("transformers", EngineOptions(model=str(tiny_model), device="cpu"))
-    with served(engine, chat=True) as server:
-        body = {"model": "m", "prompt": "the big fox", "max_tokens": 480, "temperature": 0, "stream": True}
-        with reading(server, PLAIN, body) as (_, events):
+def test_who_hangs_up_in_the_middle_stops_the_model():
+    with served(WritingEngine({"*": WORDS * 40}), chat=True) as server:
+        with reading(server, CHAT, HELLO) as (_, events):
             next(events)
         until(lambda: server.counts.dropped == 1)
         assert (server.handler.worker.in_flight, server.counts.answered) == (0, 0)
         until(lambda: server.server._traffic.in_flight == 0)
-    engine.close()
 
 
 def test_a_chat_grows_word_by_word(writing):

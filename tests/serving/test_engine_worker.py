@@ -1,7 +1,6 @@
 """One engine, many who wait: nothing is lost, nothing judged twice, nobody waits for ever."""
 
 import threading
-import time
 from concurrent.futures import CancelledError
 
 import pytest
@@ -11,6 +10,7 @@ from judgelm.errors import BusyError, ConfigError, EngineError, InputError
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.serving.engine_worker import EngineWorker
+from tests.support.served import until
 
 
 def sample(number):
@@ -54,14 +54,6 @@ def worker(gate):
 
 def ask(worker, number, key=None):
     return worker.submit(lambda: Pairwise()(sample(number)), key=key)
-
-
-def until(condition):
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never came true")
 
 
 def test_everyone_gets_their_own_judgment(worker, gate):
@@ -154,13 +146,6 @@ def test_a_broken_engine_leaves_nobody_waiting():
     with pytest.raises(EngineError, match="fell off the bus"):
         ask(worker, 2)
     worker.close()
-
-
-def test_asking_again_later_rests_on_the_rate(worker, gate):
-    assert worker.retry_after_s() == 1
-    gate.set()
-    assert [ask(worker, number).result(5) for number in range(5)]
-    assert worker.retry_after_s() == 1
 
 
 class Refusing(ScriptedEngine):

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, Sample
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
@@ -60,16 +59,3 @@ def test_who_stops_listening_drops_the_flow(worker, engine):
 
     asyncio.run(leave())
     assert (worker.in_flight, worker.counts.dropped, worker.counts.answered) == (0, 1, 0)
-
-
-def test_a_broken_engine_is_an_error_for_who_listens(worker, engine):
-    def broken(timeout_s):
-        raise EngineError("out of order")
-
-    engine.collect = broken
-
-    async def listen():
-        return [step async for step in stream_flow(worker, lambda: Pairwise()(SAMPLE))]
-
-    with pytest.raises(EngineError, match="out of order"):
-        asyncio.run(listen())

@@ -15,6 +15,7 @@ from judgelm.serving.handler import UnjudgedError, UnrecognisedError
 from judgelm.serving.tasks import ModeTask, headed_question, read_task
 from tests.support import captures
 from tests.support.known_judge import KnownEngine, handler_of, opinion, quality
+from tests.support.served import HeldEngine
 
 HELLO = ChatRequest(messages=(Message(role="user", text="Hello, who are you?"),))
 NATIVE = {"question": "q", "answer_1": "one", "answer_2": "two"}
@@ -53,11 +54,6 @@ def first_captured(shared_data, folder):
     return next(asked for _, asked in captures.requests(shared_data, folder))
 
 
-def test_a_tie_is_a_tie_for_clients_that_know_one():
-    with handler_of() as handler:
-        assert verdicts(ask(handler, pandalm("same", "same!"))) == ["Tie"]
-
-
 def test_in_both_orders_a_judge_that_prefers_the_first_is_undecided():
     with (
         handler_of(KnownEngine(certain("9 4"))) as one,
@@ -78,19 +74,18 @@ def test_both_orders_show_each_of_four_answers_at_each_place(shared_data):
 
 
 @pytest.mark.parametrize(
-    ("line", "code"),
-    [("I would rather not say", "off_grammar"), ("80 6", "out_of_range"), ("word " * 30, "truncated")],
+    ("lines", "code"),
+    [
+        ({"I would rather not say": 1.0}, "off_grammar"),
+        ({"80 6": 1.0}, "out_of_range"),
+        ({"word " * 30: 1.0}, "truncated"),
+        ({"Assistant 1": 0.4, "8 6": 0.3, "9 6": 0.3}, "off_grammar"),  # a likely distribution does not save it
+    ],
 )
-def test_an_unreadable_verdict_is_a_failure_and_no_tie(line, code):
-    with handler_of(KnownEngine(certain(line))) as handler, pytest.raises(UnjudgedError, match=code) as failed:
+def test_an_unreadable_verdict_is_a_failure_and_no_tie(lines, code):
+    with handler_of(KnownEngine(lambda prompt: lines)) as handler, pytest.raises(UnjudgedError, match=code) as failed:
         ask(handler, pandalm("a", "b"))
     assert failed.value.failure.code == code
-
-
-def test_a_likely_distribution_does_not_save_an_unreadable_line():
-    lines = {"Assistant 1": 0.4, "8 6": 0.3, "9 6": 0.3}
-    with handler_of(KnownEngine(lambda prompt: lines)) as handler, pytest.raises(UnjudgedError, match="off_grammar"):
-        ask(handler, pandalm("a", "b"))
 
 
 def test_a_request_that_the_engine_cannot_answer_is_the_engines_failure():
@@ -121,25 +116,22 @@ def test_an_engine_without_probabilities_answers_by_its_score_line():
         assert found.notes == ("the engine gives no probabilities; the score line written stands for all",)
 
 
-def test_reasons_are_written_only_where_a_reply_has_room(shared_data):
-    roomy, cramped = pandalm("a", "b"), pandalm("a", "b", max_tokens=10)
-    wordless = first_captured(shared_data, "rewardbench_v1_offsetbias")
-    prepared = next(
-        asked for item, asked in captures.requests(shared_data, "deepeval_geval_openai") if item["aux"]
-    )  # fmt: skip
-    with handler_of(KnownEngine(reason="The first one is right."), reasons=True) as handler:
-        assert "The first one is right." in ask(handler, roomy).reply.texts[0]
-        assert len(handler.judge.engine.prompts) == 2
-        for asked in (cramped, wordless):
-            handler.judge.engine.prompts.clear()
-            ask(handler, asked)
-            assert len(handler.judge.engine.prompts) == 1
-        handler.judge.engine.prompts.clear()
-        assert ask(handler, prepared).completion_tokens == 0
-        assert handler.judge.engine.prompts == []
-    with handler_of(KnownEngine()) as handler:
-        ask(handler, roomy)
-        assert len(handler.judge.engine.prompts) == 1
+@pytest.mark.parametrize(
+    ("folder", "max_tokens", "prompts"),
+    [
+        ("pandalm_prompt_only", 150, 2),
+        ("pandalm_prompt_only", 10, 1),  # no room
+        ("rewardbench_v1_offsetbias", 2048, 1),  # no place
+        ("deepeval_geval_openai", None, 0),  # nothing to judge
+    ],
+)
+def test_reasons_are_written_only_where_a_reply_has_room(shared_data, folder, max_tokens, prompts):
+    request = replace(first_captured(shared_data, folder), max_tokens=max_tokens)
+    for reasons, asked in ((True, prompts), (False, min(prompts, 1))):
+        with handler_of(KnownEngine(reason="The first one is right."), reasons=reasons) as handler:
+            text = "".join(ask(handler, request).reply.texts)
+            assert len(handler.judge.engine.prompts) == asked
+            assert ("The first one is right." in text) == (asked == 2)
 
 
 def test_a_reason_that_cannot_be_had_is_said_and_costs_no_verdict():
@@ -149,93 +141,46 @@ def test_a_reason_that_cannot_be_had_is_said_and_costs_no_verdict():
         assert found.notes == ("the judge's reason: off_grammar, nothing follows the score line",)
 
 
-class Gated(KnownEngine):
-    """Answers nothing before its gate is opened."""
+def together(handler, *works):
+    """All at once, answered only when all are in flight; the results and how often the engine was asked."""
+    engine = handler.judge.engine
 
-    def __init__(self):
-        super().__init__()
-        self.gate = threading.Event()
-        self.asked = 0
-
-    def submit(self, requests):
-        self.asked += len(requests)
-        super().submit(requests)
-
-    def collect(self, timeout_s):
-        return super().collect(timeout_s) if self.gate.wait(timeout_s) else []
-
-
-def gathered(engine, handler, *requests):
-    """All at once, answered only when all are in hand."""
-
-    async def together():
-        tasks = [asyncio.create_task(handler.respond(one)) for one in requests]
+    async def run():
+        tasks = [asyncio.ensure_future(work) for work in works]
         await asyncio.sleep(0.2)
         engine.gate.set()
         return await asyncio.gather(*tasks)
 
-    return asyncio.run(together())
+    return asyncio.run(run()), len(engine.prompts)
 
 
 def test_the_same_request_in_flight_is_judged_once():
-    engine = Gated()
-    with handler_of(engine) as handler:
-        one, same, more, _ = gathered(
-            engine,
-            handler,
-            pandalm("a", "b"),
-            pandalm("a", "b", temperature=1.5),
-            pandalm("a", "b", n=4),
-            pandalm("b", "a"),
-        )
-        assert engine.asked == 2  # however many replies and whatever temperature: the judge reads the same
-        assert one == same
+    with handler_of(HeldEngine()) as handler:
+        requests = (
+            pandalm("a", "b"), pandalm("a", "b", temperature=1.5), pandalm("a", "b", n=4), pandalm("b", "a"),
+        )  # fmt: skip
+        (first, same, more, _), asked = together(handler, *map(handler.respond, requests))
+        assert asked == 2  # however many replies and whatever temperature: the judge reads the same
+        assert first == same
         assert len(more.reply.texts) == 4
         assert (handler.worker.counts.submitted, handler.worker.counts.joined) == (4, 2)
 
 
-def test_what_differs_beside_the_answers_is_not_taken_for_the_same(shared_data):
-    body = NATIVE | {"id": "1"}
-    with handler_of(Gated()) as handler:
-        keys = set()
-        submit = handler.worker.submit
-        handler.worker.submit = lambda begin, key: keys.add(key) or submit(begin, key=key)
-        handler.judge.engine.gate.set()
-        for change in (
-            {},
-            {"reference": "r"},
-            {"question": "p"},
-            {"options": {"both_orders": True}},
-            {"mode": "multi"},
-        ):
-            asyncio.run(handler.run_task(read_task(body | change)))
-        assert len(keys) == 5
+@pytest.mark.parametrize(
+    "change", [{"reference": "r"}, {"question": "p"}, {"options": {"both_orders": True}}, {"mode": "multi"}]
+)
+def test_what_differs_beside_the_answers_is_not_taken_for_the_same(change):
+    with handler_of(HeldEngine()) as handler:
+        together(handler, *(handler.run_task(read_task(NATIVE | {"id": "1"} | more)) for more in ({}, change)))
+        assert handler.worker.counts.joined == 0
 
 
-def test_equal_samples_under_other_ids_are_judged_once_and_keep_their_ids():
-    engine = Gated()
-    rows = [NATIVE | {"id": one} for one in ("1", "2", "2")]
-
-    def together(**options):
-        with handler_of(engine) as handler:
-
-            async def ask():
-                engine.gate.clear()
-                tasks = [asyncio.ensure_future(handler.run_task(read_task(one | options))) for one in rows]
-                await asyncio.sleep(0.2)
-                engine.gate.set()
-                return await asyncio.gather(*tasks)
-
-            before = engine.asked
-            found = asyncio.run(ask())
-            return found, engine.asked - before
-
-    found, asked = together()
-    assert [one.sample_id for one in found] == ["1", "2", "2"]
-    assert found[0].scores == found[1].scores
-    assert asked == 1
-    found, asked = together(options={"temperature": 0.7})  # an id seeds its draws
-    assert ([one.sample_id for one in found], asked) == (["1", "2", "2"], 2)
+@pytest.mark.parametrize(("options", "judged"), [({}, 1), ({"temperature": 0.7}, 2)])  # an id seeds its draws
+def test_equal_samples_under_other_ids_are_judged_once_and_keep_their_ids(options, judged):
+    with handler_of(HeldEngine()) as handler:
+        tasks = [read_task(NATIVE | {"id": key, "options": options}) for key in ("1", "2", "2")]
+        judgments, asked = together(handler, *map(handler.run_task, tasks))
+        assert ([judgment.sample_id for judgment in judgments], asked) == (["1", "2", "2"], judged)
 
 
 def test_a_long_request_is_taken_apart_while_others_are_answered(monkeypatch):
@@ -252,13 +197,12 @@ def test_a_long_request_is_taken_apart_while_others_are_answered(monkeypatch):
 
 
 def test_a_batch_that_does_not_fit_takes_none_of_the_room(shared_data):
-    engine = Gated()
-    with handler_of(engine) as handler:
+    with handler_of(HeldEngine()) as handler:
         handler.worker.max_queue = 3
         with pytest.raises(BusyError):
             ask(handler, first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"))
         assert handler.worker.in_flight == 0
-        engine.gate.set()
+        handler.judge.engine.gate.set()
 
 
 def test_an_unknown_prompt_is_refused_where_nobody_chats():
@@ -268,23 +212,33 @@ def test_an_unknown_prompt_is_refused_where_nobody_chats():
                 refused(HELLO)
 
 
-def test_what_stands_beside_the_question_reaches_the_judge(shared_data):
-    beside = {"criterion": "Is it kind?", "context": "It rained.", "inputs": (("user_query", "x"), ("tone", "dry"))}
-    assert headed_question(Sample(id="1", question="q", answers=(), metadata=beside)) == (
-        "q\n\nContext:\nIt rained.\n\nUser query:\nx\n\nTone:\ndry\n\nEvaluation criterion:\nIs it kind?"
-    )
-    assert headed_question(Sample(id="1", question=" q\n", answers=())) == " q\n"
-    assert headed_question(Sample(id="1", question="", answers=(), metadata={"criterion": "c"})) == (
-        "Evaluation criterion:\nc"
-    )
-    for folder in ("prometheus_absolute", "deepeval_geval_openai", "ragas_rubrics_langchain", "promptfoo_closedqa"):
-        asked = [asked for _, asked in captures.requests(shared_data, folder)][-1]
-        with handler_of() as handler:
-            explained = handler.explain(asked)
-            [prompt] = explained.prompts
-            shown = "".join(span.text for span in prompt.spans if span.kind == "question")
-            criterion = explained.task.sample.metadata["criterion"]
-            assert re.sub(r"\W", "", criterion) in re.sub(r"\W", "", shown)  # its signs may be sanitized
+BESIDE = {"criterion": "Is it kind?", "context": "It rained.", "inputs": (("user_query", "x"), ("tone", "dry"))}
+
+
+@pytest.mark.parametrize(
+    ("question", "metadata", "headed"),
+    [
+        (
+            "q",
+            BESIDE,
+            "q\n\nContext:\nIt rained.\n\nUser query:\nx\n\nTone:\ndry\n\nEvaluation criterion:\nIs it kind?",
+        ),
+        (" q\n", {}, " q\n"),
+        ("", {"criterion": "c"}, "Evaluation criterion:\nc"),
+    ],
+)
+def test_what_stands_beside_the_question_is_put_under_headings(question, metadata, headed):
+    assert headed_question(Sample(id="1", question=question, answers=(), metadata=metadata)) == headed
+
+
+@pytest.mark.parametrize("folder", ["prometheus_absolute", "ragas_rubrics_langchain", "promptfoo_closedqa"])
+def test_the_criterion_reaches_the_judge(shared_data, folder):
+    with handler_of() as handler:
+        explained = handler.explain(first_captured(shared_data, folder))
+        [prompt] = explained.prompts
+        shown = "".join(span.text for span in prompt.spans if span.kind == "question")
+        criterion = explained.task.sample.metadata["criterion"]
+        assert re.sub(r"\W", "", criterion) in re.sub(r"\W", "", shown)  # its signs may be sanitized
 
 
 def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_data):
@@ -299,29 +253,15 @@ def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_
 
 
 def test_explaining_asks_nothing_and_explaining_fully_finds(shared_data):
-    asked = pandalm("a", "b")
+    request, batch = pandalm("a", "b"), first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
     with handler_of() as handler:
-        explained = handler.explain(asked)
+        explained = handler.explain(request)
         assert handler.judge.engine.prompts == []
         assert (explained.dialect, explained.task.sample.answers) == ("pandalm", ("a", "b"))
-        again, finding = asyncio.run(handler.explain_with_result(asked))
-        assert again == explained
-        assert finding.scores == (quality("a"), quality("b"))
-        batch = first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
-        explained, finding = asyncio.run(handler.explain_with_result(batch))
-        assert (len(explained.mode_tasks), len(finding.scores)) == (5, 10)
-        assert finding.scores[:2] == tuple(map(quality, explained.mode_tasks[0].sample.answers))
-
-
-def test_a_native_question_is_judged_as_in_a_batch_and_its_failure_is_its_own():
-    with handler_of() as handler:
-        judgment = asyncio.run(
-            handler.run_task(read_task(NATIVE | {"options": {"both_orders": True, "distribution": True}}))
-        )
-        assert judgment.scores == (quality("one"), quality("two"))
-        assert (judgment.mode, len(judgment.shown), judgment.probability is not None) == ("pair", 2, True)
-    with handler_of(KnownEngine(certain("no"))) as handler:
-        assert asyncio.run(handler.run_task(read_task(NATIVE))).failure.code == "off_grammar"
+        again, result = asyncio.run(handler.explain_with_result(request))
+        assert (again, result.scores) == (explained, (quality("a"), quality("b")))
+        explained, result = asyncio.run(handler.explain_with_result(batch))
+        assert (len(explained.mode_tasks), len(result.scores)) == (5, 10)
 
 
 def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():

@@ -62,14 +62,11 @@ def test_numbers_of_a_mode_are_used_or_refused(client, name, value):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("top_p", value) for value in (TINY, "-1", "2", HUGE, "[1]")],
-        *[("presence_penalty", value) for value in ("1e300", "-3", HUGE)],
-        *[("n", value) for value in ("0", "129", HUGE, "1.5")],
-        *[("max_tokens", value) for value in ("0", HUGE, "1048577", "1e9")],
+        ("top_p", TINY),
+        ("max_tokens", "1e9"),
         *[("seed", value) for value in (HUGE, f"-{HUGE}", "18446744073709551616")],
-        *[("stop", json.dumps(value)) for value in (["a"] * 17, "a" * 1001, [""], [["a"]])],
-        *[("logit_bias", value) for value in ('{"32": 1e300}', "[]", HUGE)],
-        *[("frequency_penalty", value) for value in ("NaN", "2.1")],
+        *[("stop", json.dumps(value)) for value in ([""], [["a"]])],
+        ("logit_bias", '{"32": 1e300}'),
     ],
 )
 def test_fields_of_a_completion_are_used_or_refused(client, name, value):

@@ -6,6 +6,7 @@ import json
 import openai
 import pytest
 
+from tests.support import captures
 from tests.support.known_judge import quality
 from tests.support.served import HeldEngine, prompt, review, served
 
@@ -22,79 +23,33 @@ def client(server):
         yield one
 
 
-def captured(shared_data, folder):
-    path = shared_data / "dialects" / folder / "requests.jsonl"
-    with open(path, encoding="utf-8", newline="\n") as file:
-        return json.loads(next(file))["body"] | {"model": "gpt-4"}
+def line(text):
+    return text.split("\n")[0]
 
 
-LINE = f"{quality('one')} {quality('two')}"
-
-
-def test_a_completion(client):
-    found = client.chat.completions.create(**review())
-    assert found.choices[0].message.content.split("\n")[0] == LINE
-    assert found.usage.total_tokens > 0
-    assert found.system_fingerprint.startswith("fp_")
-
-
-def test_a_stream(client):
-    stream = client.chat.completions.create(**review(), stream=True, stream_options={"include_usage": True})
-    found = list(stream)
-    text = "".join(one.choices[0].delta.content or "" for one in found if one.choices)
-    assert text.split("\n")[0] == LINE
-    assert found[-1].usage.total_tokens > 0
-
-
-def test_the_clients_own_helper_puts_a_stream_together(client):
-    with client.chat.completions.stream(**review()) as stream:
-        final = stream.get_final_completion()
-    assert final.choices[0].message.content.split("\n")[0] == LINE
-    assert final.choices[0].finish_reason == "stop"
-
-
-def test_plain_completions(client):
-    found = client.completions.create(model="gpt-4", prompt=prompt(), max_tokens=16)
-    assert found.choices[0].text.split("\n")[0] == LINE
-    pieces = client.completions.create(model="gpt-4", prompt=prompt(), stream=True)
-    assert "".join(one.choices[0].text for one in pieces).split("\n")[0] == LINE
-
-
-def test_logprobs(client, shared_data):
-    body = captured(shared_data, "alpaca_eval__weighted_alpaca_eval_gpt4_turbo")
-    found = client.chat.completions.create(**body)
-    tops = {one.token: one.logprob for one in found.choices[0].logprobs.content[0].top_logprobs}
-    assert {"m", "M"} <= tops.keys()
+def test_whole_replies_and_streams_of_both_routes(client):
+    scores = f"{quality('one')} {quality('two')}"
+    whole = client.chat.completions.create(**review())
+    assert (line(whole.choices[0].message.content), whole.usage.total_tokens > 0) == (scores, True)
+    pieces = list(client.chat.completions.create(**review(), stream=True, stream_options={"include_usage": True}))
+    text = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
+    assert (text, pieces[-1].usage) == (whole.choices[0].message.content, whole.usage)
+    with client.chat.completions.stream(**review()) as stream:  # its own helper puts the pieces together
+        assert stream.get_final_completion().choices[0].message.content == text
+    plain = client.completions.create(model="gpt-4", prompt=prompt(), max_tokens=16)
+    assert line(plain.choices[0].text) == scores
+    pieces = client.completions.create(model="gpt-4", prompt=prompt(), max_tokens=16, stream=True)
+    assert "".join(piece.choices[0].text for piece in pieces) == plain.choices[0].text
 
 
 def test_a_tool_is_called(client, shared_data):
-    body = captured(shared_data, "alpaca_eval__alpaca_eval_gpt4_turbo_fn")
-    found = client.chat.completions.create(**body)
-    [call] = found.choices[0].message.tool_calls
-    ranked = json.loads(call.function.arguments)["ordered_models"]
-    assert {one["rank"] for one in ranked} == {1, 2}
-    with client.chat.completions.stream(
-        **{key: body[key] for key in ("model", "messages", "tools", "tool_choice")}
-    ) as stream:
-        final = stream.get_final_completion()
-    assert final.choices[0].message.tool_calls[0].function.name == call.function.name
-    assert final.choices[0].message.tool_calls[0].function.arguments == call.function.arguments
-
-
-def test_many_at_once_through_the_asynchronous_client(server):
-    answers = [(f"first {n}", f"second {n}") for n in range(60)]
-
-    async def ask():
-        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="sk-right") as client:
-
-            async def one(first, second):
-                stream = await client.chat.completions.create(**review(first=first, second=second), stream=True)
-                return "".join([part.choices[0].delta.content or "" async for part in stream])
-
-            return await asyncio.gather(*(one(*pair) for pair in answers))
-
-    lines = [text.split("\n")[0] for text in asyncio.run(ask())]
-    assert lines == [f"{quality(first)} {quality(second)}" for first, second in answers]
+    body = captures.bodies(shared_data, "alpaca_eval__alpaca_eval_gpt4_turbo_fn")[0] | {"model": "gpt-4"}
+    [call] = client.chat.completions.create(**body).choices[0].message.tool_calls
+    assert {row["rank"] for row in json.loads(call.function.arguments)["ordered_models"]} == {1, 2}
+    kept = {key: body[key] for key in ("model", "messages", "tools", "tool_choice")}
+    with client.chat.completions.stream(**kept) as stream:
+        streamed = stream.get_final_completion().choices[0].message.tool_calls[0].function
+    assert (streamed.name, streamed.arguments) == (call.function.name, call.function.arguments)
 
 
 def test_errors_are_the_clients_own(server, client):
@@ -125,4 +80,4 @@ def test_it_asks_again_when_the_server_is_busy():
                 engine.gate.set()
                 return await asyncio.gather(first, second)
 
-        assert asyncio.run(ask())[1].choices[0].message.content.split("\n")[0] == LINE
+        assert len(asyncio.run(ask())) == 2

@@ -8,7 +8,7 @@ from judgelm.dialects.contract import Reply, TokenLogprobs
 from judgelm.serving.handler import ChatResponse
 from judgelm.serving.openai_routes import Envelope, stream_events
 from tests.support.known_judge import KnownEngine
-from tests.support.served import CHAT, error_of, prompt, review, served
+from tests.support.served import CHAT, error_of, review, served
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +64,6 @@ def test_several_replies_are_told_apart_by_their_index(server):
         assert len("".join(one.get("content", "") for one in deltas(found, place)).split("\n")[0].split()) == 2
 
 
-def test_a_plain_completion_comes_as_texts(server):
-    found = events(server.post("/v1/completions", {"prompt": prompt(), "stream": True}).text)
-    whole = server.post("/v1/completions", {"prompt": prompt()}).json()["choices"][0]["text"]
-    assert "".join(one["choices"][0]["text"] for one in found) == whole
-    assert {one["object"] for one in found} == {"text_completion"}
-    assert found[-1]["choices"][0]["finish_reason"] == "stop"
-
-
 def test_a_call_comes_in_pieces_too():
     found = chunks(Reply(tool="score", arguments='{"reasoning": "so", "score": true}'))
     opening, *pieces, end = deltas(found)
@@ -115,9 +107,3 @@ def test_a_failure_before_the_stream_has_its_own_status():
     with served(KnownEngine(lambda shown: {"I like both.": 1.0})) as server:
         reply = server.post(CHAT, review(stream=True))
         assert (reply.status_code, error_of(reply)["code"]) == (422, "judge_failed")
-
-
-@pytest.mark.parametrize("value", ["yes", 1, []])
-def test_stream_is_true_or_false(server, value):
-    reply = server.post(CHAT, review(stream=value))
-    assert (reply.status_code, error_of(reply)["param"]) == (400, "stream")

@@ -27,11 +27,6 @@ def test_a_verdict_has_its_thinking_beside_it():
         assert "".join(one.get("content", "") for one in deltas) == message["content"]
 
 
-def test_without_thinking_there_is_no_such_field():
-    with served(thinking_model.engine(going_on("8 6"), asked="absent", thinks=False)) as server:
-        assert "reasoning_content" not in server.post(CHAT, review()).json()["choices"][0]["message"]
-
-
 def test_an_ordinary_chat_has_it_apart_too():
     for asked in ("on", "absent"):
         engine = thinking_model.engine(going_on("Good day."), asked=asked)

@@ -1,16 +1,37 @@
 """Requests of real judging clients, and what their own parsers made of replies, as they were captured."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from judgelm.dialects.catalog import DIALECTS
+from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.dialects.request_body import read_chat, read_completion
 
 
 def dialects(*starts):
     """The dialects whose names begin so, in this order."""
     return tuple(dialect for start in starts for dialect in DIALECTS if dialect.name.startswith(start))
+
+
+def recognised(request, *starts):
+    """(dialect, task) of every dialect that knows the request, of those whose names begin so."""
+    named = dialects(*starts) if starts else DIALECTS
+    return [(dialect, task) for dialect in named if (task := dialect.recognise(request)) is not None]
+
+
+def chat(*messages, **options):
+    """A request of (role, text) pairs; a text alone is the user's message."""
+    pairs = [("user", message) if isinstance(message, str) else message for message in messages]
+    return ChatRequest(messages=tuple(Message(role=role, text=text) for role, text in pairs), **options)
+
+
+def changed(request, old, new):
+    """The request whose last message has another text in the place of one that it holds."""
+    *before, last = request.messages
+    assert old in last.text
+    return replace(request, messages=(*before, replace(last, text=last.text.replace(old, new))))
 
 
 def requests(shared_data, folder):
@@ -21,6 +42,11 @@ def requests(shared_data, folder):
     for row in _rows(path):
         read = read_completion if "prompt" in row["body"] else read_chat
         yield row["item"], read(row["body"])
+
+
+def bodies(shared_data, folder):
+    """The captured requests as they were sent."""
+    return [row["body"] for row in _rows(shared_data / "dialects" / folder / "requests.jsonl")]
 
 
 def replies(shared_data, folder):

@@ -29,6 +29,16 @@ def quality(answer):
     return 2 + hashlib.sha256(re.sub(r"[\W_]", "", answer).encode()).digest()[0] % 8
 
 
+CHANCES = {0: 0.5, 1: 0.8125, 2: 0.96875, -1: 0.1875, -2: 0.03125}
+"""P(first is better, ties half) by the difference of the qualities; beyond 2 it is certain."""
+
+
+def of_quality(wanted, nth=0):
+    """An answer of this quality, and others of it."""
+    found = (text for number in range(10_000) if quality(text := f"This is answer number {number}.") == wanted)
+    return [text for _, text in zip(range(nth + 1), found, strict=False)][-1]
+
+
 def judged(prompt):
     """The answers that a prompt asks to judge: of a dialogue those of its last turn."""
     labels = [found for span in prompt.spans if span.kind == "template" for found in _TURN.findall(span.text)]

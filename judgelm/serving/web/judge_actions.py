@@ -100,9 +100,7 @@ def pair_input(
     return judge.mode("pair", **options, **_distribution(judge)), _sample(question, answers, reference)
 
 
-def single_input(
-    judge: Judge, question: str, answer: str, reference: str, anchor: str, *, explain: bool
-) -> ModeAndSample:
+def single_input(judge: Judge, question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
     """One answer, beside its reference, beside another answer, or alone.
 
     Raises:
@@ -115,7 +113,7 @@ def single_input(
 
 
 def several_input(
-    judge: Judge, question: str, answers: Sequence[str], reference: str, *, every_place: bool, explain: bool
+    judge: Judge, question: str, reference: str, every_place: bool, explain: bool, *answers: str
 ) -> ModeAndSample:
     """Two answers or more; `every_place` shows each once at each place.
 
@@ -156,7 +154,7 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
 
 
 def image_input(
-    judge: Judge, question: str, answer: str, reference: str, image: str | None, *, explain: bool
+    judge: Judge, question: str, answer: str, reference: str, image: str | None, explain: bool
 ) -> ModeAndSample:
     """An answer about an image; a judge that sees is shown it, another judges by the reference alone.
 

@@ -9,10 +9,9 @@ import json
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 import uvicorn
@@ -21,7 +20,6 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from judgelm.judge import Judge
 from judgelm.package import EVERYDAY_PAIRS
-from judgelm.records import Winner
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.browse import browse_tab
@@ -45,6 +43,7 @@ from judgelm.serving.web.runs import OpenRun
 _UPLOADS_KEPT_S = 24 * 3600
 _MOST_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
 _MOST_TURNS, _TURNS_AT_FIRST, _FIELDS_OF_TURN = 8, 2, 4
+_EXAMPLE_TEXTS = ("question", "answer_1", "answer_2")
 _VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole at once", "whole")]
 _NO_IMAGES = (
     "This judge cannot see images. For one that does, start `judgelm web` with a vision-language judge (a LLaVA or "
@@ -65,16 +64,9 @@ def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
         html("jl-head", value=f"<h1>judgelm</h1>{sentences([_about(judge)])}")
         with gr.Tabs(selected="browse" if runs else "pair", overflow_behavior="wrap", elem_id="jl-tabs"):
-            with gr.Tab("Pair", id="pair"):
-                pair_tab(judge, worker)
-            with gr.Tab("Single answer", id="single"):
-                _single_tab(judge, worker)
-            with gr.Tab("Several answers", id="several"):
-                _several_tab(judge, worker)
-            with gr.Tab("Conversation", id="dialogue"):
-                _dialogue_tab(judge, worker)
-            with gr.Tab("Image", id="image"):
-                _image_tab(judge, worker)
+            for title, name, lay_out in _TABS:
+                with gr.Tab(title, id=name):
+                    lay_out(judge, worker)
             with gr.Tab("Browse and label", id="browse"):
                 browse_tab(page, judge, runs)
     return page
@@ -93,6 +85,21 @@ def _about(judge: Judge) -> str:
         f"{name} on the {described['engine']} engine, template {judge.format.template}, scores {low:g} to {high:g}. "
         "Shift+Enter in a field judges."
     )
+
+
+class _Field(NamedTuple):
+    """A field for a text: its id after the tab's, its label, its height and a hint."""
+
+    id: str
+    label: str
+    lines: int = 3
+    info: str | None = None
+
+
+def _text_fields(name: str, *fields: _Field) -> list[gr.Textbox]:
+    return [
+        text_field(field.label, lines=field.lines, info=field.info, elem_id=f"{name}-{field.id}") for field in fields
+    ]
 
 
 def _reason_box(judge: Judge, name: str, *, value: bool = False) -> gr.Checkbox:
@@ -121,44 +128,35 @@ def _more_button(
     return lambda parts: button.click(show_more, count, [count, button, *parts], **QUIET)
 
 
+_QUESTION = _Field("question", "Question", 2)
+_REFERENCE = _Field("reference", "Reference answer (optional)", 2)
+
+
 def _single_tab(judge: Judge, worker: EngineWorker) -> None:
-    question = text_field("Question", lines=2, elem_id="single-question")
-    answer = text_field("Answer", lines=5, elem_id="single-answer")
+    texts = _text_fields("single", _QUESTION, _Field("answer", "Answer", 5))
     with gr.Row():
-        reference = text_field(
-            "Reference answer (optional)",
-            lines=2,
-            info="The judge grades the answer beside it.",
-            elem_id="single-reference",
-        )
-        anchor = text_field(
-            "Another answer (optional)",
-            lines=2,
-            info="Instead of a reference: scored as well.",
-            elem_id="single-anchor",
+        texts += _text_fields(
+            "single",
+            _REFERENCE._replace(info="The judge grades the answer beside it."),
+            _Field("anchor", "Another answer (optional)", 2, "Instead of a reference: scored as well."),
         )
     explain = _reason_box(judge, "single", value=not judge.format.never_explained)
-
-    def make(question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
-        return single_input(judge, question, answer, reference, anchor, explain=explain)
-
-    judge_controls(judge, worker, "single", [question, answer, reference, anchor, explain], make)
+    judge_controls(judge, worker, "single", [*texts, explain], partial(single_input, judge))
 
 
 def _several_tab(judge: Judge, worker: EngineWorker) -> None:
-    question = text_field("Question", lines=2, elem_id="several-question")
-    answers = []
+    [question] = _text_fields("several", _QUESTION)
     with gr.Row(elem_classes="jl-answers"):
-        for index in range(1, _MOST_ANSWERS + 1):
-            field = text_field(f"Answer {index}", lines=4, elem_id=f"several-answer-{index}")
-            field.visible = index <= _ANSWERS_AT_FIRST
-            answers.append(field)
+        places = range(1, _MOST_ANSWERS + 1)
+        answers = _text_fields("several", *(_Field(f"answer-{place}", f"Answer {place}", 4) for place in places))
+    for field in answers[_ANSWERS_AT_FIRST:]:
+        field.visible = False
     show_more = _more_button(
         "several", "Add an answer", _ANSWERS_AT_FIRST, _MOST_ANSWERS,
         lambda now: [gr.Textbox(visible=index < now) for index in range(_MOST_ANSWERS)],
     )  # fmt: skip
     show_more(answers)
-    reference = text_field("Reference answer (optional)", lines=2, elem_id="several-reference")
+    [reference] = _text_fields("several", _REFERENCE)
     with gr.Row():
         every_place = gr.Checkbox(
             value=False,
@@ -167,24 +165,21 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
             elem_id="several-places",
         )
         explain = _reason_box(judge, "several")
-
-    def make(question: str, reference: str, every_place: bool, explain: bool, *answers: str) -> ModeAndSample:
-        return several_input(judge, question, answers, reference, every_place=every_place, explain=explain)
-
-    judge_controls(judge, worker, "several", [question, reference, every_place, explain, *answers], make)
+    fields = [question, reference, every_place, explain, *answers]
+    judge_controls(judge, worker, "several", fields, partial(several_input, judge))
 
 
 def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
     html("dialogue-help", value=notice("Leave every second assistant's answer blank to grade one dialogue."))
     groups, fields = [], []
     for turn in range(1, _MOST_TURNS + 1):
+        name, title = f"dialogue-{turn}", f"Turn {turn}:"
         with gr.Group(visible=turn <= _TURNS_AT_FIRST) as group:
-            name = f"dialogue-{turn}"
-            fields.append(text_field(f"Turn {turn}: the user", lines=2, elem_id=f"{name}-user"))
+            fields += _text_fields(name, _Field("user", f"{title} the user", 2))
             with gr.Row():
-                fields.append(text_field(f"Turn {turn}: assistant 1", elem_id=f"{name}-answer-1"))
-                fields.append(text_field(f"Turn {turn}: assistant 2", elem_id=f"{name}-answer-2"))
-            fields.append(text_field(f"Turn {turn}: reference (optional)", lines=1, elem_id=f"{name}-reference"))
+                both = (_Field(f"answer-{place}", f"{title} assistant {place}") for place in (1, 2))
+                fields += _text_fields(name, *both)
+            fields += _text_fields(name, _Field("reference", f"{title} reference (optional)", 1))
         groups.append(group)
     show_more = _more_button(
         "dialogue", "Add a turn", _TURNS_AT_FIRST, _MOST_TURNS,
@@ -192,17 +187,17 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
     )  # fmt: skip
     show_more(groups)
     with gr.Row():
-        views = gr.Radio(_VIEWS, value="each", label="Judge", elem_id="dialogue-turns")
-        both = gr.Checkbox(value=True, label="Both orders", info="Of two dialogues.", elem_id="dialogue-orders")
-        reasons = gr.Radio(
-            REASONS[:2], value="none", label="Reason", info=reason_info(judge), elem_id="dialogue-reasons"
-        )
+        options = [
+            gr.Radio(_VIEWS, value="each", label="Judge", elem_id="dialogue-turns"),
+            gr.Checkbox(value=True, label="Both orders", info="Of two dialogues.", elem_id="dialogue-orders"),
+            gr.Radio(REASONS[:2], value="none", label="Reason", info=reason_info(judge), elem_id="dialogue-reasons"),
+        ]
 
     def make(view: str, both: bool, reasons: str, *texts: str) -> ModeAndSample:
         rows = [texts[start : start + _FIELDS_OF_TURN] for start in range(0, len(texts), _FIELDS_OF_TURN)]
         return dialogue_input(judge, rows, {"turns": view, "both_orders": both, "reasons": reasons})
 
-    judge_controls(judge, worker, "dialogue", [views, both, reasons, *fields], make, talk=True)
+    judge_controls(judge, worker, "dialogue", [*options, *fields], make, talk=True)
 
 
 def _image_tab(judge: Judge, worker: EngineWorker) -> None:
@@ -217,15 +212,14 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
         buttons=[],
         elem_id="image-file",
     )
-    question = text_field("Question", lines=2, elem_id="image-question")
-    answer = text_field("Answer", lines=4, elem_id="image-answer")
-    reference = text_field("Reference answer", lines=3, info="Gets the full score.", elem_id="image-reference")
-    explain = _reason_box(judge, "image")
-
-    def make(question: str, answer: str, reference: str, image: str | None, explain: bool) -> ModeAndSample:
-        return image_input(judge, question, answer, reference, image, explain=explain)
-
-    judge_controls(judge, worker, "image", [question, answer, reference, image, explain], make)
+    texts = _text_fields(
+        "image",
+        _QUESTION,
+        _Field("answer", "Answer", 4),
+        _Field("reference", "Reference answer", 3, "Gets the full score."),
+    )
+    fields = [*texts, image, _reason_box(judge, "image")]
+    judge_controls(judge, worker, "image", fields, partial(image_input, judge))
 
 
 _GRACE_S = 2
@@ -311,16 +305,16 @@ def serve_page(app: FastAPI, bound: socket.socket) -> None:
 
 def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     """Lay the tab out; the judgment goes when another example takes the place of the judged texts."""
-    example = examples()[0]
     with gr.Row(elem_classes="jl-example"):
         note = html("pair-example", value=example_note(0))
         another = gr.Button("Another example", size="sm", scale=0, min_width=140, elem_id="pair-another")
         clear = gr.Button("Clear", size="sm", scale=0, min_width=90, elem_id="pair-clear")
-    question = text_field("Question", value=example.question, lines=2, elem_id="pair-question-field")
+    fields = _text_fields("pair", _QUESTION._replace(id="question-field"))
     with gr.Row():
-        first = text_field("Answer 1", value=example.answers[0], lines=4, elem_id="pair-answer-1")
-        second = text_field("Answer 2", value=example.answers[1], lines=4, elem_id="pair-answer-2")
-    reference = text_field("Reference answer (optional)", lines=2, elem_id="pair-reference")
+        fields += _text_fields("pair", _Field("answer-1", "Answer 1", 4), _Field("answer-2", "Answer 2", 4))
+    for field, key in zip(fields, _EXAMPLE_TEXTS, strict=True):
+        field.value = examples()[0][key]
+    fields += _text_fields("pair", _REFERENCE)
     with gr.Row():
         both = gr.Checkbox(
             value=True, label="Both orders", info="Shows the answers a second time, exchanged.", elem_id="pair-orders"
@@ -331,15 +325,14 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     def make(question: str, first: str, second: str, reference: str, both: bool, reasons: str) -> ModeAndSample:
         return pair_input(judge, question, (first, second), reference, {"both_orders": both, "reasons": reasons})
 
-    fields = [question, first, second, reference]
     outputs, judging = judge_controls(judge, worker, "pair", [*fields, both, reasons], make, talk=True)
     position = gr.State(0)
     no_judgment = ["", None, gr.Column(visible=False), ""]
 
     def on_another(now: int) -> list[Any]:
         index = (now + 1) % len(examples())
-        example = examples()[index]
-        return [index, example_note(index), example.question, *example.answers, "", *no_judgment]
+        texts = [examples()[index][key] for key in _EXAMPLE_TEXTS]
+        return [index, example_note(index), *texts, "", *no_judgment]
 
     def on_clear(now: int) -> list[Any]:
         return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # the same example comes next
@@ -349,34 +342,25 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     gr.on([field.input for field in fields], lambda: "", None, note, **QUIET)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExamplePair:
-    """A pair to judge at once, with its label and the label's reason."""
-
-    question: str
-    answers: tuple[str, str]
-    winner: Winner
-    reason: str
-
-
 @cache
-def examples() -> tuple[ExamplePair, ...]:
-    """All everyday pairs, in the order of their file."""
-    rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()]
-    return tuple(
-        ExamplePair(
-            question=row["question"],
-            answers=(row["answer_1"], row["answer_2"]),
-            winner=row["winner"],
-            reason=row["reason"],
-        )
-        for row in rows
-    )
+def examples() -> tuple[dict[str, Any], ...]:
+    """All everyday pairs with their labels and the labels' reasons, in the order of their file."""
+    return tuple(json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines())
 
 
 def example_note(index: int) -> str:
     """The source of an example, and its label folded away, so that nobody reads it before the verdict."""
     example = examples()[index]
     source = f"Example {index + 1} of {len(examples())}, from judgelm's everyday pairs. Press Judge, or type your own."
-    label = f"{WINNER_NAMES[example.winner]}. {example.reason}"
+    label = f"{WINNER_NAMES[example['winner']]}. {example['reason']}"
     return f'<div class="jl-small">{sentences([source])}{folded(label[0].upper() + label[1:], title="Its label")}</div>'
+
+
+_TABS = (
+    ("Pair", "pair", pair_tab),
+    ("Single answer", "single", _single_tab),
+    ("Several answers", "several", _several_tab),
+    ("Conversation", "dialogue", _dialogue_tab),
+    ("Image", "image", _image_tab),
+)
+"""The tabs in which is judged: title, id, and the function that lays it out."""

@@ -1,7 +1,5 @@
 """Run files on the page in a real browser: open, filter, compare, label by keyboard, and take away."""
 
-import json
-
 import pytest
 
 from judgelm.data.labelled_set import read_labels
@@ -78,11 +76,6 @@ def listed(page):
     return [text.split(" · ")[0] for text in page.locator("#browse-items label").all_inner_texts()]
 
 
-def choose(page, field, name):
-    page.locator(f"#filter-{field} input").click()
-    page.get_by_role("option", name=name, exact=True).click()
-
-
 def has(page, place, text):
     page.locator(f"#{place}").get_by_text(text).first.wait_for()
 
@@ -94,22 +87,6 @@ def test_texts_judgment_and_the_other_judge_stand_together(page):
     has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
     # of a, b and c both judge; the same only of a
     has(page, "browse-findings", "Of 3 items with two verdicts 33.3")
-
-
-@pytest.mark.parametrize(
-    ("field", "name", "found"),
-    [
-        ("verdict", "failed", ["d"]),
-        ("category", "code", ["b"]),
-        ("failure", "off_grammar", ["d"]),
-        ("orders", "disagree", ["b"]),
-        ("other", "says the same", ["a"]),
-    ],
-)
-def test_filters(page, field, name, found):
-    choose(page, field, name)
-    has(page, "browse-place", f"Item 1 of {len(found)} listed")
-    assert listed(page) == found
 
 
 def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
@@ -142,55 +119,12 @@ def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
     has(page, "browse-place", "your label: first better")
 
 
-def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, page_at, files, tmp_path):
-    run = tmp_path / "run.jsonl"
-    run.write_bytes(files["run"].read_bytes())
-
-    def opened():
-        return page_at(serve_judge(Judge("8 6", engine="scripted"), open_runs([run], files["texts"])))
-
-    page = opened()
-    has(page, "browse-findings", "Your labels (0)")
-    page.locator("#label-second").click()
-    has(page, "browse-place", "Item 2 of 4 listed")
-    reload(page)
-    has(page, "browse-place", "your label: second better")
-    has(page, "browse-findings", "run.labels.jsonl, which judgelm eval --labels reads")
-    has(opened(), "browse-place", "your label: second better")
-    tmp_path.joinpath("run.labels.tmp").mkdir()  # refused like a folder without leave to write, also to root
-    page.locator("#label-first").click()
-    has(page, "browse-problem", "run.labels.jsonl: this label is not saved: Is a directory")
-    assert read_labels(str(tmp_path / "run.labels.jsonl")).labels["a"].winner == 2
-
-
 def test_digits_typed_into_a_field_label_nothing(page):
     page.locator("#filter-text textarea, #filter-text input").first.click()
     page.keyboard.type("12")
     page.keyboard.press("Enter")
     has(page, "browse-item", "No item passes the filters.")
     has(page, "browse-findings", "Your labels (0)")
-
-
-def test_a_judge_is_hidden_until_the_label_is_given(page):
-    page.locator("#browse-blind input").check()
-    has(page, "browse-item", "The judgment is hidden")
-    assert page.locator("#browse-item .jl-verdict").count() == 0
-    assert listed(page)[0] == "a"
-    page.keyboard.press("2")
-    has(page, "browse-place", "Item 2 of 4 listed")
-    page.keyboard.press("k")
-    has(page, "browse-item", "Answer 1 is better.")
-
-
-def test_the_items_listed_are_exported(page, tmp_path):
-    choose(page, "verdict", "second better")
-    has(page, "browse-place", "Item 1 of 1 listed")
-    page.locator("#export-listed").click()
-    with page.expect_download() as saved:
-        page.locator("#listed-file a").first.click()
-    saved.value.save_as(tmp_path / "items.jsonl")
-    [row] = [json.loads(line) for line in (tmp_path / "items.jsonl").read_text().splitlines()]
-    assert (row["id"], row["question"], row["other_verdict"]) == ("b", "question b", "1")
 
 
 def test_no_run_file_takes_the_page_over(page):

@@ -73,16 +73,16 @@ def test_no_text_becomes_html(ask):
         (lambda judge: pair_input(judge, "q", ("a", ""), "", {}), "answer 2 is blank; fill it in"),
         (lambda judge: pair_input(judge, "q", ("a", "b"), "", {"reasons": "flips"}), "needs both orders; tick"),
         (
-            lambda judge: several_input(judge, "q", ["a", "", " "], "", every_place=False, explain=False),
+            lambda judge: several_input(judge, "q", "", False, False, "a", "", " "),
             "two answers or more",
         ),
-        (lambda judge: single_input(judge, "q", "a", "r", "b", explain=False), "leave one of them blank"),
+        (lambda judge: single_input(judge, "q", "a", "r", "b", False), "leave one of them blank"),
         (lambda judge: dialogue_input(judge, [["", "", "", ""]], {}), "the dialogue is empty"),
         (
             lambda judge: dialogue_input(judge, [["q", "a", "", ""], ["q", "a", "b", ""]], {}),
             "answer 2 of turn 1 is blank",
         ),
-        (lambda judge: image_input(judge, "q", "a", "", None, explain=False), "the reference is blank"),
+        (lambda judge: image_input(judge, "q", "a", "", None, False), "the reference is blank"),
     ],
 )
 def test_what_is_missing_is_named(ask, make, message):
@@ -100,18 +100,18 @@ def test_a_reply_that_cannot_be_read_is_no_verdict(ask):
 
 
 def test_several_answers_are_ranked(ask):
-    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "abc", "", every_place=False, explain=False))[-1]
+    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "", False, False, *"abc"))[-1]
     assert "From best to worst: answer 2, answer 3, answer 1." in page
 
 
 def test_each_answer_once_at_each_place_shows_as_many_orders(ask):
-    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "abc", "", every_place=True, explain=False))[-1]
+    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "", True, False, *"abc"))[-1]
     assert "From best to worst: answers 1 and 2 and 3 alike." in page
     assert "Shown as 2, 3, 1" in page
 
 
 def test_one_answer_is_graded_with_its_distribution(ask):
-    page, _ = ask("7", lambda judge: single_input(judge, "q", "a", "", "", explain=False))[-1]
+    page, _ = ask("7", lambda judge: single_input(judge, "q", "a", "", "", False))[-1]
     assert "The grade is 7." in page
     assert "<td>7</td><td>100.0 %</td>" in page
 
@@ -158,6 +158,6 @@ def test_a_judge_of_many_scores_is_asked_without_distribution():
 def test_an_engine_that_sees_is_given_the_image():
     with Judge("8 6", engine="scripted") as judge:
         with pytest.raises(InputError, match="there is no image; choose one"):
-            image_input(judge, "q", "a", "r", None, explain=False)
-        mode, sample = image_input(judge, "q", "a", "r", "cat.png", explain=False)
+            image_input(judge, "q", "a", "r", None, False)
+        mode, sample = image_input(judge, "q", "a", "r", "cat.png", False)
     assert (mode.images, sample.images) == ("use", ("cat.png",))

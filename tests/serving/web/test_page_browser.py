@@ -173,16 +173,6 @@ def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
     page.locator("#image-judgment .jl-verdict").wait_for()
 
 
-def test_what_is_missing_is_said_where_it_is_asked_for(url, page_at):
-    page = page_at(url)
-    page.locator("#pair-clear").click()
-    page.wait_for_function("() => document.querySelector('#pair-answer-2 textarea').value === ''")
-    page.locator("#pair-judge").click()
-    alert = page.locator("#pair-judgment [role=alert]")
-    alert.wait_for()
-    assert alert.inner_text() == "the question is blank; fill it in"
-
-
 def test_a_pair_is_judged_by_keyboard_alone(url, page_at):
     page = page_at(url)
     page.locator("#pair-question-field textarea").focus()
@@ -229,17 +219,3 @@ def test_nothing_is_shown_without_the_password(serve_judge, chromium_browser):
         page.get_by_role("button", name="Login").click()
         page.get_by_text(seen).first.wait_for()
     context.close()
-
-
-def test_a_trained_judge_that_cannot_see(tiny_judge, serve_judge, page_at):
-    page = page_at(serve_judge(Judge(str(tiny_judge), engine="transformers")))
-    fill_pair(page)
-    fill(page, pair_question_field="what is paris", pair_reference="")
-    fill(page, pair_answer_1="big red fox jumps over lazy dogs", pair_answer_2="london")
-    page.locator("#pair-judge").click()
-    shown = page.locator("#pair-judgment")
-    shown.get_by_text("Answer 1 is better.").wait_for()
-    assert shown.get_by_text("more words").first.is_visible()
-    tab(page, "Image")
-    page.get_by_text("This judge cannot see images.").wait_for()
-    assert page.locator("#image-file").count() == 0

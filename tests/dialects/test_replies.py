@@ -1,9 +1,13 @@
-"""Each dialect's reply to one finding, to the letter: verdict, words, how they are cut, and each of several replies."""
+"""Each dialect's reply to one finding, to the letter, and what its clients read in them."""
+
+from dataclasses import replace
 
 import pytest
 
 from judgelm.dialects.catalog import DIALECTS
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, sample_of
+from judgelm.dialects.replies import rescale
+from tests.dialects.client_parsers import CLIENTS, as_choice
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 # the finding's own words stand in the first of several replies
@@ -77,15 +81,66 @@ LABELS = {
 }  # fmt: skip
 
 
-def rendered(name, task, finding, answers, scale=None, **options):
-    facts = {"explanation": True, "good": "pass", "bad": "fail"}
-    case = JudgeTask(dialect=name, kind=task, sample=sample_of("q", answers), scale=scale, facts=facts)
-    return BY_NAME[name].render(case, ChatRequest(messages=(), **options), finding).texts
+# what a careless client could read as another verdict than the judge's
+HOSTILE = (
+    '[[B]] and [[A]]. Output (b) is better. **Result:** B {"better_answer": "2", "verdict": 0, "pass": false} 9/10\n'
+    "GRADE: P [RESULT] B. Result: B\nThe final decision is Response 2. Rating: [[3]]\n</feedback><score>1</score>\n"
+    "N\n(D)"
+)
+
+
+def rendered(name, kind, result, answers, scale=None, *, explanation=True, **options):
+    labels = ("A>>B", "A>B", "A=B", "B>A", "B>>A")
+    facts = {"explanation": explanation, "good": "pass", "bad": "fail", "labels": labels}
+    task = JudgeTask(dialect=name, kind=kind, sample=sample_of("q", answers), scale=scale, facts=facts)
+    return BY_NAME[name].render(task, ChatRequest(messages=(), **options), result)
+
+
+def read_by(folder, kind, result, answers, scale=None, room=None):
+    """The conclusion of a client from the reply to a hostile judge."""
+    dialect, read, _ = CLIENTS[folder]
+    result = replace(result, reason=HOSTILE)
+    explanation = folder != "llmbar__Vanilla"
+    return read(as_choice(rendered(dialect, kind, result, answers, scale, explanation=explanation, max_tokens=room)))
+
+
+def clients(names, *others):
+    return [folder for folder, client in CLIENTS.items() if client.dialect in names or folder in others]
+
+
+@pytest.mark.parametrize("room", [None, 8])
+@pytest.mark.parametrize("folder", clients(PAIRS, "judgebench__arena_hard", "judgebench__judge_lm"))
+def test_a_client_reads_the_winner_whatever_the_judges_words_are(folder, room):
+    knows_ties = CLIENTS[folder].dialect in (*TIES, "arena-hard", "judgelm")
+    for winner, chance, conclusion in ((1, 0.9, 1), (2, 0.1, 2), ("tie", 0.6, 1), ("tie", 0.4, 2)):
+        scores = {1: (8.0, 6.0), 2: (6.0, 8.0), "tie": (7.0, 7.0)}[winner]
+        result = JudgeResult(winner=winner, scores=scores, first_better=chance)
+        read = read_by(folder, "pair", result, ("a", "b"), room=room)
+        assert read == ("tie" if winner == "tie" and knows_ties else conclusion)
+
+
+@pytest.mark.parametrize("folder", clients(GRADES))
+def test_a_client_reads_the_grade_whatever_the_judges_words_are(folder):
+    _, scale, *_ = GRADES[CLIENTS[folder].dialect]
+    for score in (1.0, 4.375, 5.5, 8.2, 10.0):
+        read = read_by(folder, "grade", JudgeResult(scores=(score,)), ("a",), scale)
+        assert read == pytest.approx(rescale(score, scale), abs=0.5)  # some clients want whole grades
+
+
+@pytest.mark.parametrize("folder", clients(LABELS))
+def test_a_client_reads_the_label_whatever_the_judges_words_are(folder):
+    for correct in (0.0, 0.49, 0.5, 1.0):
+        assert read_by(folder, "label", JudgeResult(correct=correct), ("a",), (0.0, 1.0)) == (correct >= 0.5)
+
+
+@pytest.mark.parametrize(("scores", "best"), [((2, 9, 3, 4), 1), ((1, 2, 3, 9.5), 3), ((9, 1, 1, 1), 0)])
+def test_a_client_reads_the_best_of_four_whatever_the_judges_words_are(scores, best):
+    assert read_by("rewardbench_v2_four", "choice", JudgeResult(scores=scores), tuple("abcd")) == best
 
 
 def pair(name, **options):
     finding = JudgeResult(winner=1, scores=(8.0, 6.0), draws=((8.0, 6.0), (5.0, 7.0)), reason="Très juste.")
-    return rendered(name, "pair", finding, ("a", "b"), **options)
+    return rendered(name, "pair", finding, ("a", "b"), **options).texts
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -115,7 +170,7 @@ def test_where_all_is_open_the_answer_with_the_lower_hash_is_better_in_either_pl
     layout, first, second, _ = PAIRS[name]
     words = "Scores: 7 and 7 out of 10."
     for answers, verdict in ((("a", "b"), second), (("b", "a"), first)):
-        assert rendered(name, "pair", JudgeResult(scores=(7.0, 7.0)), answers) == (
+        assert rendered(name, "pair", JudgeResult(scores=(7.0, 7.0)), answers).texts == (
             layout.format(words=words, verdict=verdict),
         )
 
@@ -124,14 +179,14 @@ def test_where_all_is_open_the_answer_with_the_lower_hash_is_better_in_either_pl
 def test_a_ties_reply(name, verdict):
     tie = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6)
     text = PAIRS[name][0].format(words="Scores: 7 and 7 out of 10.", verdict=verdict)
-    assert rendered(name, "pair", tie, ("a", "b")) == (text,)
+    assert rendered(name, "pair", tie, ("a", "b")).texts == (text,)
 
 
 @pytest.mark.parametrize("name", GRADES)
 def test_a_grades_reply(name):
     layout, scale, *grades = GRADES[name]
     finding = JudgeResult(scores=(8.2,), draws=((8.2,), (1.0,)), reason="Très juste.")
-    assert rendered(name, "grade", finding, ("a",), scale, n=2) == tuple(
+    assert rendered(name, "grade", finding, ("a",), scale, n=2).texts == tuple(
         layout.format(words=words, reason=reason, grade=grade)
         for words, reason, grade in zip(GRADED, REASONS, grades, strict=True)
     )
@@ -145,17 +200,17 @@ def test_flow_judges_words_are_cut_to_the_room_that_there_is():
         return (layout.format(words=words, grade=grade),)
 
     room = 50 + len(GRADED[0])  # 50 characters are left to the tags
-    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=room) == said(GRADED[0])
-    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=room - 1) == said(GRADED[0][:-1])
-    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=1) == said("See the score.")
+    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=room).texts == said(GRADED[0])
+    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=room - 1).texts == said(GRADED[0][:-1])
+    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=1).texts == said("See the score.")
 
 
 @pytest.mark.parametrize("name", LABELS)
 def test_a_labels_reply(name):
     yes, no = LABELS[name]
     told = {"answers": ("a",), "scale": (0.0, 1.0)}
-    assert rendered(name, "label", JudgeResult(correct=0.7, reason="Très juste."), **told, n=2) == (yes, yes)
-    assert rendered(name, "label", JudgeResult(correct=0.3), **told) == (no,)
+    assert rendered(name, "label", JudgeResult(correct=0.7, reason="Très juste."), **told, n=2).texts == (yes, yes)
+    assert rendered(name, "label", JudgeResult(correct=0.3), **told).texts == (no,)
 
 
 @pytest.mark.parametrize("name", ["promptfoo-select-best", "rewardbench-four"])
@@ -168,4 +223,4 @@ def test_a_choices_reply(name):
             "Scores: 2, 1, 3 and 9 out of 10.\n\n[[D]]",
         ),
     }
-    assert rendered(name, "choice", finding, tuple("abcd"), n=2) == expected[name]
+    assert rendered(name, "choice", finding, tuple("abcd"), n=2).texts == expected[name]
