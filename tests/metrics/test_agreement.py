@@ -29,11 +29,7 @@ def test_scores_of_four_pairs():
 
 def test_confusion_rows_are_the_truth():
     assert confusion(TRUTH, PREDICTED).tolist() == [[1, 0, 1], [1, 0, 0], [0, 0, 1]]
-
-
-def test_cells_sum_to_the_confusion_matrix():
-    cells = confusion_cells(TRUTH, PREDICTED)
-    assert cells.sum(axis=0).reshape(3, 3).tolist() == confusion(TRUTH, PREDICTED).tolist()
+    assert confusion_cells(TRUTH, PREDICTED).sum(axis=0).tolist() == [1, 0, 1, 1, 0, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("labels", [[1, 0, -1], [1, -1], [1]])
