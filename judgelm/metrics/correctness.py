@@ -220,14 +220,8 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
         Basis(rows=every, kind="f1", decided=~(truth & judged)),
     ]
     estimates = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, resampling)
-    return CorrectnessScores(
-        precision=estimates[0],
-        recall=estimates[1],
-        f1=estimates[2],
-        accuracy=estimates[3],
-        f1_incorrect=estimates[4],
-        n=truth.size,
-    )
+    names = ("precision", "recall", "f1", "accuracy", "f1_incorrect")
+    return CorrectnessScores(n=truth.size, **dict(zip(names, estimates, strict=True)))
 
 
 def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:
@@ -329,9 +323,7 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
     """
     _check(truth, judged)
     values = np.column_stack([judged.astype(np.float64) - truth, np.ones(truth.size)])
-    [difference] = defined_estimates(
-        values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [Basis(rows=np.ones_like(truth))], clusters, resampling
-    )
+    [difference] = defined_estimates(values, _pairs_of_sums, [Basis(rows=np.ones_like(truth))], clusters, resampling)
     return difference
 
 
@@ -350,7 +342,7 @@ def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: R
         by_question.setdefault(key, []).append(flag)
     values = np.array([[float(np.mean(flags)), 1.0] for flags in by_question.values()]).reshape(-1, 2)
     basis = Basis(rows=np.ones(len(values), dtype=np.bool_), kind="share")
-    [accuracy] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], None, resampling)
+    [accuracy] = defined_estimates(values, _pairs_of_sums, [basis], None, resampling)
     return accuracy
 
 
@@ -371,14 +363,12 @@ def _split_cells(own: Flags, truth: Flags, judged: Flags) -> Floats:
 
 def _quality_of_counts(sums: Floats) -> Floats:
     hit, missed, false, passed = sums.T
-    scores = (
+    precision, recall, accuracy = (
         ratio(hit, hit + false),
         ratio(hit, hit + missed),
-        _f1(sums),
         ratio(hit + passed, sums.sum(axis=1)),
-        _f1(sums[:, ::-1]),
     )
-    return np.stack(scores, axis=1)
+    return np.stack([precision, recall, _f1(sums), accuracy, _f1(sums[:, ::-1])], axis=1)
 
 
 def _f1(sums: Floats) -> Floats:

@@ -14,7 +14,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
+from judgelm.metrics.resampling import (
+    LEVEL,
+    Estimate,
+    Flags,
+    Floats,
+    Ints,
+    Resampling,
+    estimate,
+    interval,
+    ratio,
+    share,
+)
 
 Scaling = Literal["maximum", "unit"]
 """`maximum`: scores divided by the dimension's highest, as the authors do. `unit`: lowest 0 and highest 1."""
@@ -492,7 +503,7 @@ def _differences(both: pd.DataFrame, models: list[str]) -> Floats:
 def _favours(sums: Floats, near: Flags) -> Floats:
     """Unevenness and favour from sums, shape (m, 2); a model that a resample does not hold is left out of it."""
     totals, counts = np.hsplit(sums, 2)
-    means = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
+    means = ratio(totals, counts)
     centred = means - np.nanmean(means, axis=1, keepdims=True)
     uneven = np.sqrt(np.nanmean(centred**2, axis=1))
     if near.all() or not near.any():
