@@ -14,16 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.metrics.resampling import (
-    Basis,
-    Estimate,
-    Floats,
-    Resampling,
-    defined_estimates,
-    estimate,
-    mean,
-    ratio,
-)
+from judgelm.metrics.resampling import Basis, Estimate, Floats, Resampling, defined_estimates, estimate, mean, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 """Of tied prompts right, reference prompts right, margins kept, margins kept beside the reference, margin size."""

@@ -167,15 +167,11 @@ class FourWayCell:
     Ordinary F1 is no measure here: where all answers are incorrect, equation 9 gives 0 or 0/0.
 
     Attributes:
-        own_right: whether the judge's own answer is right.
-        agent_right: whether the agent's answer is.
         accuracy: share judged as they are.
         own_class_f1: F1 with the cell's true label as the class to be found. Precision is 1 there, so that it is
             2a / (1 + a) of the accuracy a, and 0 where that is 0.
     """
 
-    own_right: bool
-    agent_right: bool
     n: int
     accuracy: Estimate | None
     own_class_f1: Estimate | None
@@ -262,14 +258,8 @@ def four_way(
     bases = [Basis(rows=mask, kind="share") for mask in masks]
     accuracies = defined_estimates(_split_cells(own, truth, judged), _four_accuracies, bases, clusters, resampling)
     return tuple(
-        FourWayCell(
-            own_right=ways[0],
-            agent_right=ways[1],
-            n=int(mask.sum()),
-            accuracy=accuracy,
-            own_class_f1=None if accuracy is None else own_class_f1(accuracy),
-        )
-        for ways, mask, accuracy in zip(FOUR_WAYS, masks, accuracies, strict=True)
+        FourWayCell(n=int(mask.sum()), accuracy=accuracy, own_class_f1=accuracy and own_class_f1(accuracy))
+        for mask, accuracy in zip(masks, accuracies, strict=True)
     )
 
 

@@ -14,18 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from judgelm.metrics.resampling import (
-    LEVEL,
-    Estimate,
-    Flags,
-    Floats,
-    Ints,
-    Resampling,
-    estimate,
-    interval,
-    ratio,
-    share,
-)
+from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 
 Scaling = Literal["maximum", "unit"]
 """`maximum`: scores divided by the dimension's highest, as the authors do. `unit`: lowest 0 and highest 1."""
@@ -272,14 +261,10 @@ class AnnotatorAgreement:
     Attributes:
         alpha: Krippendorff's, at most 1; None where all ratings are alike or no completion has two.
         observed: share of completions on which all annotators agree.
-        completions: with at least two ratings.
-        ratings: of those completions.
     """
 
     alpha: Estimate | None
     observed: Estimate
-    completions: int
-    ratings: int
 
 
 def annotator_agreement(
@@ -309,8 +294,6 @@ def annotator_agreement(
     return AnnotatorAgreement(
         alpha=_alpha(counts, values, measurement, resampling) if len(values) > 1 else None,
         observed=share(agree, None, resampling),
-        completions=len(shared),
-        ratings=int(counts.sum()),
     )
 
 
@@ -503,7 +486,7 @@ def _differences(both: pd.DataFrame, models: list[str]) -> Floats:
 def _favours(sums: Floats, near: Flags) -> Floats:
     """Unevenness and favour from sums, shape (m, 2); a model that a resample does not hold is left out of it."""
     totals, counts = np.hsplit(sums, 2)
-    means = ratio(totals, counts)
+    means = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
     centred = means - np.nanmean(means, axis=1, keepdims=True)
     uneven = np.sqrt(np.nanmean(centred**2, axis=1))
     if near.all() or not near.any():

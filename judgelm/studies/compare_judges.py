@@ -30,18 +30,7 @@ from judgelm.studies.pair_labels import (
     questions_of,
 )
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, pair_metrics
-from judgelm.studies.result import (
-    Bars,
-    Figure,
-    HeatMap,
-    Row,
-    StudyResult,
-    Table,
-    bars,
-    columns,
-    forest,
-    table,
-)
+from judgelm.studies.result import Bars, Figure, HeatMap, Row, StudyResult, Table, bars, columns, forest, table
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
 
 

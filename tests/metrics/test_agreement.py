@@ -5,13 +5,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
-from judgelm.metrics.agreement import (
-    confusion,
-    confusion_cells,
-    first_place_leads,
-    position_cells,
-    scores_of_confusion,
-)
+from judgelm.metrics.agreement import confusion, confusion_cells, first_place_leads, position_cells, scores_of_confusion
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "judgelm_metrics.json"
 TRUTH = np.array([1, 1, -1, 0])

@@ -6,13 +6,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa as statsmodels_kappa
 
-from judgelm.metrics.agreement import (
-    cohens_kappa,
-    confusion,
-    confusion_cells,
-    mcnemar,
-    paired_difference,
-)
+from judgelm.metrics.agreement import cohens_kappa, confusion, confusion_cells, mcnemar, paired_difference
 from judgelm.metrics.correlation import kappas
 from judgelm.metrics.resampling import Resampling, bootstrap_sums, interval
 

@@ -16,7 +16,7 @@ def test_nominal_alpha_by_hand():
     found = annotator_agreement(ratings, HOW, measurement="nominal")
     assert found.alpha.value == pytest.approx(8 / 15)
     assert found.alpha.low < found.alpha.value <= found.alpha.high
-    assert (found.observed.value, found.completions, found.ratings) == (0.75, 4, 8)
+    assert (found.observed.value, found.observed.n) == (0.75, 4)
 
 
 def test_alphas_interval_is_of_resampled_completions_by_hand():
@@ -49,7 +49,7 @@ def test_alpha_is_krippendorffs_and_that_of_the_package(measurement, published):
         krippendorff.alpha(reliability_data=RATINGS, level_of_measurement=measurement)
     )
     # the twelfth unit has one rating; of the other eleven, 2, 6 and 8 have more than one value
-    assert (found.alpha.n, found.completions, found.observed.value) == (11, 11, pytest.approx(8 / 11))
+    assert (found.alpha.n, found.observed.n, found.observed.value) == (11, 11, pytest.approx(8 / 11))
     if measurement == "ordinal":  # where nothing else is said
         assert annotator_agreement(RATINGS.T, HOW) == found
 
@@ -57,7 +57,7 @@ def test_alpha_is_krippendorffs_and_that_of_the_package(measurement, published):
 def test_completions_with_one_rating_say_nothing():
     ratings = np.array([[1.0, 1, np.nan], [2, np.nan, np.nan], [1, 2, 2]])
     found = annotator_agreement(ratings, HOW)
-    assert (found.completions, found.ratings, found.observed.value) == (2, 5, 0.5)
+    assert (found.observed.n, found.observed.value) == (2, 0.5)
     with pytest.raises(ValueError, match="no completion has two ratings"):
         annotator_agreement(ratings[1:2], HOW)
 
