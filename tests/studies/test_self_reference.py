@@ -138,25 +138,20 @@ def test_choosing_the_judge_that_answers_best():
     assert (row["spearman"], row["spearman_interval"]) == (None, None)
 
 
-def test_crossover_is_where_every_judge_gains_from():
-    found = crossover([(0.3, -0.2), (0.6, 0.1), (0.5, 0.0), (0.8, 0.3)])
-    assert (found.n, found.gaining, found.last_without, found.from_accuracy) == (4, 2, 0.5, 0.6)
-    # least squares: means 0.55 and 0.05; slope (0.0625 + 0.0025 + 0.0025 + 0.0625) / 0.13 = 1; 0 at 0.5
-    assert found.line == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize(
     ("points", "expected"),
     [
-        ([], (None, None, None)),
-        ([(0.5, 0.1)], (0.5, None, None)),
-        ([(0.3, 0.1), (0.5, 0.2), (0.9, -0.1)], (None, 0.9, None)),  # the most accurate loses, the line falls
-        ([(0.5, 0.1), (0.5, 0.2), (0.5, 0.3)], (0.5, None, None)),  # accuracies alike: no line
+        # least squares: means 0.55 and 0.05; slope (0.0625 + 0.0025 + 0.0025 + 0.0625) / 0.13 = 1; 0 at 0.5
+        ([(0.3, -0.2), (0.6, 0.1), (0.5, 0.0), (0.8, 0.3)], (2, 0.6, 0.5, pytest.approx(0.5))),
+        ([], (0, None, None, None)),
+        ([(0.5, 0.1)], (1, 0.5, None, None)),
+        ([(0.3, 0.1), (0.5, 0.2), (0.9, -0.1)], (2, None, 0.9, None)),  # the most accurate loses, the line falls
+        ([(0.5, 0.1), (0.5, 0.2), (0.5, 0.3)], (3, 0.5, None, None)),  # accuracies alike: no line
     ],
 )
-def test_crossovers_that_are_not_there(points, expected):
+def test_crossover_is_where_every_judge_gains_from(points, expected):
     found = crossover(points)
-    assert (found.from_accuracy, found.last_without, found.line) == expected
+    assert (found.gaining, found.from_accuracy, found.last_without, found.line) == expected
 
 
 def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_same():
