@@ -345,7 +345,7 @@ def score_table(qualities: Sequence[CalibrationScores]) -> Table:
 def gain_table(gains: Sequence[Gain]) -> Table:
     """Effect of each scaling over the pairs it was not fitted on."""
     return table(
-        map(tuple, gains),
+        [(*gain,) for gain in gains],
         columns("text", scaling="Scaling"),
         columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
         name="gains",
