@@ -29,6 +29,7 @@ from judgelm.metrics.resampling import (
     estimate,
     estimate_of,
     mean,
+    ratio,
     share,
     widened,
 )
@@ -76,18 +77,10 @@ def scores_of_confusion(matrices: Floats) -> Floats:
     hits = np.diagonal(matrices, axis1=1, axis2=2)
     in_truth, in_prediction = matrices.sum(axis=2), matrices.sum(axis=1)
     present = (in_truth + in_prediction) > 0
-    precision = _ratio(hits, in_prediction)
-    recall = _ratio(hits, in_truth)
-    f1 = _ratio(2 * hits, in_truth + in_prediction)
+    scores = ratio(hits, in_prediction), ratio(hits, in_truth), ratio(2 * hits, in_truth + in_prediction)
     n_present = present.sum(axis=1)
-    macro = [(score * present).sum(axis=1) / n_present for score in (precision, recall, f1)]
+    macro = [(np.nan_to_num(score) * present).sum(axis=1) / n_present for score in scores]
     return np.stack([hits.sum(axis=1) / matrices.sum(axis=(1, 2)), *macro], axis=1)
-
-
-def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    out = np.zeros(np.shape(numerator), dtype=np.float64)
-    np.divide(numerator, denominator, out=out, where=denominator > 0)
-    return out
 
 
 def _check_shapes(what: str, first: Ints | Flags, second: Ints | Flags) -> None:

@@ -14,16 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.metrics.resampling import (
-    Basis,
-    Estimate,
-    Floats,
-    Resampling,
-    defined_estimates,
-    estimate,
-    mean,
-    ratio,
-)
+from judgelm.metrics.resampling import Basis, Estimate, Floats, Resampling, defined_estimates, estimate, mean, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 """Of tied prompts right, reference prompts right, margins kept, margins kept beside the reference, margin size."""
@@ -167,8 +158,7 @@ def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimat
 
     def statistic(sums: Floats) -> Floats:
         parts, counts = sums[:, :5], sums[:, [5, 6, 7, 7, 7]]
-        means = np.divide(parts, counts, out=np.zeros_like(parts), where=counts > 0)
-        return np.asarray(means @ np.array([_TIE_WEIGHTS]).T, dtype=np.float64)
+        return np.asarray(np.nan_to_num(ratio(parts, counts)) @ np.array([_TIE_WEIGHTS]).T, dtype=np.float64)
 
     [score] = estimate(values, statistic, None, resampling)
     return score

@@ -167,15 +167,11 @@ class FourWayCell:
     Ordinary F1 is no measure here: where all answers are incorrect, equation 9 gives 0 or 0/0.
 
     Attributes:
-        own_right: whether the judge's own answer is right.
-        agent_right: whether the agent's answer is.
         accuracy: share judged as they are.
         own_class_f1: F1 with the cell's true label as the class to be found. Precision is 1 there, so that it is
             2a / (1 + a) of the accuracy a, and 0 where that is 0.
     """
 
-    own_right: bool
-    agent_right: bool
     n: int
     accuracy: Estimate | None
     own_class_f1: Estimate | None
@@ -220,14 +216,8 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampl
         Basis(rows=every, kind="f1", decided=~(truth & judged)),
     ]
     estimates = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, resampling)
-    return CorrectnessScores(
-        precision=estimates[0],
-        recall=estimates[1],
-        f1=estimates[2],
-        accuracy=estimates[3],
-        f1_incorrect=estimates[4],
-        n=truth.size,
-    )
+    names = ("precision", "recall", "f1", "accuracy", "f1_incorrect")
+    return CorrectnessScores(n=truth.size, **dict(zip(names, estimates, strict=True)))
 
 
 def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:
@@ -268,14 +258,8 @@ def four_way(
     bases = [Basis(rows=mask, kind="share") for mask in masks]
     accuracies = defined_estimates(_split_cells(own, truth, judged), _four_accuracies, bases, clusters, resampling)
     return tuple(
-        FourWayCell(
-            own_right=ways[0],
-            agent_right=ways[1],
-            n=int(mask.sum()),
-            accuracy=accuracy,
-            own_class_f1=None if accuracy is None else own_class_f1(accuracy),
-        )
-        for ways, mask, accuracy in zip(FOUR_WAYS, masks, accuracies, strict=True)
+        FourWayCell(n=int(mask.sum()), accuracy=accuracy, own_class_f1=accuracy and own_class_f1(accuracy))
+        for mask, accuracy in zip(masks, accuracies, strict=True)
     )
 
 
@@ -329,9 +313,7 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
     """
     _check(truth, judged)
     values = np.column_stack([judged.astype(np.float64) - truth, np.ones(truth.size)])
-    [difference] = defined_estimates(
-        values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [Basis(rows=np.ones_like(truth))], clusters, resampling
-    )
+    [difference] = defined_estimates(values, _pairs_of_sums, [Basis(rows=np.ones_like(truth))], clusters, resampling)
     return difference
 
 
@@ -350,7 +332,7 @@ def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: R
         by_question.setdefault(key, []).append(flag)
     values = np.array([[float(np.mean(flags)), 1.0] for flags in by_question.values()]).reshape(-1, 2)
     basis = Basis(rows=np.ones(len(values), dtype=np.bool_), kind="share")
-    [accuracy] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], None, resampling)
+    [accuracy] = defined_estimates(values, _pairs_of_sums, [basis], None, resampling)
     return accuracy
 
 
@@ -371,14 +353,12 @@ def _split_cells(own: Flags, truth: Flags, judged: Flags) -> Floats:
 
 def _quality_of_counts(sums: Floats) -> Floats:
     hit, missed, false, passed = sums.T
-    scores = (
+    precision, recall, accuracy = (
         ratio(hit, hit + false),
         ratio(hit, hit + missed),
-        _f1(sums),
         ratio(hit + passed, sums.sum(axis=1)),
-        _f1(sums[:, ::-1]),
     )
-    return np.stack(scores, axis=1)
+    return np.stack([precision, recall, _f1(sums), accuracy, _f1(sums[:, ::-1])], axis=1)
 
 
 def _f1(sums: Floats) -> Floats:

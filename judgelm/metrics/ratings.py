@@ -261,14 +261,10 @@ class AnnotatorAgreement:
     Attributes:
         alpha: Krippendorff's, at most 1; None where all ratings are alike or no completion has two.
         observed: share of completions on which all annotators agree.
-        completions: with at least two ratings.
-        ratings: of those completions.
     """
 
     alpha: Estimate | None
     observed: Estimate
-    completions: int
-    ratings: int
 
 
 def annotator_agreement(
@@ -298,8 +294,6 @@ def annotator_agreement(
     return AnnotatorAgreement(
         alpha=_alpha(counts, values, measurement, resampling) if len(values) > 1 else None,
         observed=share(agree, None, resampling),
-        completions=len(shared),
-        ratings=int(counts.sum()),
     )
 
 

@@ -234,7 +234,6 @@ class BiasFit:
         n: rows.
         unit: of the estimates: `normalised score` or `log-odds`.
         errors: how the standard errors were made, in words.
-        r2: share of variance explained, None where the fit has none.
         converged: False where the search for the estimates did not end; then they are not to be used.
         left_out: rows left out of this fit, and why, in words; empty where none were.
     """
@@ -243,7 +242,6 @@ class BiasFit:
     n: int
     unit: str
     errors: str
-    r2: float | None = None
     converged: bool = True
     left_out: str = ""
 
@@ -288,8 +286,7 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
         ),
         n=len(paired.frame),
         unit="normalised score",
-        errors=_errors_text(model.errors),
-        r2=float(fitted.rsquared) if np.isfinite(fitted.rsquared) else None,
+        errors="clustered by item" if model.errors == "cluster" else model.errors,
     )
 
 
@@ -322,10 +319,6 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
         return {"cov_type": model.errors}
     groups = paired.frame["item"].astype("category").cat.codes.to_numpy()
     return {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
-
-
-def _errors_text(errors: Literal["HC1", "HC0", "cluster"]) -> str:
-    return "clustered by item" if errors == "cluster" else errors
 
 
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:

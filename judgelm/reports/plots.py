@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, ScoreHistogram
-from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value, format_bounds
+from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value
+from judgelm.studies.sentences import format_bounds
 
 BLUE, ORANGE, GREEN, INK, GRID = "#0072B2", "#E69F00", "#009E73", "#1d2430", "#dfe3e8"
 LABEL_NAMES = ("first better", "tie", "second better")

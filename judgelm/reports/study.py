@@ -27,7 +27,8 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.reports import wording
 from judgelm.reports.html import render_page
 from judgelm.reports.plots import Drawn, draw
-from judgelm.studies.result import Cell, Figure, Kind, Lines, StudyResult, Table, format_bounds
+from judgelm.studies.result import Cell, Figure, Kind, Lines, StudyResult, Table
+from judgelm.studies.sentences import format_bounds
 
 STUDY_FILE, PAGE_FILE = "study.json", "report.html"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")

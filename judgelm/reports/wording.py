@@ -12,7 +12,7 @@ from judgelm.runs.stats import CascadeStats
 from judgelm.studies.evaluation import CascadeAgreement, Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
-from judgelm.studies.result import few_pairs_sentence
+from judgelm.studies.sentences import few_pairs_sentence
 
 FEW_PAIRS = 100
 """Below this many pairs the headline warns of wide intervals: they then reach some ten points to either side."""

@@ -6,6 +6,7 @@ to make it. A label that is a tie takes no part: neither answer is the better on
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,23 +32,8 @@ from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, group_by_value, join, questions_of, winner_of
 from judgelm.studies.pair_metrics import proper_losses
-from judgelm.studies.result import (
-    Cell,
-    Figure,
-    Forest,
-    ForestRow,
-    Lines,
-    Series,
-    StudyResult,
-    Table,
-    columns,
-    excerpt,
-    few_pairs_sentence,
-    file_slug,
-    format_number,
-    format_points,
-    table,
-)
+from judgelm.studies.result import Figure, Lines, Series, StudyResult, Table, columns, forest, table
+from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +98,7 @@ class CalibrationScores:
     bins: tuple[Bin, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
+class Gain(NamedTuple):
     """A scaling's numbers minus those without it, over the same pairs; below 0 is better."""
 
     name: str
@@ -228,7 +213,7 @@ def gain(name: str, before: Slice, after: Slice, options: CalibrationOptions) ->
         return (errors_of_sums(sums[:, width:]) - errors_of_sums(sums[:, :width]))[:, None]
 
     [error] = estimate(np.hstack(cells), difference, before.clusters, resampling)
-    return Gain(name=name, brier=brier, log_loss=log_loss, error=error)
+    return Gain(name, brier, log_loss, error)
 
 
 def slice_of(rows: Sequence[JoinedPair]) -> Slice:
@@ -293,13 +278,8 @@ def _protocol(options: CalibrationOptions) -> str:
 
 def _findings(before: CalibrationScores, scalings: Mapping[str, Scaling | None], gains: Sequence[Gain]) -> list[str]:
     overconfidence = before.overconfidence
-    side = (
-        "too sure"
-        if overconfidence.low > 0
-        else "not sure enough"
-        if overconfidence.high < 0
-        else "neither too sure nor too unsure"
-    )
+    side = "not sure enough" if overconfidence.high < 0 else "neither too sure nor too unsure"
+    side = "too sure" if overconfidence.low > 0 else side
     lines = [
         f"The judge is {side}: the mean probability of the winners it names minus the share of "
         f"pairs in which it is right is {format_points(overconfidence)}.",
@@ -310,11 +290,9 @@ def _findings(before: CalibrationScores, scalings: Mapping[str, Scaling | None],
     cold = scalings.get("temperature")
     if cold is not None and cold.temperature is not None:
         lines.append(f"The best temperature is {format_number(cold.temperature, '.2f')}; above 1 means too sure.")
-    for scaled in gains:
-        verdict = (
-            "lowers" if scaled.log_loss.high < 0 else "raises" if scaled.log_loss.low > 0 else "does not clearly change"
-        )
-        lines.append(f"On the rest the {scaled.name} {verdict} the log loss: {format_number(scaled.log_loss, '+.3f')}.")
+    for name, _, loss, _ in gains:
+        verdict = "lowers" if loss.high < 0 else "raises" if loss.low > 0 else "does not clearly change"
+        lines.append(f"On the rest the {name} {verdict} the log loss: {format_number(loss, '+.3f')}.")
     return lines
 
 
@@ -328,11 +306,11 @@ def _warnings(
         lines.append(
             "There are too few questions to fit a scaling on some and measure it on others, so none is fitted."
         )
-    for name, scaling in scalings.items():
-        if scaling is None:
-            lines.append(
-                f"No {name} fits best on the pairs it was to be fitted on (see the note there), so none is used."
-            )
+    lines += [
+        f"No {name} fits best on the pairs it was to be fitted on (see the note there), so none is used."
+        for name, scaling in scalings.items()
+        if scaling is None
+    ]
     rough = {shown.distribution.approximation for row in rows for shown in row.judgment.shown if shown.distribution}
     lines += [f"Some probabilities are not exact: {why}." for why in sorted(rough - {""})]
     return lines
@@ -349,15 +327,8 @@ def score_table(qualities: Sequence[CalibrationScores]) -> Table:
     """Each set of probabilities by all its numbers."""
     return table(
         [
-            (
-                quality.name,
-                quality.brier,
-                quality.log_loss,
-                quality.error.error,
-                quality.error.by_chance,
-                quality.overconfidence,
-            )
-            for quality in qualities
+            (each.name, each.brier, each.log_loss, each.error.error, each.error.by_chance, each.overconfidence)
+            for each in qualities
         ],
         columns("text", probabilities="Probabilities"),
         columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
@@ -374,7 +345,7 @@ def score_table(qualities: Sequence[CalibrationScores]) -> Table:
 def gain_table(gains: Sequence[Gain]) -> Table:
     """Effect of each scaling over the pairs it was not fitted on."""
     return table(
-        [(gain.name, gain.brier, gain.log_loss, gain.error) for gain in gains],
+        [(*gain,) for gain in gains],
         columns("text", scaling="Scaling"),
         columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
         name="gains",
@@ -386,13 +357,12 @@ def gain_table(gains: Sequence[Gain]) -> Table:
 
 def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
     """The fitted parameters."""
-    rows: list[tuple[Cell, ...]] = [
-        (name, *((None, None, None) if scaling is None else (scaling.temperature, scaling.slope, scaling.intercept)))
-        for name, scaling in scalings.items()
-    ]
     low, high = TEMPERATURES
     return table(
-        rows,
+        [
+            (name, *([None] * 3 if fit is None else (fit.temperature, fit.slope, fit.intercept)))
+            for name, fit in scalings.items()
+        ],
         columns("text", scaling="Scaling"),
         columns("number", temperature="Temperature", slope="Slope", intercept="Intercept"),
         name="scalings",
@@ -448,11 +418,9 @@ def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> T
     judged = [(row.judgment.probability or 0.0, row) for row in rows]
     wrong = [(p, row) for p, row in judged if np.sign(p - 0.5) == -row.truth]
     wrong.sort(key=lambda mistake: (-abs(mistake[0] - 0.5), mistake[1].id))
-    listed = [
-        (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in wrong[:MOST_MISTAKES]
-    ]
+    listed = wrong[:MOST_MISTAKES]
     return table(
-        listed,
+        [(row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in listed],
         columns("text", id="Pair"),
         columns("number", probability="P(first better)"),
         columns("text", label="Label: better answer", question="Question"),
@@ -468,17 +436,13 @@ def figures(before: CalibrationScores, after: Sequence[CalibrationScores], group
     if len(after) > 1:
         yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after)
     for name, numbers in groups.items():
-        rows = [
-            ForestRow(label=value, estimate=estimates[2])
-            for value, (n, estimates) in numbers.items()
-            if n >= _LEAST_IN_FOREST
-        ]
+        rows = [(value, estimates[2]) for value, (n, estimates) in numbers.items() if n >= _LEAST_IN_FOREST]
         if len(rows) > 1:
-            yield Forest(
+            yield forest(
+                rows,
                 name=f"overconfidence-by-{file_slug(name)}",
                 title=f"Too sure or not sure enough, by {name} (of {_LEAST_IN_FOREST} pairs and more)",
                 x_label="Mean confidence minus share right (0.1 is 10 points too sure)",
-                rows=tuple(rows),
             )
 
 

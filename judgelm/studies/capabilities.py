@@ -25,7 +25,9 @@ from judgelm.metrics.benchmark_scores import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
-from judgelm.studies.result import Bars, HeatMap, StudyResult, Table, Value, bars, columns, format_number, point, table
+from judgelm.studies.pair_labels import grouped
+from judgelm.studies.result import Bars, HeatMap, Row, StudyResult, Table, Value, bars, columns, point, table
+from judgelm.studies.sentences import format_number
 
 _ALL = "all questions"
 _NOTE = (
@@ -122,13 +124,13 @@ def _by_model(
     run: str, judgments: Mapping[str, Judgment], questions: Mapping[str, VisualQuestion], *, alone: bool
 ) -> dict[str, dict[str, Judgment]]:
     """A run by the models whose answers it grades; as it is where the questions name at most one."""
-    parts: dict[str | None, dict[str, Judgment]] = {}
-    for sample_id, judgment in judgments.items():
-        model = questions[sample_id].model if sample_id in questions else None
-        parts.setdefault(model, {})[sample_id] = judgment
+    parts = grouped(judgments, lambda key: questions[key].model if key in questions else None)
     if sum(model is not None for model in parts) < 2:
         return {run: dict(judgments)}
-    return {f"{'' if alone else f'{run}: '}{model or 'no model named'}": part for model, part in parts.items()}
+    prefix = "" if alone else f"{run}: "
+    return {
+        f"{prefix}{model or 'no model named'}": {key: judgments[key] for key in keys} for model, keys in parts.items()
+    }
 
 
 def _graded(
@@ -209,19 +211,12 @@ def _warnings(models: Sequence[_Model]) -> list[str]:
 
 
 def _table(name: str, title: str, groups: Sequence[tuple[_Model, GroupScore]]) -> Table:
-    rows = [
-        (
-            model.name,
-            " + ".join(score.capabilities) or _ALL,
-            score.n,
-            score.failed,
-            score.mean,
-            rescaled(score.mean, model.scale),
-        )
-        for model, score in groups
-    ]
+    def cells(model: _Model, score: GroupScore) -> Row:
+        name, scaled = " + ".join(score.capabilities) or _ALL, rescaled(score.mean, model.scale)
+        return (model.name, name, score.n, score.failed, score.mean, scaled)
+
     return table(
-        rows,
+        [cells(*group) for group in groups],
         columns("text", model="Answers of", capabilities="Capabilities"),
         columns("count", n="Questions", failed="Failed"),
         columns("number", mean="Mean grade"),

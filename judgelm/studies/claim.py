@@ -15,7 +15,7 @@ from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRat
 from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.pair_labels import label_of, pair_winner
-from judgelm.studies.result import format_share
+from judgelm.studies.sentences import format_share
 from judgelm.studies.style_control import pair_styles
 
 _SHOWN = 10
@@ -307,11 +307,8 @@ def _control(
     missing = next((pair.id for pair in sides.judged if not _has_answers(samples.get(pair.id))), None)
     if missing is not None:
         raise InputError(f"control of {control}: no answers of pair {missing}; give the judged pairs (--samples)")
-    usable = {
-        key: judgment
-        for key, judgment in judgments.items()
-        if judgment.winner is not None and _has_answers(samples.get(key))
-    }
+    judged = {key: judgment for key, judgment in judgments.items() if judgment.winner is not None}
+    usable = {key: judgment for key, judgment in judged.items() if _has_answers(samples.get(key))}
     chosen = [samples[key] for key in usable]
     if len(chosen) < 2:
         return "one pair has no spread of style", {}

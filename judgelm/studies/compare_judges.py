@@ -29,26 +29,9 @@ from judgelm.studies.pair_labels import (
     join,
     questions_of,
 )
-from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
-from judgelm.studies.result import (
-    Bars,
-    Figure,
-    Forest,
-    ForestRow,
-    HeatMap,
-    Row,
-    StudyResult,
-    Table,
-    bars,
-    columns,
-    excerpt,
-    few_pairs_sentence,
-    file_slug,
-    format_number,
-    format_points,
-    format_share,
-    table,
-)
+from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, pair_metrics
+from judgelm.studies.result import Bars, Figure, HeatMap, Row, StudyResult, Table, bars, columns, forest, table
+from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,19 +223,18 @@ def judge_agreements(votes: AlignedVotes, failures: FailureHandling) -> list[Jud
     """Every judge, the one of the best agreement over the common pairs first."""
     failure = 0 if failures == "as_tie" else None
     truths, clusters = votes.truths(votes.common), votes.members(votes.common)
-    results = []
-    for name, rows in votes.rows.items():
-        results.append(
-            JudgeAgreement(
-                name=name,
-                judged=len(rows),
-                failed=sum(row.judged is None for row in rows.values()),
-                read_anywhere=sum(row.judgment.read_anywhere for row in rows.values()),
-                alone=pair_metrics(list(rows.values()), votes.resampling, failure=failure),
-                common=votes.agreement(name, votes.common),
-                kappa=cohens_kappa(votes.labels(name, votes.common), truths, clusters, votes.resampling),
-            )
+    results = [
+        JudgeAgreement(
+            name=name,
+            judged=len(rows),
+            failed=sum(row.judged is None for row in rows.values()),
+            read_anywhere=sum(row.judgment.read_anywhere for row in rows.values()),
+            alone=pair_metrics(list(rows.values()), votes.resampling, failure=failure),
+            common=votes.agreement(name, votes.common),
+            kappa=cohens_kappa(votes.labels(name, votes.common), truths, clusters, votes.resampling),
         )
+        for name, rows in votes.rows.items()
+    ]
     return sorted(results, key=lambda result: -result.common.value)
 
 
@@ -371,23 +353,20 @@ def judge_table(results: Sequence[JudgeAgreement], rule: LabelRule) -> Table:
 
 
 def _judge_row(result: JudgeAgreement) -> Row:
-    alone, position = result.alone, None if result.alone is None else result.alone.position
+    alone = result.alone
     own = (None, None) if alone is None else (alone.accuracy, alone.f1)
-    orders = (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
+    orders = _order_shares(None if alone is None else alone.position)
     return (result.name, result.judged, result.failed, result.common, result.kappa, *own, *orders)
+
+
+def _order_shares(position: PositionEstimates | None) -> tuple[Estimate | None, ...]:
+    return (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
 
 
 def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
     """Every two judges."""
     return table(
-        [
-            (
-                *(pair.first, pair.second, pair.difference),
-                *(pair.test.both, pair.test.only_first, pair.test.only_second, pair.test.neither),
-                *(pair.test.p_value, pair.holm, pair.same, pair.kappa),
-            )
-            for pair in comparisons
-        ],
+        [_difference_row(pair, pair.test) for pair in comparisons],
         columns("text", first="First judge", second="Second judge"),
         columns("share", difference="Agreement of the first minus the second"),
         columns("count", both="Both right", only_first="Only the first", only_second="Only the second"),
@@ -401,6 +380,11 @@ def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
         "question. McNemar's exact test takes pairs for independent, so with several pairs of one question trust the "
         "interval; Holm corrects for all tests in this table. Kappa is undefined where both give one label throughout.",
     )
+
+
+def _difference_row(pair: PairedComparison, test: McNemar) -> Row:
+    counts = (test.both, test.only_first, test.only_second, test.neither)
+    return (pair.first, pair.second, pair.difference, *counts, test.p_value, pair.holm, pair.same, pair.kappa)
 
 
 def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
@@ -440,17 +424,13 @@ def group_tables(votes: AlignedVotes, names: Sequence[str], groups: Mapping[str,
 
 def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
     """The pairs on which judges differ."""
-    ids = [key for key in votes.common if len({votes.judged[name][key] for name in names}) > 1]
-    rows: list[Row] = [
-        (
-            *(key, _VERDICTS[votes.truth[key]], *(_VERDICTS[votes.judged[name][key]] for name in names)),
-            *(
-                sum(votes.judged[name][key] == votes.truth[key] for name in names),
-                excerpt(samples[key].question) if key in samples else "",
-            ),
-        )
-        for key in ids
-    ]
+    rows: list[Row] = []
+    for key in votes.common:
+        said = [votes.judged[name][key] for name in names]
+        if len(set(said)) > 1:
+            verdicts = [_VERDICTS[label] for label in (votes.truth[key], *said)]
+            question = excerpt(samples[key].question) if key in samples else ""
+            rows.append((key, *verdicts, said.count(votes.truth[key]), question))
     return table(
         rows,
         columns("text", id="Pair", label="Label"),
@@ -459,7 +439,7 @@ def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
         columns("text", question="Question"),
         name="flips",
         title="Pairs that the judges do not judge alike",
-        note=f"{len(ids):,} of the {len(votes.common):,} pairs that every judge labelled.",
+        note=f"{len(rows):,} of the {len(votes.common):,} pairs that every judge labelled.",
     )
 
 
@@ -472,25 +452,21 @@ def figures(
     """Agreements, differences, kappas, order effects, and agreement by group."""
     truths = votes.truths(votes.common).tolist()
     commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
-    yield Forest(
+    yield forest(
+        [(result.name, result.common) for result in results],
         name="agreement",
         title="Agreement with the labels over the pairs that every judge labelled",
         x_label="Agreement (share of pairs); dashed: always the most frequent label",
-        rows=tuple(ForestRow(label=result.name, estimate=result.common) for result in results),
         no_effect=commonest,
     )
-    yield Forest(
+    yield forest(
+        [(f"{result.first} − {result.second}", result.difference) for result in comparisons],
         name="paired-differences",
         title="Differences of agreement, pair by pair",
         x_label="Agreement of the first minus the second (share of pairs)",
-        rows=tuple(
-            ForestRow(label=f"{result.first} − {result.second}", estimate=result.difference) for result in comparisons
-        ),
     )
     yield _kappa_map(results, comparisons)
-    orders = _order_bars(results)
-    if orders is not None:
-        yield orders
+    yield from _order_bars(results)
     names = [result.name for result in results]
     for group, members in groups.items():
         values = list(group_by_value(votes.common, members.get).items())
@@ -515,16 +491,13 @@ def _kappa_map(results: Sequence[JudgeAgreement], comparisons: Sequence[PairedCo
     )
 
 
-def _order_bars(results: Sequence[JudgeAgreement]) -> Bars | None:
-    known = [
-        (result.name, result.alone.position)
-        for result in results
-        if result.alone is not None and result.alone.position is not None
-    ]
-    if not known:
-        return None
-    return bars(
-        {name: (position.consistency, position.toward_first, position.toward_second) for name, position in known},
+def _order_bars(results: Sequence[JudgeAgreement]) -> Iterator[Bars]:
+    positions = {result.name: None if result.alone is None else result.alone.position for result in results}
+    shares = {name: _order_shares(position) for name, position in positions.items() if position is not None}
+    if not shares:
+        return
+    yield bars(
+        shares,
         ("same answer", "leans to first", "leans to second"),
         name="orders",
         title="Verdicts of the judges when the answers are shown in reverse",

@@ -23,20 +23,10 @@ from judgelm.parsing.scores import parse_pair_original
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.pair_labels import grouped
 from judgelm.studies.pair_metrics import PairMetrics
-from judgelm.studies.result import (
-    Bars,
-    Figure,
-    Lines,
-    Row,
-    Series,
-    StudyResult,
-    Table,
-    bars,
-    columns,
-    format_share,
-    table,
-)
+from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, bars, columns, table
+from judgelm.studies.sentences import format_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,9 +396,7 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
     numbers = {scale: count for scale in scales if (count := _number(scale)) is not None}
     numeric = len(numbers) == len(scales)
     at = numbers if numeric else {scale: float(index) for index, scale in enumerate(scales)}
-    by_size: dict[str, list[TableRun]] = {}
-    for run in rows:
-        by_size.setdefault(run.heads["judge_size"], []).append(run)
+    by_size = grouped(rows, lambda run: run.heads["judge_size"])
     return Lines(
         name="scaling",
         title="Agreement over the rows to fine-tune on",

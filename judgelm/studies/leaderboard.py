@@ -17,8 +17,9 @@ from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
-from judgelm.studies.pair_labels import label_of, orders_of
-from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, file_slug, format_number, table
+from judgelm.studies.pair_labels import grouped, label_of, orders_of
+from judgelm.studies.result import DEFAULT_RESAMPLING, Forest, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.sentences import file_slug, format_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +42,18 @@ class JudgeMatches:
 
 
 def leaderboard_study(
-    judges: Sequence[JudgeMatches], resampling: Resampling | None = None, *, notes: Sequence[str] = ()
+    judges: Sequence[JudgeMatches], resampling: Resampling = DEFAULT_RESAMPLING, *, notes: Sequence[str] = ()
 ) -> StudyResult:
     """Rate the models by each judge apart.
 
     Args:
         judges: their matches.
-        resampling: seed and number of resamples; the defaults when None.
+        resampling: seed and number of resamples.
         notes: what reading the files has left out, to be shown.
 
     Raises:
         InputError: a judge has no verdict, or no two models can be rated by it.
     """
-    resampling = resampling or Resampling()
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
     agreement = _agreement_table(rated)
     return StudyResult(
@@ -107,21 +107,13 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
             verdicts = _verdicts(judgment)
             soft += sum(verdict.soft for verdict in verdicts)
             matches += [_match(verdict, sample) for verdict in verdicts]
-    return JudgeMatches(
-        judge=judge,
-        matches=tuple(matches),
-        pairs=len(judgments),
-        failed=failed,
-        same_model=same_model,
-        soft=soft,
-    )
+    counts = {"pairs": len(judgments), "failed": failed, "same_model": same_model, "soft": soft}
+    return JudgeMatches(judge=judge, matches=tuple(matches), **counts)
 
 
 def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatches]:
     """The matches of each annotator; the order in which AlpacaEval showed the outputs is not recorded."""
-    groups: dict[str, list[Comparison]] = {}
-    for comparison in comparisons:
-        groups.setdefault(comparison.annotator or "annotator", []).append(comparison)
+    groups = grouped(comparisons, lambda comparison: comparison.annotator or "annotator")
     return [_of_comparisons(annotator, group) for annotator, group in groups.items()]
 
 
@@ -158,11 +150,9 @@ def _verdicts(judgment: Judgment) -> list[_Verdict]:
         return [_own(judgment, None)]
     if len(shown) == 1:
         return [_own(judgment, shown[0].order)]
-    verdicts = []
-    for reply in shown:
-        label = (orders.given if reply.order == (0, 1) else orders.swapped or orders.given).label
-        verdict = _of_order(reply, label)
-        verdicts += [] if verdict is None else [verdict]
+    swapped = orders.swapped or orders.given
+    labels: dict[tuple[int, ...], int | None] = {(0, 1): orders.given.label, (1, 0): swapped.label}
+    verdicts = [verdict for reply in shown if (verdict := _of_order(reply, labels[reply.order])) is not None]
     return verdicts or [_own(judgment, None)]
 
 
@@ -186,17 +176,10 @@ def _own(judgment: Judgment, order: tuple[int, ...] | None) -> _Verdict:
 
 
 def _match(verdict: _Verdict, sample: Sample) -> Match:
-    first, second = sample.answer_models
+    (first, second), preference, ordered = sample.answer_models, verdict.preference, verdict.order is not None
     if verdict.order == (1, 0):
-        preference = 1 - verdict.preference
-        return Match(first=second, second=first, preference=preference, question=sample.question, ordered=True)
-    return Match(
-        first=first,
-        second=second,
-        preference=verdict.preference,
-        question=sample.question,
-        ordered=verdict.order is not None,
-    )
+        first, second, preference = second, first, 1 - preference
+    return Match(first=first, second=second, preference=preference, question=sample.question, ordered=ordered)
 
 
 _FEWEST_COMMON = 3
@@ -229,7 +212,7 @@ def _win_rates(judge: JudgeMatches) -> dict[str, float]:
 
 
 def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for judge, ratings in rated:
         rates = _win_rates(judge)
         rows += [
@@ -251,14 +234,12 @@ def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
 
 
 def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for judge, ratings in rated:
-        position = ratings.position
-        estimate = position if isinstance(position, Estimate) else None
-        reason = "" if isinstance(position, Estimate) else position
-        rows.append((judge.judge, estimate, reason, judge.pairs, judge.failed, judge.same_model, judge.soft))
+    def cells(judge: JudgeMatches, position: Estimate | str) -> Row:
+        known = (position, "") if isinstance(position, Estimate) else (None, position)
+        return (judge.judge, *known, judge.pairs, judge.failed, judge.same_model, judge.soft)
+
     return table(
-        rows,
+        [cells(judge, ratings.position) for judge, ratings in rated],
         columns("text", judge="Judge"),
         columns("number", first_position="First position, Elo points"),
         columns("text", reason="No estimate because"),
@@ -271,7 +252,7 @@ def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
 
 def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | None:
     """Rank correlations of each two judges over the models that both rate; None without such a pair."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for (judge, ratings), (other, others) in combinations(rated, 2):
         points = {row.model: row.elo.value for row in ratings.rated}
         their_points = {row.model: row.elo.value for row in others.rated}
@@ -293,11 +274,11 @@ def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | N
 
 
 def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
-    return Forest(
+    return forest(
+        [(row.model, row.elo) for row in ratings.rated],
         name=f"elo-{index + 1}-{file_slug(judge.judge)}",
         title=f"Elo by {judge.judge}",
         x_label="Elo points, mean of all models 1000",
-        rows=tuple(ForestRow(label=row.model, estimate=row.elo) for row in ratings.rated),
         no_effect=1000.0,
     )
 

@@ -266,6 +266,7 @@ NOT_GIVEN = "not given"
 """The value of members without one."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,8 +362,13 @@ def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders
 
 def group_by_value(members: Iterable[T], value_of: Callable[[T], str | None]) -> dict[str, list[T]]:
     """The members of each value in the order given, the largest group first and equal ones by value."""
-    groups: dict[str, list[T]] = {}
-    for member in members:
-        value = value_of(member)
-        groups.setdefault(NOT_GIVEN if value is None else value, []).append(member)
+    groups = grouped(members, lambda member: NOT_GIVEN if (value := value_of(member)) is None else value)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def grouped(members: Iterable[T], key_of: Callable[[T], K]) -> dict[K, list[T]]:
+    """The members of each key; keys and members in the order met."""
+    groups: dict[K, list[T]] = {}
+    for member in members:
+        groups.setdefault(key_of(member), []).append(member)
+    return groups

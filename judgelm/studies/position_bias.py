@@ -17,18 +17,18 @@ from judgelm.records import Judgment
 from judgelm.studies.pair_labels import by_id, orders_of
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
 from judgelm.studies.result import (
+    DEFAULT_RESAMPLING,
     Bars,
     Cell,
     Forest,
-    ForestRow,
     StudyResult,
     Table,
     bars,
     columns,
-    format_number,
-    format_share,
+    forest,
     table,
 )
+from judgelm.studies.sentences import format_number, format_share
 
 _ALL = "all"
 _NOTE = (
@@ -87,17 +87,16 @@ class _Measured:
     alone: int
 
 
-def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling | None = None) -> StudyResult:
+def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
     """Consistency, position bias and the first place's lead, for each group and for all pairs together.
 
     Args:
         groups: name -> its pairs.
-        resampling: seed and number of resamples; the defaults when None.
+        resampling: seed and number of resamples.
 
     Raises:
         InputError: a group is named `all`, or no pair at all was judged in both orders.
     """
-    resampling = resampling or Resampling()
     if _ALL in groups:
         raise InputError(f'group "{_ALL}": this is the name of all pairs together; choose another')
     everything = sum(groups.values(), PairGroup())
@@ -131,22 +130,14 @@ def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling 
 
 def _measured(name: str, group: PairGroup, resampling: Resampling) -> _Measured:
     paired = [pair for pair in group.pairs if pair.given is not None and pair.swapped is not None]
+    clusters, leads = [pair.cluster for pair in paired], [pair.leads for pair in paired]
+    position = lead = None
+    if paired:
+        given, swapped = np.array([pair.given for pair in paired]), np.array([pair.swapped for pair in paired])
+        position = position_estimates(given, swapped, clusters, resampling)
+        lead = None if None in leads else mean(first_place_leads(np.array(leads)), clusters, resampling)
     failed = len(group.pairs) - len(paired)
-    if not paired:
-        return _Measured(name=name, position=None, lead=None, failed=failed, alone=group.alone)
-    clusters = [pair.cluster for pair in paired]
-    given, swapped = np.array([pair.given for pair in paired]), np.array([pair.swapped for pair in paired])
-    scored = [pair.leads for pair in paired if pair.leads is not None]
-    lead = None
-    if len(scored) == len(paired):
-        lead = mean(first_place_leads(np.array(scored)), clusters, resampling)
-    return _Measured(
-        name=name,
-        position=position_estimates(given, swapped, clusters, resampling),
-        lead=lead,
-        failed=failed,
-        alone=group.alone,
-    )
+    return _Measured(name=name, position=position, lead=lead, failed=failed, alone=group.alone)
 
 
 def _table(rows: Sequence[_Measured]) -> Table:
@@ -172,25 +163,23 @@ def _table(rows: Sequence[_Measured]) -> Table:
 
 
 def _forest(rows: Sequence[_Measured]) -> Forest:
-    return Forest(
+    return forest(
+        [(row.name, row.position.consistency) for row in rows if row.position is not None],
         name="consistency",
         title="Share of pairs judged alike in both orders",
         x_label="Consistency (share of pairs)",
-        rows=tuple(
-            ForestRow(label=row.name, estimate=row.position.consistency) for row in rows if row.position is not None
-        ),
         no_effect=1.0,
     )
 
 
 def _bars(rows: Sequence[_Measured]) -> Bars:
-    positions = [(row.name, row.position) for row in rows if row.position is not None]
+    positions = {row.name: row.position for row in rows if row.position is not None}
     return bars(
         {
-            "toward 1st": [position.toward_first for _, position in positions],
-            "toward 2nd": [position.toward_second for _, position in positions],
+            "toward 1st": [position.toward_first for position in positions.values()],
+            "toward 2nd": [position.toward_second for position in positions.values()],
         },
-        [name for name, _ in positions],
+        positions,
         name="leaning",
         title="Where the judge leans when the orders disagree",
         x_label="Pairs",
@@ -282,12 +271,12 @@ def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup
 
 
 def _judged_twice(review: Review, swapped_review: Review) -> TwiceJudged:
-    first_lead = None if review.scores is None else review.scores[0] - review.scores[1]
-    second_lead = None if swapped_review.scores is None else swapped_review.scores[0] - swapped_review.scores[1]
+    scores = (review.scores, swapped_review.scores)
+    first, second = (None if shown is None else shown[0] - shown[1] for shown in scores)
     return TwiceJudged(
-        given=None if first_lead is None else _sign(first_lead),
-        swapped=None if second_lead is None else -_sign(second_lead),
-        leads=None if first_lead is None or second_lead is None else (first_lead, second_lead),
+        given=None if first is None else _sign(first),
+        swapped=None if second is None else -_sign(second),
+        leads=None if first is None or second is None else (first, second),
         cluster=review.question,
     )
 

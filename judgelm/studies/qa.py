@@ -34,20 +34,8 @@ from judgelm.studies.qa_scores import (
     type_figure,
     type_shares,
 )
-from judgelm.studies.result import (
-    Bars,
-    Figure,
-    Lines,
-    Row,
-    Series,
-    StudyResult,
-    Table,
-    columns,
-    format_number,
-    format_points,
-    format_share,
-    table,
-)
+from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, columns, table
+from judgelm.studies.sentences import format_number, format_points, format_share
 
 FEW = 30
 
@@ -96,25 +84,25 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     main = list(first.values())
     people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
-    tables = [
-        score_table(answers, main, counting),
-        judged_everywhere_table(answers, runs, counting),
-    ]
+    tables = [score_table(answers, main, counting), judged_everywhere_table(answers, runs, counting)]
     figures: list[Figure] = []
     if people:
         thresholds, line = threshold_table(answers, counting)
-        tables += [
-            human_table(answers, main, counting),
-            thresholds,
-            prompt_table(answers, runs, counting),
-        ]
+        tables += [human_table(answers, main, counting), thresholds, prompt_table(answers, runs, counting)]
         figures.append(line)
     by_type, type_bars = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
-    tables += [by_type, *_preference_tables(own, siblings, options), judge_table(answers, runs)]
-    tables.append(authors_table(answers, runs, counting, people=people))
+    tables.append(by_type)
     figures.append(type_bars)
-    figures += [preference_figure(rows, kind=kind) for kind, rows in (("self", own), ("sibling", siblings)) if rows]
+    if own:
+        tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
+        figures.append(preference_figure(own, kind="self"))
+    if siblings:
+        included = "includes" if options.sibling_others else "leaves out"
+        note = f"Of a sibling the others are all judges but itself, which {included} the answering model's own."
+        tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
+        figures.append(preference_figure(siblings, kind="sibling"))
+    tables += [judge_table(answers, runs), authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
         title="Short answers: exact match, F1, judges and people",
@@ -182,26 +170,11 @@ def _preferences(
     )
 
 
-def _preference_tables(
-    own: Sequence[ModelPreference], siblings: Sequence[ModelPreference], options: QaOptions
-) -> list[Table]:
-    tables = []
-    if own:
-        tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
-    if siblings:
-        included = "includes" if options.sibling_others else "leaves out"
-        note = f"Of a sibling the others are all judges but itself, which {included} the answering model's own."
-        tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
-    return tables
-
-
 def _protocol(options: QaOptions) -> str:
-    treated = {
-        "excluded": "answers without a label are left out and counted",
-        "as_incorrect": "answers without a label count as incorrect, as in the original code",
-    }
+    excluded = options.failures == "excluded"
+    treated = "are left out and counted" if excluded else "count as incorrect, as in the original code"
     return (
-        f"Exact matches count as correct without asking; {treated[options.failures]}; intervals are "
+        f"Exact matches count as correct without asking; answers without a label {treated}; intervals are "
         f"95 % percentile intervals over {options.resampling.resamples:,} resamples of questions."
     )
 

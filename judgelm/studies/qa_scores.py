@@ -21,7 +21,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.parsing.verdicts import read_label_original
 from judgelm.records import Judgment, Sample, Unparsed, failure_name
-from judgelm.studies.pair_labels import NOT_GIVEN, called_correct
+from judgelm.studies.pair_labels import NOT_GIVEN, called_correct, grouped
 from judgelm.studies.result import Bars, Row, Table, bars, columns, table
 
 QaFailureHandling = Literal["excluded", "as_incorrect"]
@@ -193,11 +193,8 @@ class Counting:
     def share(self, answers: Sequence[QaAnswer], labelling: Labelling) -> Estimate | None:
         """The share of correct among the answers that count; None where none does."""
         counted = self.counted(answers, labelling)
-        if not counted:
-            return None
-        return share(
-            np.array([label for _, label in counted]), [answer.question for answer, _ in counted], self.resampling
-        )
+        labels, questions = [label for _, label in counted], [answer.question for answer, _ in counted]
+        return share(np.array(labels), questions, self.resampling) if counted else None
 
 
 def slug(name: str) -> str:
@@ -207,10 +204,7 @@ def slug(name: str) -> str:
 
 def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
     """Answers by data set and answering model, in the order of their first."""
-    groups: dict[tuple[str, str], list[QaAnswer]] = {}
-    for answer in answers:
-        groups.setdefault((answer.data_set, answer.model), []).append(answer)
-    return groups
+    return grouped(answers, lambda answer: (answer.data_set, answer.model))
 
 
 def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
@@ -379,9 +373,8 @@ def model_preferences(
         labels = [[counting.label(run.label(answer)) for run in (own, *others)] for answer in false]
         complete = [index for index, row in enumerate(labels) if None not in row]
         matrix = np.array([labels[index] for index in complete], dtype=bool).reshape(len(complete), 1 + len(others))
-        shares = preferences(
-            matrix[:, 0], matrix[:, 1:], [false[index].question for index in complete], counting.resampling
-        )
+        questions = [false[index].question for index in complete]
+        shares = preferences(matrix[:, 0], matrix[:, 1:], questions, counting.resampling)
         rows.append(ModelPreference(model, own.judge, len(complete), len(false) - len(complete), shares))
     return rows
 

@@ -7,7 +7,6 @@ Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Ju
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -229,41 +228,15 @@ def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
     return int(ranks["rating"]), int(ranks["debiased"]), int(ranks["reference"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FewLabelMean:
-    """Means of the human scores from few labels.
-
-    Attributes:
-        classical: from the labels alone, stratified.
-        plain: prediction-powered, one stratum.
-        stratified: prediction-powered, by dimension and own family.
-        truth: the mean over all completions, where all are labelled.
-        plain_width: mean width of the plain interval over that of the classical one, over the draws; `width` is that
-            of the stratified one.
-        covered: share of the draws whose stratified interval holds the truth; None where the truth is not known.
-    """
-
-    classical: Estimate
-    plain: Estimate
-    stratified: Estimate
-    truth: float | None
-    plain_width: float
-    width: float
-    covered: Estimate | None
-
-
 def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
     """Mean human score from few labels and each judge's ratings; and what could not be computed."""
     rows: list[Row] = []
     problems: list[str] = []
     for judge in by_family(paired, paired.judges):
         try:
-            mean = few_label_mean(paired, judge, options)
+            rows.append((judge, *few_label_means(paired, judge, options)))
         except TooFewLabels as error:
             problems.append(f"Prediction-powered inference with {judge}: {error}.")
-            continue
-        ends = (mean.truth, mean.plain_width, mean.width, mean.covered)
-        rows.append((judge, mean.classical, mean.plain, mean.stratified, *ends))
     hidden = paired.unreferenced.empty
     sampling = (
         f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn, "
@@ -288,8 +261,14 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
     return few_labels, problems
 
 
-def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> FewLabelMean:
-    """The three estimates with one judge's ratings.
+def few_label_means(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> Row:
+    """Means of the human scores from few labels and one judge's ratings.
+
+    Returns:
+        From the labels alone, stratified; prediction-powered, one stratum; prediction-powered, by dimension and own
+        family; the mean of all labels, None where some are missing; the mean width of the second interval over that of
+        the first, over the draws, and of the third; and the share of the draws whose third interval holds the mean of
+        all labels, None where that is not known.
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
@@ -308,18 +287,8 @@ def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) 
         ]
         hits = np.array([stratified.low <= truth <= stratified.high for _, _, stratified in draws])
         covered = share(hits, None, options.resampling)
-    usual, plain, stratified = (
-        float(np.mean([draw[index].high - draw[index].low for draw in draws])) for index in range(3)
-    )
-    return FewLabelMean(
-        classical=draws[0][0],
-        plain=draws[0][1],
-        stratified=draws[0][2],
-        truth=truth,
-        plain_width=plain / (usual or float("nan")),
-        width=stratified / (usual or float("nan")),
-        covered=covered,
-    )
+    usual, *widths = (float(np.mean([draw[index].high - draw[index].low for draw in draws])) for index in range(3))
+    return (*draws[0], truth, *(width / (usual or float("nan")) for width in widths), covered)
 
 
 def _three(strata: list[Stratum], level: float) -> tuple[Estimate, Estimate, Estimate]:

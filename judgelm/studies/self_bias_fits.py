@@ -17,7 +17,7 @@ from judgelm.metrics.ratings import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias import BiasFit, BiasModel, Term, TermKind, TooFewRatings, fit_ordinal, fit_self_bias
-from judgelm.studies.result import Forest, ForestRow, Row, Table, columns, table
+from judgelm.studies.result import Forest, Row, Table, columns, forest, table
 
 Progress = Callable[[str], None]
 LengthOver = Literal["prompt", "overall"]
@@ -85,9 +85,8 @@ class NamedFit:
 
     def term(self, kind: TermKind, level: str) -> Term | None:
         """The coefficient; None where the fit has no such term."""
-        return (
-            next((candidate for candidate in self.fit.of(kind) if candidate.level == level), None) if self.fit else None
-        )
+        terms = self.fit.of(kind) if self.fit else ()
+        return next((term for term in terms if term.level == level), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +317,7 @@ def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
     for suffix, title, members in groups:
         for kind in ("self", "family"):
             plots.append(_forest(f"{kind}-bias-{suffix}", f"{kind.capitalize()}-bias{title}", members, kind, paired))
-    return [forest for forest in plots if forest.rows]
+    return [plot for plot in plots if plot.rows]
 
 
 def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: PairedRatings) -> Forest:
@@ -327,13 +326,13 @@ def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: 
     terms = [(fit, term) for fit in usable if fit.fit for term in fit.fit.terms if term.kind == kind]
     levels = by_family(paired, {term.level for _, term in terms})
     rows = [
-        ForestRow(label=level, estimate=term.estimate, group=fit.name or paired.families.get(level, level))
+        (level, term.estimate, fit.name or paired.families.get(level, level))
         for level in levels
         for fit, term in terms
-        if term.level == level and term.estimate is not None
+        if term.level == level
     ]
     unit = usable[0].fit.unit if usable and usable[0].fit else "normalised score"
-    return Forest(name=name, title=title, x_label=f"{kind}-bias ({unit})", rows=tuple(rows))
+    return forest(rows, name=name, title=title, x_label=f"{kind}-bias ({unit})")
 
 
 def by_family(paired: PairedRatings, names: Iterable[str]) -> list[str]:

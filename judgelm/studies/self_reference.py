@@ -28,8 +28,6 @@ from judgelm.metrics.correlation import (
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.result import (
     Figure,
-    Forest,
-    ForestRow,
     HeatMap,
     Lines,
     Row,
@@ -37,6 +35,7 @@ from judgelm.studies.result import (
     StudyResult,
     Table,
     columns,
+    forest,
     point,
     table,
 )
@@ -252,6 +251,9 @@ def _root(points: list[tuple[float, float]]) -> float | None:
 Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> its correlations."""
 
+Gains = Mapping[tuple[str, str], Estimate | None]
+"""(data set, judge) -> what self-reference adds to the partial correlation."""
+
 
 def correlations(answers: JudgedAnswers) -> Correlations:
     """Equations 13 and 14 for every data set, judge and method."""
@@ -294,7 +296,7 @@ def correlation_table(results: Correlations) -> Table:
     )
 
 
-def gains(answers: JudgedAnswers) -> dict[tuple[str, str], Estimate | None]:
+def gains(answers: JudgedAnswers) -> Gains:
     """Gain in r_GJ|A by self-reference, over the answers that both methods judged, by data set and judge."""
     changes = {}
     for dataset, judge in answers.cells():
@@ -304,7 +306,7 @@ def gains(answers: JudgedAnswers) -> dict[tuple[str, str], Estimate | None]:
     return changes
 
 
-def gain_table(results: Correlations, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
+def gain_table(results: Correlations, gained: Gains) -> Table:
     """Table 4: r_GJ|A under both methods and the gain."""
     rows: list[Row] = []
     for (dataset, judge), gain in gained.items():
@@ -324,7 +326,7 @@ def gain_table(results: Correlations, gained: Mapping[tuple[str, str], Estimate 
     )
 
 
-def mean_gain(gained: Mapping[tuple[str, str], Estimate | None]) -> tuple[float, int] | None:
+def mean_gain(gained: Gains) -> tuple[float, int] | None:
     """The plain mean of the defined gains and their number; None without any (section 5.2: 0.35)."""
     values = [gain.value for gain in gained.values() if gain is not None]
     return (sum(values) / len(values), len(values)) if values else None
@@ -338,15 +340,8 @@ def _remark(correlation: Correlation) -> str:
     return ""
 
 
-Gains = Mapping[tuple[str, str], Estimate | None]
-
-
 def _tables(answers: JudgedAnswers, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
-    yield from (
-        quality_table(answers),
-        split_table(answers),
-        four_way_table(answers),
-    )
+    yield from (quality_table(answers), split_table(answers), four_way_table(answers))
     yield from (overconfidence_table(answers, method) for method in answers.methods)
     yield correlation_table(correlated)
     if change is not None:
@@ -421,24 +416,32 @@ def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...
             drawn += _heat_maps(answers, dataset, method, index)
         if change := _change_map(answers, dataset, index):
             drawn.append(change)
-    forest = _partial_forest(results)
-    return (*drawn, forest) if forest.rows else tuple(drawn)
+    partial = forest(  # Tables 3 and 4
+        [
+            (f"{dataset}, {judge}", result.g_j_given_a.estimate, METHOD_NAMES[method])
+            for (dataset, judge, method), result in results.items()
+        ],
+        name="partial-correlations",
+        title="Generation and judgment, the agent's correctness held fixed",
+        x_label="partial correlation r(G, J | A)",
+    )
+    return (*drawn, partial) if partial.rows else tuple(drawn)
 
 
 def _scatter(answers: JudgedAnswers, dataset: str, index: int) -> Lines:
     """Figures 1, 12 and 4: a judge's generation accuracy against its F1, one series for each method."""
-    series = []
-    for method in answers.methods:
+
+    def series(method: Method) -> Series:
         results = judge_qualities(answers, dataset, method)
         x, y = tuple(result.generation for result in results), tuple(result.f1 for result in results)
-        labels = tuple(result.judge for result in results)
-        series.append(Series(name=METHOD_NAMES[method], x=x, y=y, labels=labels))
+        return Series(name=METHOD_NAMES[method], x=x, y=y, labels=tuple(result.judge for result in results))
+
     return Lines(
         name=f"generation-and-judgment-{index}",
         title=f"Generation and judgment, {dataset}",
         x_label="share of questions that the judge answers right",
         y_label="F1 of its judgments",
-        series=tuple(series),
+        series=tuple(map(series, answers.methods)),
         joined=False,
     )
 
@@ -483,18 +486,4 @@ def _change_map(answers: JudgedAnswers, dataset: str, index: int) -> HeatMap | N
         columns=WAYS,
         values=tuple(tuple(point(cell) for cell in change.accuracies) for change in changes.values()),
         centred=True,
-    )
-
-
-def _partial_forest(results: Correlations) -> Forest:
-    """Tables 3 and 4 as a forest: the partial correlation of each case, coloured by method."""
-    return Forest(
-        name="partial-correlations",
-        title="Generation and judgment, the agent's correctness held fixed",
-        x_label="partial correlation r(G, J | A)",
-        rows=tuple(
-            ForestRow(label=f"{dataset}, {judge}", estimate=result.g_j_given_a.estimate, group=METHOD_NAMES[method])
-            for (dataset, judge, method), result in results.items()
-            if result.g_j_given_a.estimate is not None
-        ),
     )

@@ -23,7 +23,7 @@ from judgelm.metrics.correctness import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
-from judgelm.studies.pair_labels import called_correct
+from judgelm.studies.pair_labels import called_correct, grouped
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.truth_file import AnswerTruth, same_answer
 
@@ -202,9 +202,8 @@ def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], r
     rows: dict[tuple[str, Method], dict[str, list[JudgedAnswer]]] = {}
     for judge_runs, method in product(runs, METHODS):
         if judge_runs.of(method) is not None:
-            groups = rows.setdefault((judge_runs.judge, method), {})
-            for row in judged_answers(judge_runs, method, truths):
-                groups.setdefault(row.dataset, []).append(row)
+            judged = judged_answers(judge_runs, method, truths)
+            rows[judge_runs.judge, method] = grouped(judged, lambda row: row.dataset)
     return JudgedAnswers(
         judges=judges,
         methods=tuple(method for method in METHODS if any(method == judged_with for _, judged_with in rows)),
@@ -355,9 +354,8 @@ def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, Sp
     both = answers.both(judge, dataset)
     if both.n == 0:
         return None
-    return both.n, split_change(
-        both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling
-    )
+    judged = both.judged[0], both.judged[1]
+    return both.n, split_change(both.own, both.truth, judged, both.questions, answers.resampling)
 
 
 def change_table(answers: JudgedAnswers) -> Table:
@@ -367,19 +365,16 @@ def change_table(answers: JudgedAnswers) -> Table:
         if pair := change_of(answers, judge, dataset):
             n, change = pair
             rows.append((dataset, judge, n, change.f1, change.f1_right, change.f1_wrong, *change.accuracies))
-    parts = zip(FOUR_WAYS, WAYS, strict=True)
+    parts = [
+        (f"accuracy_{'right' if own else 'wrong'}_{'correct' if agent else 'incorrect'}", f"accuracy, {name}")
+        for (own, agent), name in zip(FOUR_WAYS, WAYS, strict=True)
+    ]
     return table(
         rows,
         _KEYS[:2],
         columns("count", n="judged by both"),
         columns("share", f1="F1", f1_right="F1, D_J+", f1_wrong="F1, D_J-"),
-        columns(
-            "share",
-            (
-                (f"accuracy_{'right' if own else 'wrong'}_{'correct' if agent else 'incorrect'}", f"accuracy, {name}")
-                for (own, agent), name in parts
-            ),
-        ),
+        columns("share", parts),
         name="change-by-self-reference",
         title="Change by self-reference: self-reference minus CoT",
         source="Self-Reference, section C.5 and Figures 15-17",

@@ -17,8 +17,6 @@ from judgelm.studies.result import (
     Bars,
     Cell,
     Figure,
-    Forest,
-    ForestRow,
     Lines,
     Row,
     Series,
@@ -27,6 +25,7 @@ from judgelm.studies.result import (
     Value,
     bars,
     columns,
+    forest,
     table,
 )
 from judgelm.studies.ssr_items import (
@@ -138,7 +137,15 @@ def _tables(
 
 def _nothing_judged(counts: Mapping[str, int], options: SsrOptions) -> StudyResult:
     """The result where no pair has a verdict in both runs: counts, and no share of nothing."""
-    failed = {"no reference (A)": "failed without reference", "always (B)": "failed with reference"}
+    failed = zip(CONDITIONS, ("failed without reference", "failed with reference"), strict=False)
+    failures = table(
+        [(name, counts["failed in a run"], counts[key]) for name, key in failed],
+        columns("text", condition="condition"),
+        columns("count", pairs="pairs", failed="failed"),
+        name="failures",
+        title="Failed judgments",
+        note="A judge must write a verdict in its reply; try another judge, more tokens, or retry_unparseable.",
+    )
     return StudyResult(
         study="ssr",
         title="Selective self-reference",
@@ -146,16 +153,7 @@ def _nothing_judged(counts: Mapping[str, int], options: SsrOptions) -> StudyResu
         "are left out of all conditions, and here that is every pair.",
         findings=(f"All {counts['failed in a run']:,} pairs failed in one of the runs or both: nothing to compare.",),
         counts=counts,
-        tables=(
-            table(
-                [(name, counts["failed in a run"], counts[key]) for name, key in failed.items()],
-                columns("text", condition="condition"),
-                columns("count", pairs="pairs", failed="failed"),
-                name="failures",
-                title="Failed judgments",
-                note="A judge must write a verdict in its reply; try another judge, more tokens, or retry_unparseable.",
-            ),
-        ),
+        tables=(failures,),
         warnings=_warnings(counts),
     )
 
@@ -241,9 +239,15 @@ def _figures(items: SsrItems, options: SsrOptions, tables: Mapping[str, Table]) 
     yield _calibration(tables["calibration"])
     yield from _over_tau(tables["every-tau"], items, options.split)
     yield _slices(tables["four-slices"], options.tau)
-    forest = _categories(tables["categories"])
-    if forest.rows:
-        yield forest
+    gains = zip(*(tables["categories"].column(key) for key in ("category", "gain")), strict=True)
+    by_category = forest(  # section 4.5
+        [(str(name), gain) for name, gain in gains],
+        name="category-gains",
+        title="Gain of selective self-reference over no reference",
+        x_label="difference of PreferenceAcc",
+    )
+    if by_category.rows:
+        yield by_category
 
 
 def _calibration(table: Table) -> Lines:
@@ -262,13 +266,14 @@ def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Li
     """Coverage against precision, and PreferenceAcc over tau beside the two conditions that know no tau."""
     taus = _numbers(table, "tau")
     labels = tuple(f"tau = {tau:g}" for tau in taus)
-    coverage = [_value(cell) for cell in table.column("gate_on_rate")]
     trade = Lines(
         name="precision-and-coverage",
         title="Gate precision and gate-on rate over tau",
         x_label="gate-on rate: share of items with a reference",
         y_label="gate precision: share of right references",
-        series=(Series(name="gate", x=tuple(coverage), y=_values(table, "gate_precision"), labels=labels),),
+        series=(
+            Series(name="gate", x=_numbers(table, "gate_on_rate"), y=_values(table, "gate_precision"), labels=labels),
+        ),
     )
     never, always = (_mean(items, rule, index) for index in (0, 1))
     accuracy = Lines(
@@ -295,17 +300,6 @@ def _slices(table: Table, tau: float) -> Bars:
         title=f"Accuracy by gate and majority answer, tau = {tau:g}",
         x_label="gate and majority answer",
         y_label="PreferenceAcc",
-    )
-
-
-def _categories(table: Table) -> Forest:
-    """Section 4.5 as a forest."""
-    gains = zip(table.column("category"), table.column("gain"), strict=True)
-    return Forest(
-        name="category-gains",
-        title="Gain of selective self-reference over no reference",
-        x_label="difference of PreferenceAcc",
-        rows=tuple(ForestRow(label=str(name), estimate=gain) for name, gain in gains if isinstance(gain, Estimate)),
     )
 
 

@@ -17,7 +17,7 @@ from judgelm.metrics.correctness import GateScores, accuracies, calibration_curv
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.parsing.short_answers import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
-from judgelm.studies.pair_labels import NOT_GIVEN
+from judgelm.studies.pair_labels import NOT_GIVEN, grouped
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.truth_file import PairTruth, same_answer
 
@@ -380,7 +380,5 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
 
 def by_category(items: SsrItems) -> dict[str, SsrItems]:
     """The items of each category, in the order met; the counts stay those of all."""
-    groups: dict[str, list[SsrItem]] = {}
-    for item in items.items:
-        groups.setdefault(item.category, []).append(item)
+    groups = grouped(items.items, lambda item: item.category)
     return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in groups.items()}

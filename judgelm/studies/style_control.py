@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, mean, share
-from judgelm.metrics.win_rate import Control, StyleControl, StyleDifferences, control_style, style_differences
+from judgelm.metrics.win_rate import Control, StyleDifferences, control_style, style_differences
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions
 from judgelm.studies.pair_labels import by_id, join
@@ -59,9 +59,8 @@ class ControlledAgreement:
     def sentence(self) -> str:
         """The effect in words."""
         basis = "P(first better)" if self.soft else "verdicts"
-        left_out = (
-            f"; {self.without_answers:,} pairs have no answers in the labels file" if self.without_answers else ""
-        )
+        missing = f"; {self.without_answers:,} pairs have no answers in the labels file"
+        left_out = missing if self.without_answers else ""
         if isinstance(self.controlled, str):
             return f"Control of {self.control}: {self.controlled} (n = {self.n:,}{left_out})."
         unadjusted = f"; {self.unadjusted:,} of models that always or never win stay as they are"
@@ -104,6 +103,7 @@ def controlled_agreement(
     truth = np.array([row.truth for row in usable])
     fit = control_style(preferences, differences, keys, models)
     by_labels = control_style((truth + 1) / 2, differences, keys, models)
+    judge_terms, label_terms = ({} if isinstance(each, str) else each.terms for each in (fit, by_labels))
     before = _verdicts(preferences, threshold)
     after = before if isinstance(fit, str) else _verdicts(fit.adjusted, threshold)
     gains = (after == truth).astype(np.float64) - (before == truth)
@@ -114,7 +114,7 @@ def controlled_agreement(
         soft=soft,
         tie_threshold=threshold,
         terms=tuple(
-            StyleTerm(term=term, judge=_coefficient(fit, term), labels=_coefficient(by_labels, term))
+            StyleTerm(term=term, judge=judge_terms.get(term), labels=label_terms.get(term))
             for term in differences.terms
         ),
         plain=share(before == truth, keys, options.resampling),
@@ -137,7 +137,3 @@ def pair_styles(samples: Sequence[Sample], control: Control) -> tuple[StyleDiffe
 def _verdicts(preferences: NDArray[np.float64], threshold: float) -> NDArray[np.int_]:
     lead = preferences - 0.5
     return np.where(np.abs(lead) <= threshold + 1e-9, 0, np.sign(lead)).astype(np.int_)
-
-
-def _coefficient(fit: StyleControl | str, term: str) -> Estimate | None:
-    return None if isinstance(fit, str) else fit.terms[term]

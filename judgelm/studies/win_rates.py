@@ -12,7 +12,9 @@ from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.win_rate import LengthControlled, WinRate, discrete, length_controlled, weighted
-from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, format_share, table
+from judgelm.studies.pair_labels import grouped
+from judgelm.studies.result import DEFAULT_RESAMPLING, Forest, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.sentences import format_share
 
 _MOST_SENTENCES = 6
 _FAR = 0.1
@@ -45,7 +47,7 @@ class _ModelResult:
 
 def win_rate_study(
     comparisons: Iterable[Comparison],
-    resampling: Resampling | None = None,
+    resampling: Resampling = DEFAULT_RESAMPLING,
     *,
     difficulties: Mapping[str, float] | None = None,
     notes: Sequence[str] = (),
@@ -54,20 +56,18 @@ def win_rate_study(
 
     Args:
         comparisons: of any number of models.
-        resampling: seed and number of resamples; the defaults when None.
+        resampling: seed and number of resamples.
         difficulties: of each instruction, by its text or index; None leaves the term out of the regression.
         notes: what reading the files has left out, to be shown.
 
     Raises:
         InputError: no comparison has a preference, or an instruction's difficulty is not given.
     """
-    resampling = resampling or Resampling()
-    groups: dict[tuple[str, str, str], list[Comparison]] = {}
-    for comparison in comparisons:
-        groups.setdefault((comparison.annotator, comparison.baseline, comparison.model), []).append(comparison)
+    every = list(comparisons)
+    groups = grouped(every, lambda comparison: (comparison.annotator, comparison.baseline, comparison.model))
     judged = [group for group in groups.values() if any(comparison.preference is not None for comparison in group)]
     if not judged:
-        raise InputError(f"win rates: none of {sum(map(len, groups.values()))} comparisons has a preference")
+        raise InputError(f"win rates: none of {len(every)} comparisons has a preference")
     results = [_model_result(group, resampling, difficulties) for group in judged]
     results.sort(key=lambda result: (result.annotator, result.baseline, -result.mean.rate.value))
     return StudyResult(
@@ -76,8 +76,8 @@ def win_rate_study(
         protocol=_protocol(resampling, difficulties is not None),
         findings=tuple(_findings(results)),
         counts={
-            "comparisons": sum(map(len, groups.values())),
-            "not_judged": sum(comparison.preference is None for group in groups.values() for comparison in group),
+            "comparisons": len(every),
+            "not_judged": sum(comparison.preference is None for comparison in every),
             "models": len(results),
         },
         tables=(_table(results),),
@@ -93,9 +93,9 @@ def _model_result(
     preferences = np.array([preference for _, preference in judged], dtype=np.float64)
     lengths = np.array([comparison.lengths for comparison, _ in judged], dtype=np.float64)
     clusters = [comparison.instruction for comparison, _ in judged]
-    hard = (
-        None if difficulties is None else np.array([_difficulty(comparison, difficulties) for comparison, _ in judged])
-    )
+    hard = None
+    if difficulties is not None:
+        hard = np.array([_difficulty(comparison, difficulties) for comparison, _ in judged])
     return _ModelResult(
         model=group[0].model,
         baseline=group[0].baseline,
@@ -121,11 +121,9 @@ def _difficulty(comparison: Comparison, difficulties: Mapping[str, float]) -> fl
 
 
 def _table(results: Sequence[_ModelResult]) -> Table:
-    def cells(result: _ModelResult) -> tuple[Cell, ...]:
+    def cells(result: _ModelResult) -> Row:
         length = result.controlled
-        controlled = (
-            (None, None, None) if isinstance(length, str) else (length.rate, length.standard_error, length.length)
-        )
+        controlled = [None] * 3 if isinstance(length, str) else [length.rate, length.standard_error, length.length]
         return (
             *(result.model, result.baseline, result.annotator, result.wins + result.ties + result.losses),
             *(result.mean.rate, result.mean.standard_error, result.discrete.rate, result.discrete.standard_error),
@@ -150,11 +148,11 @@ def _table(results: Sequence[_ModelResult]) -> Table:
 
 
 def _forest(results: Sequence[_ModelResult]) -> Forest:
-    return Forest(
+    return forest(
+        [(result.model, result.mean.rate) for result in results],
         name="win-rate",
         title="Win rate against the baseline",
         x_label="Win rate",
-        rows=tuple(ForestRow(label=result.model, estimate=result.mean.rate) for result in results),
         no_effect=0.5,
     )
 
@@ -173,10 +171,8 @@ def _protocol(resampling: Resampling, with_difficulty: bool) -> str:
 def _findings(results: Sequence[_ModelResult]) -> list[str]:
     lines = []
     for result in results[:_MOST_SENTENCES]:
-        controlled = (
-            "" if isinstance(result.controlled, str) else f"; at equal length {format_share(result.controlled.rate)}"
-        )
-        by = f" ({result.annotator})" if result.annotator else ""
+        by, length = f" ({result.annotator})" if result.annotator else "", result.controlled
+        controlled = "" if isinstance(length, str) else f"; at equal length {format_share(length.rate)}"
         lines.append(f"{result.model} against {result.baseline}{by}: {format_share(result.mean.rate)}{controlled}.")
     if len(results) > _MOST_SENTENCES:
         lines.append(f"{len(results) - _MOST_SENTENCES} more models are in the table.")
@@ -186,13 +182,12 @@ def _findings(results: Sequence[_ModelResult]) -> list[str]:
 def _warnings(results: Sequence[_ModelResult]) -> list[str]:
     lines = []
     for result in results:
-        if isinstance(result.controlled, str):
+        pair, length = f"{result.model} against {result.baseline}", result.controlled
+        if isinstance(length, str):
+            lines.append(f"{pair}: no length-controlled win rate: {length}.")
+        elif abs(length.rate.value - result.mean.rate.value) > _FAR:
             lines.append(
-                f"{result.model} against {result.baseline}: no length-controlled win rate: {result.controlled}."
-            )
-        elif abs(result.controlled.rate.value - result.mean.rate.value) > _FAR:
-            lines.append(
-                f"{result.model} against {result.baseline}: length control moves the win rate by more than "
-                f"{100 * _FAR:g} points; few of its answers are about as long as the baseline's, so do not rely on it."
+                f"{pair}: length control moves the win rate by more than {100 * _FAR:g} points; few of its answers are "
+                "about as long as the baseline's, so do not rely on it."
             )
     return lines

@@ -39,9 +39,8 @@ def sentencepiece():
     """A tokenizer like Llama 2's: blanks are part of words, odd characters fall apart into bytes, `<s>` comes first."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    words = decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)
+    tokenizer.decoder = decoders.Sequence(list(words))
     specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=specials, show_progress=False)
     tokenizer.train_from_iterator(["what is a fox [Q] [1] [2] [S] 8 6 the first can jump"] * 9, trainer)
@@ -76,21 +75,10 @@ def test_shown_tokens_joined_are_the_rows_text(request, name, one):
 
 
 def test_loss_line_ends_and_specials_are_marked_without_colours(tokenizer):
-    text = render_row(preview_row(pair(), tokenizer, options()), plain=True).plain
-    assert text == "[Q] what is it⏎\n[1] a fox⏎\n[2] a dog⏎\n[S]⟦8 6⏎\nAssistant 1 can jump⟨</s>⟩⟧"
-
-
-def test_with_colours_loss_has_another_style_than_the_prompt(tokenizer):
-    text = render_row(preview_row(pair(), tokenizer, options()))
-    styles = {str(span.style): text.plain[span.start : span.end] for span in text.spans}
-    assert "⟦" not in text.plain
-    assert {style.split()[0] for style in styles} == {"dim", "green", "cyan"}
-    assert any(style.endswith("reverse") and shown == "⟨</s>⟩" for style, shown in styles.items())
-
-
-def test_boundaries_separate_tokens(tokenizer):
     row = preview_row(pair(), tokenizer, options())
     assert render_row(row, plain=True, boundaries=True).plain.count("│") == len(row.tokens)
+    text = render_row(row, plain=True).plain
+    assert text == "[Q] what is it⏎\n[1] a fox⏎\n[2] a dog⏎\n[S]⟦8 6⏎\nAssistant 1 can jump⟨</s>⟩⟧"
 
 
 def test_a_row_cannot_steer_the_terminal(tokenizer):
@@ -107,25 +95,14 @@ def test_a_cut_answer_is_marked_where_it_ends(tokenizer):
     # 300 words of 4 characters without the first blank, less what is still there
     assert what == f"answer 1 is cut by {1199 - (4 * text.count('fox') - 1):,} characters"
     assert f"fox[✂ {what}]⏎\n[2] a dog" in text
-
-
-def test_both_answers_may_be_cut(tokenizer):
-    row = preview_row(pair((" fox" * 300, "big dog" * 90)), tokenizer, options(window=200))
-    assert [what.split(" is cut")[0] for what in row.cuts.values()] == ["answer 1", "answer 2"]
+    both = preview_row(pair((" fox" * 300, "big dog" * 90)), tokenizer, options(window=200))
+    assert [what.split(" is cut")[0] for what in both.cuts.values()] == ["answer 1", "answer 2"]
 
 
 def test_a_cut_reason_is_marked_at_the_end(tokenizer):
     row = preview_row(pair(reason="fox " * 400), tokenizer, options())
     assert render_row(row, plain=True).plain.endswith("⟧[✂ the reason is cut at half the window]")
-
-
-def test_a_bare_score_line_is_not_called_cut(tokenizer):
-    row = preview_row(pair(reason=None), tokenizer, options())
-    assert row.target == "8 6\n"
-    assert row.cuts == {}
-
-
-def test_what_training_leaves_out_is_said(tokenizer):
+    assert preview_row(pair(reason=None), tokenizer, options()).cuts == {}  # a bare score line is not cut
     assert preview_row(pair(scores=(0, 6)), tokenizer, options()) == LeftOut(reason="scores outside the scale")
 
 
@@ -138,16 +115,10 @@ def test_a_swapped_row_stands_beside_its_own_with_changed_words_marked(tokenizer
     assert before.endswith("[1] a fox⏎\n[2] a dog⏎\n[S]⟦«8» «6»⏎\nAssistant «1» can jump⟨</s>⟩⟧")
     assert after.endswith("[1] a dog⏎\n[2] a fox⏎\n[S]⟦«6» «8»⏎\nAssistant «2» can jump⟨</s>⟩⟧")
     assert found.ambiguous == ()
-
-
-def test_an_ambiguous_reason_is_dropped_and_said(tokenizer):
     found = preview_swap(pair(reason="The former is better than the latter."), tokenizer, options())
     assert [problem.code for problem in found.ambiguous] == ["former_latter"]
     assert found.after.target == "6 8\n"
-
-
-def test_only_pairs_are_swapped(tokenizer):
-    with pytest.raises(ConfigError, match="has 3 answers; only a pair can be swapped"):
+    with pytest.raises(ConfigError, match="only a pair can be swapped"):
         preview_swap(pair(("a", "b", "c")), tokenizer, options())
 
 
@@ -170,12 +141,9 @@ def rows(tmp_path):
 def test_rows_are_found_by_number_and_id(rows):
     assert row_by_number(str(rows), 2).sample.id == "1"  # the first line is no row
     assert pair_by_id(str(rows), "30").sample.id == "30"
-    with pytest.raises(InputError, match="1: not JSON"):
-        row_by_number(str(rows), 1)
-    with pytest.raises(InputError, match="no row 32; the file has 31 rows"):
-        row_by_number(str(rows), 32)
-    with pytest.raises(InputError, match="no usable row with id '31'"):
-        pair_by_id(str(rows), "31")
+    for find, key in ((row_by_number, 1), (row_by_number, 32), (pair_by_id, "31")):
+        with pytest.raises(InputError, match=r"1: not JSON|no row 32; .* 31 rows|no usable row with id '31'"):
+            find(str(rows), key)
 
 
 def test_random_rows_depend_on_seed_and_id_alone(rows, tmp_path):
@@ -188,40 +156,14 @@ def test_random_rows_depend_on_seed_and_id_alone(rows, tmp_path):
     assert len(ids(rows, 0)) == 5
 
 
-COLOURED = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "NO_COLOR": ""}
-PLAIN = COLOURED | {"NO_COLOR": "1"}
-
-
-def run(*arguments, **environment):
-    command = [sys.executable, str(ROOT / "data_tools" / "show.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
-
-
-def test_the_recipe_shows_a_row_and_its_swap(rows, tiny_model):
-    done = run(
-        rows, "--model", tiny_model, "--template", "judgelm-compact", "--id", 7, "--swap", "--window", 300, **PLAIN
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_the_recipe_shows_a_row_and_its_swap_with_colours_or_without(rows, tiny_model, no_color):
+    command = [sys.executable, ROOT / "data_tools" / "show.py", rows, "--model", tiny_model, "--id", "7", "--swap"]
+    colours = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "NO_COLOR": no_color}
+    options = ["--template", "judgelm-compact", "--window", "300"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=True, env=os.environ | colours)
     text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)  # bold and dim are no colours
     assert "reference shown; nothing is cut" in text
     assert "[R] a big fox⏎" in text
-    assert "⟦«3» «9»" in text
     assert "The reason is ambiguous (former_latter)" in text
-
-
-def test_the_recipe_without_reference_and_colours_on_demand(rows, tiny_model):
-    done = run(rows, "--model", tiny_model, "--template", "judgelm-compact", "--row", 2, "--no-reference", **COLOURED)
-    assert "\x1b[32m" in done.stdout
-    assert "⟦" not in done.stdout
-    assert "reference not shown" in done.stdout
-
-
-def test_a_built_parquet_file_is_shown_too(rows, tokenizer, tmp_path):
-    from judgelm.data.builder.options import build_options
-    from judgelm.data.builder.pipeline import build
-
-    values = {"inputs": [str(rows)], "out": str(tmp_path / "built"), "format": "parquet", "validation": 0}
-    build(build_options(values | {"near_duplicates": 1.0, "reference": "ignore", "swap": "both"}, "test"))
-    found = row_by_number(str(tmp_path / "built" / "train.parquet"), 2)
-    assert found.sample.id == "1:swapped"
-    assert preview_row(found, tokenizer, options()).target.startswith("6 8\nAssistant 2 can jump")
+    assert ("⟦«3» «9»" in text, "\x1b[32m" in done.stdout) == (bool(no_color), not no_color)

@@ -5,13 +5,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
-from judgelm.metrics.agreement import (
-    confusion,
-    confusion_cells,
-    first_place_leads,
-    position_cells,
-    scores_of_confusion,
-)
+from judgelm.metrics.agreement import confusion, confusion_cells, first_place_leads, position_cells, scores_of_confusion
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "judgelm_metrics.json"
 TRUTH = np.array([1, 1, -1, 0])
@@ -29,11 +23,7 @@ def test_scores_of_four_pairs():
 
 def test_confusion_rows_are_the_truth():
     assert confusion(TRUTH, PREDICTED).tolist() == [[1, 0, 1], [1, 0, 0], [0, 0, 1]]
-
-
-def test_cells_sum_to_the_confusion_matrix():
-    cells = confusion_cells(TRUTH, PREDICTED)
-    assert cells.sum(axis=0).reshape(3, 3).tolist() == confusion(TRUTH, PREDICTED).tolist()
+    assert confusion_cells(TRUTH, PREDICTED).sum(axis=0).tolist() == [1, 0, 1, 1, 0, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("labels", [[1, 0, -1], [1, -1], [1]])

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, precision_score, recall_score
 from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.metrics.correctness import (
@@ -29,36 +28,21 @@ def test_precision_recall_and_f1_by_hand():
     found = quality(flags("11111000"), flags("11100001"), None, HOW)
     assert values(found.precision, found.recall, found.f1, found.accuracy) == [3 / 4, 3 / 5, 2 / 3, 5 / 8]
     assert found.f1_incorrect.value == pytest.approx(2 * 2 / (3 + 4))
-    assert found.precision.n == 4
-    assert found.recall.n == 5
+    assert (found.precision.n, found.recall.n) == (4, 5)
 
 
-def test_quality_is_what_scikit_learn_computes():
-    rng = np.random.default_rng(0)
-    truth, judged = rng.random(200) < 0.6, rng.random(200) < 0.7
-    found = quality(truth, judged, None, HOW)
-    assert found.precision.value == pytest.approx(precision_score(truth, judged))
-    assert found.recall.value == pytest.approx(recall_score(truth, judged))
-    assert found.f1.value == pytest.approx(f1_score(truth, judged))
-    assert found.f1_incorrect.value == pytest.approx(f1_score(~truth, ~judged))
-    assert found.f1.low < found.f1.value < found.f1.high
-
-
-def test_nothing_to_find_has_no_recall_and_no_f1():
-    found = quality(flags("000"), flags("010"), None, HOW)
-    assert (found.recall, found.f1) == (None, None)
-    assert found.precision.value == 0.0
-
-
-def test_nothing_judged_correct_has_no_precision_and_an_f1_of_0():
-    found = quality(flags("110"), flags("000"), None, HOW)
-    assert found.precision is None
-    assert (found.recall.value, found.f1.value) == (0.0, 0.0)
-
-
-def test_no_answers_are_undefined_throughout():
-    found = quality(flags(""), flags(""), None, HOW)
-    assert (found.precision, found.recall, found.f1, found.accuracy, found.n) == (None, None, None, None, 0)
+@pytest.mark.parametrize(
+    ("truth", "judged", "expected"),
+    [
+        ("000", "010", [0.0, None, None, 2 / 3]),  # nothing to find
+        ("110", "000", [None, 0.0, 0.0, 1 / 3]),  # nothing judged correct
+        ("", "", [None] * 4),
+    ],
+)
+def test_numbers_over_nothing_are_undefined(truth, judged, expected):
+    found = quality(flags(truth), flags(judged), None, HOW)
+    assert values(found.precision, found.recall, found.f1, found.accuracy) == expected
+    assert found.n == len(truth)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +97,6 @@ def test_an_f1_by_own_answer_looks_at_rows_of_its_part_alone():
     assert (found.wrong.value, found.wrong.high) == (0.0, f1_high_of_none(3))
 
 
-def test_the_interval_of_the_accuracy_is_that_of_its_resamples():
-    # one right, one wrong: of two draws both are right in a quarter of the resamples, and both wrong in another
-    found = quality(flags("10"), flags("11"), None, HOW).accuracy
-    assert (found.low, found.value, found.high) == (0.0, 0.5, 1.0)
-
-
 # Wilson's low end of 1 of 1, which is all that rows of one question are: 1 / (1 + 1.96^2); and what F1 makes of it
 ONE = pytest.approx(0.2065, abs=1e-4)
 ONE_F1 = pytest.approx(2 * 0.2065 / 1.2065, abs=1e-4)
@@ -144,45 +122,24 @@ def test_rows_of_one_question_are_one_draw():
     assert (change.value, change.low, change.high) == (pytest.approx(-1 / 3), -1.0, 0.0)
 
 
-def test_an_f1_of_the_incorrect_looks_at_all_but_what_is_rightly_called_correct():
-    # of 7 answers 2 are incorrect and named so: J = 2/2
-    found = quality(flags("1111100"), flags("1111100"), None, HOW).f1_incorrect
-    low, _ = proportion_confint(2, 2, method="wilson")
-    assert (found.low, found.n) == (pytest.approx(2 * low / (1 + low)), 7)
-
-
 def test_f1_by_own_answer_and_its_gap():
     own, truth, judged = flags("111110000"), flags("111001100"), flags("110101001")
     # D_J+: TP 2, FN 1, FP 1: 4/6. D_J-: TP 0 (110 0 -> judged 1,0,0,1): TP 1, FN 1, FP 1: 2/4
     found = split_quality(own, truth, judged, None, HOW)
     assert values(found.right, found.wrong, found.gap) == [4 / 6, 2 / 4, 4 / 6 - 2 / 4]
     assert (found.right.n, found.wrong.n, found.gap.n) == (5, 4, 9)
-
-
-def test_a_judge_that_answers_everything_right_has_no_gap():
-    found = split_quality(flags("111"), flags("110"), flags("110"), None, HOW)
-    assert found.right.value == 1.0
-    assert (found.wrong, found.gap) == (None, None)
+    right = split_quality(flags("111"), flags("110"), flags("110"), None, HOW)  # it answers everything right
+    assert (right.right.value, right.wrong, right.gap) == (1.0, None, None)
 
 
 def test_the_four_ways_have_accuracy_and_own_class_f1():
     own, truth, judged = flags("111100"), flags("110011"), flags("111000")
     # J+ correct: 2/2; J+ incorrect: 1/2, F1 of incorrect = 2 * 0.5 / 1.5; J- correct: 0/2; J- incorrect: none
     cells = four_way(own, truth, judged, None, HOW)
-    assert [(cell.own_right, cell.agent_right, cell.n) for cell in cells] == [
-        (True, True, 2), (True, False, 2), (False, True, 2), (False, False, 0),
-    ]  # fmt: skip
+    assert [cell.n for cell in cells] == [2, 2, 2, 0]
     assert values(*(cell.accuracy for cell in cells)) == [1.0, 0.5, 0.0, None]
     assert values(*(cell.own_class_f1 for cell in cells)) == [1.0, 2 / 3, 0.0, None]
     assert (cells[2].own_class_f1.low, cells[2].own_class_f1.high) == (0.0, f1_high_of_none(2))
-
-
-@pytest.mark.parametrize("label", [True, False])
-def test_own_class_f1_is_scikit_learns_with_the_cells_label(label):
-    judged = flags("1101001011")
-    truth = np.full(10, label)
-    [cell] = [one for one in four_way(~truth | truth, truth, judged, None, HOW) if one.n]
-    assert cell.own_class_f1.value == pytest.approx(f1_score(truth, judged, pos_label=label))
 
 
 def test_change_is_second_minus_first_on_the_same_answers():

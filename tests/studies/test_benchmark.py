@@ -1,63 +1,46 @@
-"""Runs by their benchmarks' own metrics: rows as imported, judged by a script."""
+"""Runs over pairs by their benchmarks' own metrics: rows as imported, judged by a script, worked by hand."""
 
+import gzip
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
+from sklearn.metrics import cohen_kappa_score
 
-from judgelm.cli.commands import add_command
 from judgelm.cli.study.pairs import benchmark_command
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
+from judgelm.metrics.agreement import two_orders
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Multi, Pairwise
-from judgelm.records import Sample
+from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
-from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pair_labels import by_id
-from tests.support.studies import judged_pair
+from tests.support.studies import cells, import_rows, judged_in_both_orders, judged_pair, run_study, table
 
 HOW = Resampling(resamples=200)
 
 
-def imported(name, tmp_path, rows, file="in.jsonl"):
-    path = tmp_path / file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    import_benchmark(name, [str(path)], tmp_path / f"{name}.jsonl", overwrite=True)
-    return read_labels(str(tmp_path / f"{name}.jsonl"))
-
-
-def cells(result, table):
-    [found] = [one for one in result.tables if one.name == table]
-    return {row[0]: row[1] if isinstance(row[1], float) else row[1].value for row in found.rows}
+def study(name, labelled, winners):
+    """The study of judgments with these winners, by sample id."""
+    return benchmark_study(name, {key: judged_pair(key, one) for key, one in winners.items()}, labelled, HOW)
 
 
 def test_rewardbenchs_sections(tmp_path):
     subsets = ["math-prm", "math-prm", "hep-go", "alpacaeval-easy"]
-    rows = [
-        {"prompt": f"q{i}", "chosen": "a", "rejected": "b", "subset": subset, "id": i}
-        for i, subset in enumerate(subsets)
-    ]
-    labelled = imported("rewardbench", tmp_path, rows)
+    base = {"prompt": "q", "chosen": "a", "rejected": "b"}
+    rows = [base | {"prompt": f"q{i}", "subset": subset, "id": i} for i, subset in enumerate(subsets)]
+    labelled = import_rows("rewardbench", tmp_path, {"in.json": rows})
     right = {key: label.winner for key, label in labelled.labels.items()}
-    judged = {
-        "math-prm-0": right["math-prm-0"],
-        "math-prm-1": 3 - right["math-prm-1"],
-        "hep-go-2": "tie",
-        "alpacaeval-easy-3": None,
-    }
-    result = benchmark_study("rewardbench", {key: judged_pair(key, one) for key, one in judged.items()}, labelled, HOW)
+    judged = right | {"math-prm-1": 3 - right["math-prm-1"], "hep-go-2": "tie", "alpacaeval-easy-3": None}
     # math-prm 1/2, hep-go a tie 1/2, alpacaeval-easy a failure 1/2; Reasoning (984/2 + 164/2) / (984 + 164)
-    assert cells(result, "scores") == {"overall": 0.5, "Chat": 0.5, "Reasoning": 0.5}
-    judged["hep-go-2"] = right["hep-go-2"]
-    result = benchmark_study("rewardbench", {key: judged_pair(key, one) for key, one in judged.items()}, labelled, HOW)
+    assert cells(study("rewardbench", labelled, judged), "scores") == {"overall": 0.5, "Chat": 0.5, "Reasoning": 0.5}
+    result = study("rewardbench", labelled, judged | {"hep-go-2": right["hep-go-2"]})
     reasoning = (984 * 0.5 + 164 * 1) / (984 + 164)
     assert cells(result, "scores")["Reasoning"] == pytest.approx(reasoning)
     assert cells(result, "scores")["overall"] == pytest.approx((reasoning + 0.5) / 2)
@@ -65,57 +48,159 @@ def test_rewardbenchs_sections(tmp_path):
 
 
 def test_judgebenchs_vote_over_both_orders(tmp_path):
-    base = {"question": "q", "original_id": "7", "response_model": "m", "label": "A>B"}
-    rows = [
-        base | {"pair_id": f"p{i}", "source": "livecodebench", "response_A": f"a{i}", "response_B": f"b{i}"}
-        for i in range(4)
-    ]
-    labelled = imported("judgebench", tmp_path, rows)
+    base = {"question": "q", "original_id": "7", "response_model": "m", "label": "A>B", "source": "livecodebench"}
+    rows = [base | {"pair_id": f"p{i}", "response_A": f"a{i}", "response_B": f"b{i}"} for i in range(4)]
+    labelled = import_rows("judgebench", tmp_path, {"in.json": rows})
     replies = {  # in each order: right twice, right and a tie, right and wrong, right and not readable
         "q|a0|b0": "8 6\n", "q|b0|a0": "6 8\n", "q|a1|b1": "8 6\n", "q|b1|a1": "7 7\n",
         "q|a2|b2": "8 6\n", "q|b2|a2": "8 6\n", "q|a3|b3": "8 6\n", "q|b3|a3": "well\n",
     }  # fmt: skip
-    found = by_id(judge(labelled.samples.values(), Pairwise(both_orders=True), ScriptedEngine(replies)))
-    result = benchmark_study("judgebench", found, labelled, HOW)
+    result = benchmark_study("judgebench", judged_in_both_orders(labelled.samples.values(), replies), labelled, HOW)
     assert cells(result, "scores") == {"overall": 0.75, "both orders agree": pytest.approx(1 / 3)}
     once = by_id(judge(labelled.samples.values(), Pairwise(), ScriptedEngine(replies)))
     assert "4 pairs were judged in one order" in benchmark_study("judgebench", once, labelled, HOW).warnings[0]
 
 
 def test_llmbars_two_orders_and_adversarial_sets(tmp_path):
-    files = []
-    for folder, count in (("Natural", 1), ("Neighbor", 1), ("Manual", 2)):
-        path = tmp_path / folder / "dataset.json"
-        path.parent.mkdir()
-        rows = [{"input": folder, "output_1": f"a{i}", "output_2": f"b{i}", "label": 1} for i in range(count)]
-        path.write_text(json.dumps(rows))
-        files.append(str(path))
-    import_benchmark("llmbar", files, tmp_path / "out.jsonl")
-    labelled = read_labels(str(tmp_path / "out.jsonl"))
+    labelled = import_rows("llmbar", tmp_path, {
+        f"{folder}/dataset.json": [
+            {"input": folder, "output_1": f"a{i}", "output_2": f"b{i}", "label": 1} for i in range(count)
+        ]
+        for folder, count in (("Natural", 1), ("Neighbor", 1), ("Manual", 2))
+    })  # fmt: skip
     replies = {"*": "8 6\n", "Natural|b0|a0": "6 8\n", "Manual|b0|a0": "6 8\n"}
-    found = by_id(judge(labelled.samples.values(), Pairwise(both_orders=True), ScriptedEngine(replies)))
-    result = benchmark_study("llmbar", found, labelled, HOW)
+    result = benchmark_study("llmbar", judged_in_both_orders(labelled.samples.values(), replies), labelled, HOW)
     # Natural 1; Neighbor 1/2 (first place wins); Manual (1 + 1/2) / 2; Adversarial (1/2 + 3/4) / 2
     assert cells(result, "subsets") == {"Natural": 1.0, "Neighbor": 0.5, "Manual": 0.75}
     assert cells(result, "scores") == {"Natural": 1.0, "Adversarial": 0.625, "both orders agree": 0.5}
 
 
-def test_auto_j_wants_both_orders_right(tmp_path):
-    base = {"scenario": "chitchat", "prompt": "q", "label": 2}
-    labelled = imported("auto-j", tmp_path, [base | {"response 1": f"a{i}", "response 2": f"b{i}"} for i in range(2)])
-    replies = {"q|a0|b0": "7 7\n", "q|b0|a0": "7 7\n", "q|a1|b1": "7 7\n", "q|b1|a1": "8 7\n"}
-    found = by_id(judge(labelled.samples.values(), Pairwise(both_orders=True), ScriptedEngine(replies)))
-    result = benchmark_study("auto-j", found, labelled, HOW)
-    assert cells(result, "scores") == {"overall": 0.5, "both orders agree": 0.5}
+def without_scores(key, given, swapped):
+    """A judgment of a judge that writes no scores; LLMBar's winners are in sample order, None is unreadable."""
+    failure = Unparsed("off_grammar", "?")
+    shown = tuple(
+        Shown(order=order, text="?", failure=failure)
+        if winner is None
+        else Shown(order=order, text=winner, label=str(1 + order.index(int(winner) - 1)))
+        for order, winner in (((0, 1), given), ((1, 0), swapped))
+    )
+    if None in (given, swapped):
+        return Judgment(sample_id=key, mode="released", verdict=None, shown=shown, failure=failure)
+    verdict = PairVerdict(winner=int(given) if given == swapped else "tie")
+    return Judgment(sample_id=key, mode="released", verdict=verdict, shown=shown)
+
+
+@pytest.mark.parametrize("folder", ["Natural", "Adversarial_Neighbor"])
+@pytest.mark.parametrize(
+    "name", ["ChatGPT/CoT", "ChatGPT/Vanilla", "GPT-4/CoT", "GPT-4/Rating", "GPT-4/Swap", "GPT-4/Vanilla", "LLaMA2/CoT"]
+)
+def test_llmbars_published_counts_come_out_of_its_judges_outputs(shared_data, tmp_path, folder, name):
+    home = shared_data / "llmbar" / folder
+    published = json.loads((home / "evaluators" / name / "statistics.json").read_text())
+    rows = json.loads(gzip.decompress((home / "evaluators" / name / "result.json.gz").read_bytes()))
+    import_benchmark("llmbar", [str(home / "dataset.json")], tmp_path / "rows.jsonl")
+    winners = [[row["results"][-1][f"swap = {swap}"]["winner"] for swap in (False, True)] for row in rows]
+    found = {f"{folder}-{i}": without_scores(f"{folder}-{i}", *pair) for i, pair in enumerate(winners, 1)}
+    [ours] = table(benchmark_study("llmbar", found, read_labels(str(tmp_path / "rows.jsonl")), HOW), "orders")
+    names = {
+        "correct_False": "given_right", "correct_True": "swapped_right", "correct_both": "both_right", "equal": "equal"
+    }  # fmt: skip
+    for theirs, key in names.items():
+        assert f"{round(ours[key].value * ours[key].n)} / {ours[key].n}" == published[theirs].split(" =")[0]
+    assert ours["unreadable"] == sum(winner is None for pair in winners for winner in pair)
+    labels = [str(row["label"]) for row in rows]
+    for place, key in enumerate(("given_kappa", "swapped_kappa")):
+        read = [(pair[place], label) for pair, label in zip(winners, labels, strict=True) if pair[place] is not None]
+        assert ours[key].value == pytest.approx(cohen_kappa_score(*zip(*read, strict=True)))
+        # the published one compares winners written 0 and 1 with labels 1 and 2
+        theirs = published[("kappa_False", "kappa_True")[place]]
+        coded = [int(pair[place] == "1") for pair in winners]
+        assert theirs == pytest.approx(cohen_kappa_score(coded, [int(label) for label in labels]))
+        assert abs(theirs - ours[key].value) > 0.02
+    if not ours["unreadable"]:
+        assert ours["kappa"].value == pytest.approx(published["kappa_agreement"])
+
+
+def test_two_unreadable_orders_are_equal_in_llmbars_count_alone():
+    given, swapped = [1, None, None, -1, 1], [1, None, 1, 1, -1]
+    found = two_orders(given, swapped, [1, 1, 1, 1, -1], list(range(5)), HOW)
+    assert (found.n, found.unreadable) == (5, 3)
+    assert found.equal.value == pytest.approx(2 / 5)  # the first, and the second, which says nothing twice
+    assert (found.agree.value, found.agree.n) == (pytest.approx(1 / 3), 3)
+    assert (found.given_right.value, found.swapped_right.value) == (pytest.approx(1 / 5), pytest.approx(4 / 5))
+    assert found.both_right.value == pytest.approx(1 / 5)
+    # read in both orders: (1, 1), (-1, 1), (1, -1): 1/3 observed, 2/3 * 2/3 + 1/3 * 1/3 = 5/9 by chance
+    assert found.kappa.value == pytest.approx((1 / 3 - 5 / 9) / (4 / 9))
+    nothing = two_orders([None], [None], [1], ["q"], HOW)
+    assert (nothing.equal.value, nothing.agree, nothing.kappa) == (1.0, None, None)
+
+
+def test_auto_j_wants_both_orders_right_and_reports_by_group(tmp_path):
+    scenarios = ["text_summarization", "post_summarization", "code_generation", "chitchat", "my_own"]
+    rows = [
+        {"scenario": scenario, "prompt": f"q{i}", "label": 0, "response 1": f"a{i}", "response 2": f"b{i}"}
+        for i, scenario in enumerate(scenarios)
+    ]
+    labelled = import_rows("auto-j", tmp_path, {"in.json": rows})
+    replies = {  # right in both orders; one each way; wrong in both; right and unreadable; right in both
+        "q0|a0|b0": "8 6\n", "q0|b0|a0": "6 8\n", "q1|a1|b1": "8 6\n", "q1|b1|a1": "8 6\n",
+        "q2|a2|b2": "6 8\n", "q2|b2|a2": "8 6\n", "q3|a3|b3": "8 6\n", "q3|b3|a3": "well\n",
+        "q4|a4|b4": "8 6\n", "q4|b4|a4": "6 8\n",
+    }  # fmt: skip
+    result = benchmark_study("auto-j", judged_in_both_orders(labelled.samples.values(), replies), labelled, HOW)
+    assert cells(result, "scores") == pytest.approx({"overall": 2 / 5, "both orders agree": 3 / 4})
+    rows = {row["group"]: row for row in table(result, "groups")}
+    assert result.findings[1].startswith("Agreement by group: Summarization 50.0 % (95 % interval")
+    assert [(name, row["agreement"].value) for name, row in rows.items()] == [
+        ("Summarization", 0.5), ("Code", 0.0), ("General Communication", 0.0), ("none of the 8 groups", 1.0),
+        ("Overall", pytest.approx(2 / 5)),
+    ]  # fmt: skip
+    assert (rows["Summarization"]["consistency"].value, rows["Summarization"]["scenarios"]) == (0.5, 2)
+    assert rows["General Communication"]["consistency"] is None  # nothing was read in both orders
+    assert (rows["Overall"]["consistency"].value, rows["Overall"]["consistency"].n) == (0.75, 4)
+
+
+def test_fair_eval_has_accuracy_and_the_kappa_that_its_import_promises(tmp_path):
+    def lines(rows):
+        return "".join(json.dumps({"question_id": i} | row) + "\n" for i, row in enumerate(rows))
+
+    models = {"a": "gpt35", "b": "vicuna-13b"}
+    labelled = import_rows(
+        "faireval",
+        tmp_path,
+        {"question.jsonl": lines({"text": f"q{i}", "category": "generic"} for i in range(5))}
+        | {
+            f"answer_{model}.jsonl": lines({"text": f"{side}{i}", "model_id": f"{model}:v1"} for i in range(5))
+            for side, model in models.items()
+        }
+        | {"review_human.txt": "GPT35\nVICUNA13B\nTIE\nGPT35\nVICUNA13B\n"},
+    )
+    replies = {  # first; a tie by the means; a tie; first by the one order that can be read; nothing
+        "q0|a0|b0": "8 6\n", "q0|b0|a0": "6 8\n", "q1|a1|b1": "8 6\n", "q1|b1|a1": "8 6\n",
+        "q2|a2|b2": "9 7\n", "q2|b2|a2": "9 7\n", "q3|a3|b3": "well\n", "q3|b3|a3": "5 7\n",
+        "q4|a4|b4": "well\n", "q4|b4|a4": "well\n",
+    }  # fmt: skip
+    result = benchmark_study("faireval", judged_in_both_orders(labelled.samples.values(), replies), labelled, HOW)
+    [row] = table(result, "people")
+    assert (row["pairs"], row["unreadable"], row["one_order"]) == (5, 1, 1)
+    assert row["accuracy"].value == cells(result, "scores")["overall"] == pytest.approx(3 / 5)
+    assert row["kappa"].value == pytest.approx(cohen_kappa_score([1, 0, 0, 1], [1, -1, 0, 1]))
+    assert row["kappa"].n == 4
+
+
+def second_rewardbench(tmp_path, *changes):
+    base = {"prompt": "q", "chosen": ["8a"], "rejected": ["3b", "3c", "3d"], "subset": "Focus", "id": "1"}
+    return import_rows("rewardbench-2", tmp_path, {"in.json": [base, *(base | change for change in changes)]})
 
 
 def test_rewardbench_2_with_ties(tmp_path):
-    base = {"prompt": "q", "chosen": ["8a"], "rejected": ["3b", "3c", "3d"], "subset": "Focus", "id": "1"}
-    rows = [base, base | {"id": "2", "prompt": "q2", "chosen": ["8a"], "rejected": ["8b", "3c", "3d"]}]
-    rows += [base | {"id": "3", "prompt": "q3", "subset": "Math"}]
-    rows += [base | {"id": "tied:0", "subset": "Ties", "chosen": ["8a", "8b"], "rejected": ["5c"]}]
-    rows += [base | {"id": "ref:0", "subset": "Ties", "chosen": ["8a"], "rejected": ["5c"]}]
-    labelled = imported("rewardbench-2", tmp_path, rows)
+    labelled = second_rewardbench(
+        tmp_path,
+        {"id": "2", "prompt": "q2", "rejected": ["8b", "3c", "3d"]},
+        {"id": "3", "prompt": "q3", "subset": "Math"},
+        {"id": "tied:0", "subset": "Ties", "chosen": ["8a", "8b"], "rejected": ["5c"]},
+        {"id": "ref:0", "subset": "Ties", "rejected": ["5c"]},
+    )
 
     def script(prompt):
         answers = [span.text for span in prompt.spans if span.kind == "answer"]
@@ -124,48 +209,107 @@ def test_rewardbench_2_with_ties(tmp_path):
         return " ".join(answer.strip()[0] for answer in answers) + "\n"
 
     found = by_id(judge(labelled.samples.values(), Multi(), ScriptedEngine(script)))
-    result = benchmark_study("rewardbench-2", found, labelled, HOW)
     # Focus (1 + 1/2) / 2; Math failed: 1/4; Ties all right, by 3 against a spread of 0: 1.01
-    scores = cells(result, "scores")
-    assert (scores["Focus"], scores["Math"], scores["Ties"]) == (0.75, 0.25, pytest.approx(1.01))
-    assert scores["overall"] == pytest.approx((0.75 + 0.25 + 1.01) / 3)
-
-
-def test_what_it_does_not_measure_it_says_who_does(tmp_path):
-    labelled = imported(
-        "auto-j", tmp_path, [{"scenario": "c", "prompt": "q", "label": 0, "response 1": "a", "response 2": "b"}]
+    assert cells(benchmark_study("rewardbench-2", found, labelled, HOW), "scores") == pytest.approx(
+        {"overall": (0.75 + 0.25 + 1.01) / 3, "Focus": 0.75, "Math": 0.25, "Ties": 1.01}
     )
-    with pytest.raises(ConfigError, match=r"pandalm: measured by `judgelm eval` .* knows: rewardbench"):
-        benchmark_study("pandalm", {}, labelled)
-    with pytest.raises(InputError, match="no judgment has a label"):
-        benchmark_study("auto-j", {"x": judged_pair("x", 1)}, labelled)
-    assert {"rewardbench", "rewardbench-2", "judgebench"} <= SCORING_RULES.keys()
-
-
-def test_the_command_reads_the_name_beside_the_rows(tmp_path):
-    rows = [{"prompt": "q", "chosen": "a", "rejected": "b", "subset": "donotanswer", "id": 1}]
-    imported("rewardbench", tmp_path, rows)
-    with Judge("8 6\n", engine="scripted") as one:
-        one.judge_file(str(tmp_path / "rewardbench.jsonl"), out=str(tmp_path / "run.jsonl"))
-    app = typer.Typer()
-    add_command(app, benchmark_command, "study")
-    arguments = [tmp_path / "run.jsonl", "-r", tmp_path / "rewardbench.jsonl", "-o", tmp_path / "x", "--bootstrap", 100]
-    done = CliRunner().invoke(app, [*map(str, arguments), "--json", "-"], catch_exceptions=False)
-    found = json.loads(done.stdout)
-    assert found["title"] == "rewardbench by its own protocol"
-    assert [row["name"] for row in found["tables"][0]["rows"]] == ["overall", "Safety"]
-    (tmp_path / "rewardbench.protocol.json").unlink()
-    with pytest.raises(InputError, match="pass --name"):
-        CliRunner().invoke(app, [*map(str, arguments), "--overwrite"], catch_exceptions=False)
 
 
 def test_samples_of_other_shapes_are_refused(tmp_path):
-    base = {"prompt": "q", "chosen": ["8a"], "rejected": ["3b", "3c", "3d"], "subset": "Focus", "id": "1"}
-    labelled = imported("rewardbench-2", tmp_path, [base])
+    labelled = second_rewardbench(tmp_path)
     pair = Sample(id="1", question="q", answers=("a", "b"))
     found = by_id(judge([pair], Pairwise(), ScriptedEngine({"*": "8 6\n"})))
     with pytest.raises(InputError, match='id "1": the number of answers differs'):
         benchmark_study("rewardbench-2", found, labelled, HOW)
-    unknown = {"1": replace(found["1"], hashes=None)}
     with pytest.raises(InputError, match="not the scores of 4 answers"):
-        benchmark_study("rewardbench-2", unknown, labelled, HOW)
+        benchmark_study("rewardbench-2", {"1": replace(found["1"], hashes=None)}, labelled, HOW)
+
+
+def test_rmbs_best_of_n_counts_only_against_all_losers(tmp_path):
+    def row(key, category, **answers):
+        turn = [{"role": "user", "content": "q", "language": "English"}]
+        return {**key, "conversation_input": turn, "category_path": category, **answers}
+
+    def answer(text):
+        return {"llm_name": "m", "answer": text}
+
+    best = [
+        row({"bon_uid": str(uid)}, "BoN_set/Helpfulness/Chat/Discussion", bon_best=answer(f"good {uid}"),
+            loser_list=[answer(f"bad {uid} {index}") for index in range(2)])
+        for uid in range(2)
+    ]  # fmt: skip
+    pairs = [
+        row({"pair_uid": str(uid)}, "Pairwise_set/Harmlessness/S1", chosen=answer(f"yes {uid}"),
+            reject=answer(f"no {uid}"))
+        for uid in range(4)
+    ]  # fmt: skip
+    labelled = import_rows("rmb", tmp_path, {"BoN_set/a.json": best, "in.json": pairs})
+    right = {key: label.winner for key, label in labelled.labels.items()}
+    wrong = {"bon-helpfulness-0-1": 3 - right["bon-helpfulness-0-1"]}
+    failures = {"pairwise-harmlessness-0": "tie", "pairwise-harmlessness-1": None}
+    result = study("rmb", labelled, right | wrong | failures)
+    # best of n: 1 of 2 lists; pairs: a tie and a failure do not count, 2 of 4; mean of the sections judged
+    assert cells(result, "scores") == {"overall": 0.5, "Helpfulness BoN": 0.5, "Harmlessness Pairwise": 0.5}
+    assert any(finding.startswith("Published overall, the highest of 14") for finding in result.findings)
+
+
+def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):
+    rows = [
+        {"id": i, "prompt": f"q{i}", "chosen": [f"c{i}{k}" for k in "abc"], "rejected": [f"r{i}{k}" for k in "abc"]}
+        for i in range(4)
+    ]
+    labelled = import_rows("rm-bench", tmp_path, {f"{domain}_filtered.json": rows for domain in ("chat", "code")})
+    rng = np.random.default_rng(0)
+    scores = {domain: rng.integers(0, 5, (4, 2, 3)) for domain in ("chat", "code")}  # of chosen and rejected
+    judged, styles = {}, ("concise", "detailed", "markdown")
+    for key, label in labelled.labels.items():
+        domain, index, better, worse = key.split("-")
+        own = scores[domain][int(index)]
+        chosen, rejected = own[0][styles.index(better)], own[1][styles.index(worse)]
+        judged[key] = "tie" if chosen == rejected else label.winner if chosen > rejected else 3 - label.winner
+    result = study("rm-bench", labelled, judged)
+    expected = {}
+    for domain, own in scores.items():  # the README's matrix
+        matrix = np.mean(own[:, 0, :, None] > own[:, 1, None, :], axis=0)
+        hard, easy = np.sum(np.triu(matrix, 1)) / 3, np.sum(np.tril(matrix, -1)) / 3
+        expected[domain] = {"easy": easy, "normal": np.mean(np.diag(matrix)), "hard": hard}
+    by_difficulty = cells(result, "difficulties")
+    means = {name: np.mean([expected[domain][name] for domain in expected]) for name in ("easy", "normal", "hard")}
+    assert {name: by_difficulty[name] for name in means} == pytest.approx(means)
+    found = cells(result, "scores")
+    assert [found[name] for name in ("overall", "Chat", "Code")] == pytest.approx(
+        [np.mean(list(means.values())), *(np.mean(list(domain.values())) for domain in expected.values())]
+    )
+
+
+def test_wmts_pairs_beside_the_translators(tmp_path):
+    lines = ["system\tdoc\tdocSegId\trater\tsource\ttarget\tcategory\tseverity"]
+    for segment, severities in enumerate((("Major", "Major", "Major"), ("Major", "Major", "No-error")), 1):
+        for rater, severity in enumerate(severities):
+            lines.append(f"ONLINE-A\td\t{segment}\tr{rater}\tsource {segment}\tone {segment}\tNo-error\tNo-error")
+            lines.append(f"ONLINE-Y\td\t{segment}\tr{rater}\tsource {segment}\tother {segment}\tOther\t{severity}")
+    labelled = import_rows("wmt-side-by-side", tmp_path, {"ende.tsv": "\n".join(lines) + "\n"})
+    result = study("wmt-side-by-side", labelled, {key: 1 if "-1-ONLINE" in key else "tie" for key in labelled.labels})
+    assert cells(result, "scores")["English to German"] == 0.5
+    # the judge agrees with 3 of 3 and with 1 of 3 translators; they with each other on 3 of 3 and 1 of 3 pairs
+    for column in (2, 3):
+        assert cells(result, "translators", column)["English to German"] == pytest.approx(2 / 3)
+
+
+def test_what_it_does_not_measure_it_says_who_does():
+    with pytest.raises(ConfigError, match=r"pandalm: measured by `judgelm eval` .* knows: rewardbench"):
+        benchmark_study("pandalm", {}, None)
+
+
+def test_the_command_reads_the_name_beside_the_rows(tmp_path):
+    rows = [{"prompt": "q", "chosen": "a", "rejected": "b", "subset": "donotanswer", "id": 1}]
+    import_rows("rewardbench", tmp_path, {"in.json": rows})
+    with Judge("8 6\n", engine="scripted") as one:
+        one.judge_file(str(tmp_path / "rows.jsonl"), out=str(tmp_path / "run.jsonl"))
+    arguments = (tmp_path / "run.jsonl", "-r", tmp_path / "rows.jsonl")
+    found = run_study(benchmark_command, tmp_path, *arguments)
+    assert found["title"] == "rewardbench by its own protocol"
+    assert [row["name"] for row in found["tables"][0]["rows"]] == ["overall", "Safety"]
+    (tmp_path / "rows.protocol.json").unlink()
+    with pytest.raises(InputError, match="pass --name"):
+        run_study(benchmark_command, tmp_path, *arguments, "--overwrite")

@@ -1,4 +1,4 @@
-"""A judge's grades against GPT-4's three, as Prometheus' makers compare them, and GPT-4 against itself."""
+"""Benchmarks of grades and of short answers by their own metrics, and published scores beside them."""
 
 import json
 
@@ -9,11 +9,15 @@ from sklearn.metrics import cohen_kappa_score
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
+from judgelm.data.sources.qa import MODELS
+from judgelm.data.sources.registry import benchmarks
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import Judgment, PairVerdict
+from judgelm.records import Judgment, LabelVerdict, Unparsed
+from judgelm.studies.benchmark.published import published_findings, published_scores, published_table
+from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
 from judgelm.studies.benchmark.study import benchmark_study
-from tests.support.studies import graded
+from tests.support.studies import cells, graded, import_rows, judged_pair, table
 
 HOW = Resampling(resamples=100)
 
@@ -25,10 +29,11 @@ def labelled(shared_data, tmp_path_factory):
     return read_labels(str(out))
 
 
-def correlations(result):
-    [table] = result.tables
-    keys = [column.key for column in table.columns]
-    return {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
+def prometheus(judgments, labelled):
+    """The study's result and the rows of its only table by their names."""
+    result = benchmark_study("prometheus", judgments, labelled, HOW)
+    rows = table(result, result.tables[0].name)
+    return result, {next(iter(row.values())): row for row in rows}
 
 
 def test_the_judge_is_compared_with_means_and_medians_and_gpt_4_with_itself(labelled):
@@ -37,16 +42,15 @@ def test_the_judge_is_compared_with_means_and_medians_and_gpt_4_with_itself(labe
     grades = {key: int(np.clip(max(three) + generator.integers(-1, 2), 1, 5)) for key, three in triples.items()}
     lost = next(iter(grades))
     judgments = {key: graded(key, None if key == lost else grade) for key, grade in grades.items()}
-    result = benchmark_study("prometheus", judgments, labelled, HOW)
-    found = correlations(result)
+    result, found = prometheus(judgments, labelled)
     kept = [key for key in grades if key != lost]
     mine, means = [grades[key] for key in kept], [np.mean(triples[key]) for key in kept]
-    judge = found["judge and GPT-4"]
-    assert (judge["answers"], result.counts["failed"]) == (319, 1)
-    assert judge["pearson"].value == pytest.approx(stats.pearsonr(mine, means).statistic)
-    assert judge["kendall"].value == pytest.approx(stats.kendalltau(mine, means).statistic)
-    assert judge["spearman"].value == pytest.approx(stats.spearmanr(mine, means).statistic)
-    assert judge["kappa"].value == pytest.approx(cohen_kappa_score(mine, [sorted(triples[key])[1] for key in kept]))
+    row = found["judge and GPT-4"]
+    assert (row["answers"], result.counts["failed"]) == (319, 1)
+    assert row["pearson"].value == pytest.approx(stats.pearsonr(mine, means).statistic)
+    assert row["kendall"].value == pytest.approx(stats.kendalltau(mine, means).statistic)
+    assert row["spearman"].value == pytest.approx(stats.spearmanr(mine, means).statistic)
+    assert row["kappa"].value == pytest.approx(cohen_kappa_score(mine, [sorted(triples[key])[1] for key in kept]))
     for first, second in ((0, 1), (0, 2), (1, 2)):
         itself = found[f"GPT-4, gradings {first + 1} and {second + 1}"]
         pair = [[three[place] for three in triples.values()] for place in (first, second)]
@@ -58,17 +62,87 @@ def test_the_judge_is_compared_with_means_and_medians_and_gpt_4_with_itself(labe
 
 
 def test_a_judge_that_always_gives_the_same_grade_has_no_correlation(labelled):
-    judgments = {key: graded(key, 4) for key in labelled.samples}
-    result = benchmark_study("prometheus", judgments, labelled, HOW)
-    judge = correlations(result)["judge and GPT-4"]
-    assert [judge[name] for name in ("pearson", "kendall", "spearman", "kappa", "weighted_kappa")] == [None] * 5
+    result, found = prometheus({key: graded(key, 4) for key in labelled.samples}, labelled)
+    row = found["judge and GPT-4"]
+    assert [row[name] for name in ("pearson", "kendall", "spearman", "kappa", "weighted_kappa")] == [None] * 5
     assert result.warnings[0] == "judge and GPT-4: no correlation (constant: grades)."
 
 
-def test_verdicts_on_pairs_are_refused_with_what_to_do(labelled):
+@pytest.fixture
+def evouna(tmp_path):
+    rows = [
+        {"question": f"q{index}", "golden_answer": "The Gold/Au", "improper": False}
+        | {f"answer_{model}": "It is gold." if index else "Iron." for model in MODELS}
+        | {f"judge_{model}": True for model in MODELS}
+        for index in range(2)
+    ]
+    return import_rows("evouna", tmp_path, {"NQ.json": rows})
+
+
+def answer(key, label):
+    verdict, failure = (LabelVerdict(label=label), None) if label else (None, Unparsed("truncated", ""))
+    return Judgment(sample_id=key, mode="qa", verdict=verdict, shown=(), failure=failure)
+
+
+def test_evounas_verdicts_beside_lexical_match(evouna):
+    judged = {key: answer(key, "correct") for key in evouna.labels}
+    judged["NQ-1-fid"] = answer("NQ-1-fid", "incorrect")
+    judged["NQ-2-fid"] = answer("NQ-2-fid", None)  # a failure is the wrong verdict
+    result = benchmark_study("evouna", judged, evouna, HOW)
+    assert cells(result, "answers", 2)["all"] == pytest.approx(0.8)
+    assert cells(result, "answers", 2)["NQ fid"] == 0.0
+    # "the gold" without its article is in "It is gold.", not in "Iron."
+    assert cells(result, "answers", 4)["all"] == pytest.approx(0.5)
+    assert result.counts["failed"] == 1
+
+
+def test_verdicts_on_pairs_are_refused_with_what_to_do(labelled, evouna):
     key = next(iter(labelled.samples))
-    pair = Judgment(sample_id=key, mode="pair", verdict=PairVerdict(winner=1), shown=())
-    with pytest.raises(
-        InputError, match=f"judgment {key} is no grade of one answer; judge with judgelm-batch --card prometheus-2"
+    for name, rows, sample, way_out in (
+        ("prometheus", labelled, key, "judge with judgelm-batch --card prometheus-2"),
+        ("evouna", evouna, "NQ-1-fid", "judge with judgelm-batch --mode qa"),
     ):
-        benchmark_study("prometheus", {key: pair}, labelled, HOW)
+        with pytest.raises(InputError, match=way_out):
+            benchmark_study(name, {sample: judged_pair(sample, 1)}, rows, HOW)
+
+
+def test_judge_benchs_correlations_and_their_mean_over_properties(tmp_path):
+    properties = ("Relevance", "Fluency")
+    asked = {"category": "graded", "prompt": "{{ instance }} Rate.", "worst": 1, "best": 5}
+    content = {
+        "annotations": [asked | {"metric": name} for name in properties],
+        "instances": [
+            {"id": i, "instance": f"text {i}", "annotations": {name: {"mean_human": i} for name in properties}}
+            for i in range(1, 5)
+        ],
+    }
+    labelled = import_rows("judge-bench-nlp", tmp_path, {"newsroom.json": content})
+    judged = {}
+    for index, swapped in enumerate((1, 2, 4, 3), 1):
+        judged[f"newsroom-{index}-Relevance"] = graded(f"newsroom-{index}-Relevance", index + 1)
+        judged[f"newsroom-{index}-Fluency"] = graded(f"newsroom-{index}-Fluency", swapped)
+    result = benchmark_study("judge-bench-nlp", judged, labelled, HOW)
+    # Spearman of 1 2 3 4 with itself 1, with 1 2 4 3: 1 - 6 * 2 / (4 * 15) = 0.8
+    assert cells(result, "properties", 2) == pytest.approx({"newsroom: Relevance": 1.0, "newsroom: Fluency": 0.8})
+    assert cells(result, "data-sets") == pytest.approx({"newsroom": 0.9})
+    assert [column.heading for column in result.tables[-1].columns] == ["Judge", "newsroom", "Published in"]
+    assert any("newsroom, published: GPT-4o 0.59" in finding for finding in result.findings)
+
+
+def test_published_scores_have_a_source_and_are_shares_and_overall_ones_are_means():
+    for name, judges in published_scores().items():
+        assert name in benchmarks()
+        for judge in judges:
+            assert all((judge.source, judge.scores))
+            assert all(-1 <= score <= 1 for score in judge.scores.values())
+            if name in SCORING_RULES:
+                assert min(judge.scores.values()) > 0.2, "a share in percent would be above 1, a typing error below"
+            parts = [value for key, value in judge.scores.items() if key[0].isupper()]
+            if name in ("rewardbench", "rmb", "rm-bench") and len(parts) == 4:
+                assert np.mean(parts) == pytest.approx(judge.scores["overall"], abs=0.001), judge.judge
+
+
+def test_a_benchmark_without_published_scores_has_no_table():
+    assert published_table("wmt-side-by-side", {"English to German"}) is None
+    assert published_findings("wmt-side-by-side", set()) == []
+    assert published_table("judge-bench-nlp", {"a set of ours"}) is None

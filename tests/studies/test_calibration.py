@@ -21,14 +21,16 @@ def labelled(winners, kinds=None, per_question=1):
     return LabelledSet(samples=samples, labels=labels, groups={"kind": kinds} if kinds else {})
 
 
-def study(probabilities, winners, kinds=None, **options):
-    judgments = {
-        key: judged_pair(
-            key, None if p == "failed" else 1 if p is None or p > 0.5 else 2, probability=None if p == "failed" else p
-        )
-        for key, p in probabilities.items()
-    }
-    return calibration_study(judgments, labelled(winners, kinds), CalibrationOptions(resampling=HOW, **options))
+def judged(key, probability):
+    if probability == "failed":
+        return judged_pair(key, None)
+    return judged_pair(key, 1 if probability is None or probability > 0.5 else 2, probability=probability)
+
+
+def study(probabilities, winners, kinds=None, *, per_question=1, **options):
+    judgments = {key: judged(key, probability) for key, probability in probabilities.items()}
+    rows = labelled(winners, kinds, per_question)
+    return calibration_study(judgments, rows, CalibrationOptions(resampling=HOW, **options))
 
 
 def too_sure(n=400, seed=0):
@@ -50,11 +52,8 @@ def test_numbers_by_hand():
 
 
 def test_what_takes_no_part_is_counted():
-    found = study(
-        {"a": 0.9, "b": None, "c": "failed", "d": 0.4, "e": 0.3},
-        {"a": 1, "b": 1, "c": 2, "d": "tie", "x": 1},
-        fit_share=0,
-    )
+    probabilities = {"a": 0.9, "b": None, "c": "failed", "d": 0.4, "e": 0.3}
+    found = study(probabilities, {"a": 1, "b": 1, "c": 2, "d": "tie", "x": 1}, fit_share=0)
     assert found.counts == {
         "judgments": 5, "labels": 5, "joined": 4, "failed": 1, "without_probability": 1, "labels_that_are_ties": 1,
         "measured": 1,
@@ -80,11 +79,7 @@ def test_a_judge_that_is_too_sure_is_told_so_and_mended():
 
 
 def test_no_question_is_on_both_sides():
-    probabilities, winners = too_sure(60)
-    judgments = {key: judged_pair(key, 1 if p > 0.5 else 2, probability=p) for key, p in probabilities.items()}
-    found = calibration_study(
-        judgments, labelled(winners, per_question=20), CalibrationOptions(resampling=HOW, fit_share=0.4)
-    )
+    found = study(*too_sure(60), per_question=20, fit_share=0.4)
     # three questions of twenty pairs: one to fit on, two for the rest
     assert (found.counts["fitted_on"], found.counts["rest"]) == (20, 40)
 
@@ -115,18 +110,12 @@ def test_without_a_best_scaling_none_is_used_and_that_is_said():
     assert any("No temperature" in one for one in found.warnings)
 
 
-def test_one_question_cannot_be_split():
+def test_one_question_cannot_be_split_and_tied_labels_cannot_be_measured():
     found = study({"a": 0.9}, {"a": 1})
     assert "scalings" not in [one.name for one in found.tables]
     assert any("too few questions" in one for one in found.warnings)
-
-
-def test_only_tied_labels():
     with pytest.raises(InputError, match="ties"):
         study({"a": 0.7}, {"a": "tie"})
-
-
-@pytest.mark.parametrize("options", [{"fit_share": 1.0}, {"bins": 1}])
-def test_options_that_make_no_sense(options):
-    with pytest.raises(ConfigError, match="expected"):
-        CalibrationOptions(**options)
+    for options in ({"fit_share": 1.0}, {"bins": 1}):
+        with pytest.raises(ConfigError, match="expected"):
+            CalibrationOptions(**options)

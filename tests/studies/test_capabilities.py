@@ -4,10 +4,9 @@ import pytest
 
 from judgelm.data.sources.graded import VisualQuestion
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import Judgment, PairVerdict
-from judgelm.studies.capabilities import CapabilityOptions, capability_study, rescaled
-from tests.support.studies import graded
+from judgelm.metrics.resampling import Resampling
+from judgelm.studies.capabilities import CapabilityOptions, capability_study
+from tests.support.studies import graded, judged_pair
 
 QUESTIONS = {
     "a": VisualQuestion(("ocr",), "1.png"),
@@ -21,8 +20,8 @@ def run_of(**scores):
     return {sample_id: graded(sample_id, score) for sample_id, score in scores.items()}
 
 
-def study_of(runs, **options):
-    return capability_study(runs, QUESTIONS, CapabilityOptions(resampling=Resampling(resamples=100), **options))
+def study_of(runs, questions=QUESTIONS, **options):
+    return capability_study(runs, questions, CapabilityOptions(resampling=Resampling(resamples=100), **options))
 
 
 def cells(table, model):
@@ -35,6 +34,7 @@ def test_tables_per_capability_and_combination():
     n, failed, mean, share = single["ocr"]
     assert (n, failed, mean.value, share.value) == (3, 0, 7.0, pytest.approx(6 / 9))  # (10 + 4 + 7) / 3; (7 - 1) / 9
     assert single["know"] == (1, 1, None, None)
+    assert (mean.low - 1, mean.high - 1) == pytest.approx((9 * share.low, 9 * share.high))  # rescaled with its mean
     assert single["all questions"][:2] == (4, 1)
     assert combined["ocr + math"][2].value == 5.5  # (4 + 7) / 2
     assert combined["ocr"][2] == 10.0  # one question: no interval
@@ -59,28 +59,18 @@ def test_models_side_by_side_with_scales_of_their_own():
     assert any("scales differ" in one for one in result.warnings)
 
 
-def test_an_interval_is_rescaled_with_its_mean():
-    mean = Estimate(value=5.5, low=1.0, high=10.0, n=9)
-    assert rescaled(mean, (1, 10)) == Estimate(value=0.5, low=0.0, high=1.0, n=9)
-
-
 def test_runs_that_do_not_fit_are_refused():
-    pair = Judgment(sample_id="a", mode="pair", verdict=PairVerdict(winner=1), shown=())
     with pytest.raises(InputError, match="is not a grade"):
-        study_of({"emu": {"a": pair}})
+        study_of({"emu": {"a": judged_pair("a", 1)}})
     with pytest.raises(InputError, match="none of its 1 judgments"):
         study_of({"emu": run_of(z=1)})
 
 
 def test_a_run_over_several_models_answers_is_taken_apart():
-    questions = {
-        f"{number}/{model}": VisualQuestion(("ocr",), f"{number}.png", model)
-        for number in (1, 2)
-        for model in ("emu", "llava")
-    }
-    run = {name: graded(name, 8 if "emu" in name else 2) for name in questions}
-    del run["2/llava"]
-    result = capability_study({"all": run}, questions, CapabilityOptions(resampling=Resampling(resamples=100)))
+    keys = [(number, model) for number in (1, 2) for model in ("emu", "llava")]
+    questions = {f"{number}/{model}": VisualQuestion(("ocr",), f"{number}.png", model) for number, model in keys}
+    run = {name: graded(name, 8 if "emu" in name else 2) for name in questions if name != "2/llava"}
+    result = study_of({"all": run}, questions)
     assert cells(result.tables[0], "emu")["ocr"][:3] == (2, 0, 8.0)
     assert cells(result.tables[0], "llava")["ocr"][:3] == (1, 0, 2.0)
     assert result.counts["questions_without_judgment"] == 1

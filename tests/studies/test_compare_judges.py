@@ -1,11 +1,11 @@
 import pytest
 
-from judgelm.data.labelled_set import LabelledSet
+from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.sources.reviews import read_results
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import parse_pair
-from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown
+from judgelm.records import Label, Sample, Shown
 from judgelm.studies.compare_judges import CompareOptions, compare_judges
 from tests.support.studies import judged_pair, table
 
@@ -40,9 +40,11 @@ def test_two_judges_by_hand():
     assert row["same"].value == 0.25
     # of three pairs that tell them apart two for one side: 2 * (3 + 1) / 8, at most 1
     assert row["p_value"] == 1
-
-
-def test_the_better_judge_stands_first():
+    assert [[row[key] for key in ("first_better", "tie", "second_better")] for row in table(found, "verdicts")] == [
+        [1, 0, 2], [0, 0, 0], [0, 1, 0],
+    ]  # fmt: skip
+    assert table(found, "judges")[0]["consistency"] is None  # in one order there is no order effect
+    assert "orders" not in [one.name for one in found.figures]
     found = study({"worse": "1211", "better": "1111"}, "1111")
     assert [row["judge"] for row in table(found, "judges")] == ["better", "worse"]
     assert table(found, "differences")[0]["difference"].value == pytest.approx(0.25)
@@ -77,12 +79,6 @@ def test_flips_are_listed_with_what_everybody_says():
     assert row["question"] == "question 1"
 
 
-def test_verdicts_are_counted_against_each_other():
-    rows = table(study({"a": "11=2", "b": "12=2"}, "11=2"), "verdicts")
-    counts = [[row[key] for key in ("first_better", "tie", "second_better")] for row in rows]
-    assert counts == [[1, 0, 1], [0, 1, 0], [0, 0, 1]]
-
-
 def test_groups_are_over_the_common_pairs_and_against_the_best_judge():
     rows = table(study({"a": "1111", "b": "1211"}, "1112", kinds="eehh"), "by-kind")
     found = {(row["value"], row["judge"]): row for row in rows}
@@ -99,21 +95,19 @@ def test_three_judges_are_corrected_for_three_tests():
 
 
 def test_both_orders_are_put_side_by_side():
-    def both(first, second):
+    def both(first, second, winner):
         shown = (Shown(order=(0, 1), text="", scores=first), Shown(order=(1, 0), text="", scores=second))
-        return {"0": Judgment(sample_id="0", mode="pair", verdict=PairVerdict(winner=1), shown=shown)}
+        return {"0": judged_pair("0", winner, shown=shown)}
 
-    given = {"steady": both((8, 3), (3, 8)), "leaning": both((8, 3), (8, 3))}
-    result = compare_judges(given, labels("1"), CompareOptions(resampling=HOW))
-    rows = {row["judge"]: row for row in table(result, "judges")}
-    assert (rows["steady"]["consistency"].value, rows["leaning"]["toward_first"].value) == (1, 1)
-    assert "orders" in [one.name for one in result.figures]
-
-
-def test_one_order_has_no_order_effect():
-    found = study({"a": "12", "b": "12"}, "12")
-    assert table(found, "judges")[0]["consistency"] is None
-    assert "orders" not in [one.name for one in found.figures]
+    given = {"steady": both((8, 3), (3, 8), 1), "leaning": both((8, 3), (8, 3), "tie")}
+    # the leaning one's mean is a tie, and by the given order alone it is right
+    for options, agreement in (({}, 0.0), ({"order_rule": "given"}, 1.0)):
+        result = compare_judges(given, labels("1"), CompareOptions(resampling=HOW, **options))
+        rows = {row["judge"]: row for row in table(result, "judges")}
+        assert (rows["steady"]["consistency"].value, rows["leaning"]["toward_first"].value) == (1, 1)
+        assert (rows["steady"]["common"].value, rows["leaning"]["common"].value) == (1.0, agreement)
+        assert "orders" in [one.name for one in result.figures]
+    assert result.tables[0].note.startswith("Agreement, kappa and F1 of pairs judged in both orders: given order.")
 
 
 @pytest.mark.parametrize(
@@ -127,31 +121,12 @@ def test_what_cannot_be_compared(judges, finding):
 
 def test_the_released_judges_of_pandalm(shared_data):
     # agreements as published (71.07 % and 66.77 %), with failures as ties
-    from judgelm.data.labelled_set import read_labels
-
     folder = shared_data / "pandalm"
     given = {
         name: {one.sample_id: one for one in read_results(str(folder / f"{name}-testset-v1.json"), parse_pair)}
         for name in ("pandalm-7b", "gpt-3.5-turbo")
     }
-    result = compare_judges(
-        given, read_labels(str(folder / "testset-v1.json")), CompareOptions(failures="as_tie", resampling=HOW)
-    )
-    [row] = table(result, "differences")
+    options = CompareOptions(failures="as_tie", resampling=HOW)
+    [row] = table(compare_judges(given, read_labels(str(folder / "testset-v1.json")), options), "differences")
     assert (row["first"], row["difference"].n) == ("gpt-3.5-turbo", 999)
     assert row["difference"].value == pytest.approx(0.7107 - 0.6677, abs=1e-4)
-
-
-def test_the_given_order_can_make_the_labels_and_the_table_says_so():
-    # "8 6" in both orders: the run's mean is a tie, the given order names the first, which is right
-    orders = ((0, 1), (1, 0))
-    always = Judgment(
-        sample_id="0",
-        mode="pair",
-        verdict=PairVerdict(winner="tie"),
-        shown=tuple(Shown(order=order, text="8 6", scores=(8, 6)) for order in orders),
-    )
-    options = CompareOptions(order_rule="given", resampling=HOW)
-    result = compare_judges({"always": {"0": always}, "other": judge("2")}, labels("1"), options)
-    assert {row[0]: row[3].value for row in result.tables[0].rows} == {"always": 1.0, "other": 0.0}
-    assert result.tables[0].note.startswith("Agreement, kappa and F1 of pairs judged in both orders: given order.")

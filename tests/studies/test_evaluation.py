@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from judgelm.errors import InputError
@@ -49,20 +51,22 @@ def test_both_failure_treatments_are_computed():
     assert result.headline is result.excluded
 
 
-def test_nothing_joined_is_an_error():
-    with pytest.raises(InputError, match="'x' against 'a'"):
-        evaluate([once("x", 8, 3)], labels(a=1))
+def test_all_failed_has_no_excluded_numbers():
+    result = evaluate([failed("a")], labels(a=1))
+    assert (result.excluded, result.headline, result.scores, result.as_tie.accuracy.value) == (None, None, None, 0)
 
 
-def test_a_label_of_three_answers_is_no_pairs():
-    three = Label(sample_id="a", winner=None, scores=(8, 6, 5))
-    with pytest.raises(InputError, match="label a: scores of 3 answers name no winner; give the labels of pairs"):
-        evaluate([once("a", 8, 3)], {"a": three})
-
-
-def test_one_sample_judged_twice_is_an_error():
-    with pytest.raises(InputError, match="a is judged twice"):
-        evaluate([once("a", 8, 3), once("a", 8, 3)], labels(a=1))
+@pytest.mark.parametrize(
+    ("judgments", "label", "finding"),
+    [
+        ([once("x", 8, 3)], Label(sample_id="a", winner=1), "'x' against 'a'"),
+        ([once("a", 8, 3)] * 2, Label(sample_id="a", winner=1), "a is judged twice"),
+        ([once("a", 8, 3)], Label(sample_id="a", winner=None, scores=(8, 6, 5)), "3 answers name no winner"),
+    ],
+)
+def test_what_cannot_be_joined_is_an_error(judgments, label, finding):
+    with pytest.raises(InputError, match=finding):
+        evaluate(judgments, {"a": label})
 
 
 def test_baseline_answers_the_most_frequent_label():
@@ -86,18 +90,19 @@ def test_position_bias_of_both_orders():
     assert result.flips == ("b", "c")
 
 
-def test_two_failed_orders_are_consistent_only_as_ties():
-    both = ((0, 1), (1, 0))
-    result = evaluate([twice("a", (8, 3), (8, 3)), failed("b", orders=both)], labels(a=1, b=1))
-    assert (result.excluded.position.consistency.value, result.excluded.position.consistency.n) == (0, 1)
-    assert (result.as_tie.position.consistency.value, result.as_tie.position.consistency.n) == (0.5, 2)
+@pytest.mark.parametrize("failure", [failed("b", orders=((0, 1), (1, 0))), failed("b", "too_long")])
+def test_two_failed_orders_or_a_failure_before_them_are_consistent_only_as_ties(failure):
+    result = evaluate([twice("a", (8, 3), (8, 3)), failure], labels(a=1, b=1))
+    found = [metrics.position.consistency for metrics in (result.excluded, result.as_tie)]
+    assert [(one.value, one.n) for one in found] == [(0, 1), (0.5, 2)]
     assert result.counts.failed_orders == 2
 
 
-def test_a_failure_before_the_second_order_counts_in_both():
-    result = evaluate([twice("a", (8, 3), (3, 8)), failed("b", "too_long")], labels(a=1, b=1))
-    assert result.as_tie.position.consistency.n == 2
-    assert result.counts.failed_orders == 2
+def test_repaired_judgments_reasons_and_scores_read_anywhere_are_counted():
+    plain = once("a", 8, 6)
+    shown = replace(plain.shown[0], repaired=Unparsed("off_grammar", "x"), reason="y")
+    counts = evaluate([plain, replace(plain, sample_id="b", shown=(shown,))], labels(a=1, b=1)).counts
+    assert (counts.judged, counts.repaired, counts.reasons) == (2, 1, 1)
 
 
 def test_second_order_from_a_file_of_its_own():
@@ -159,13 +164,16 @@ def test_scores_are_counted_by_place():
 
 
 def test_pairs_of_one_question_are_resampled_together():
-    judged = [once(str(i), 8, 3) for i in range(40)]
+    judged = [replace(once(str(i), 8, 3), probability=0.9) for i in range(40)]
     truth = {str(i): Label(sample_id=str(i), winner=1 if i < 20 else 2) for i in range(40)}
     clusters = {str(i): i // 10 for i in range(40)}
-    alone, together = (evaluate(judged, truth, clusters=given).excluded.accuracy for given in (None, clusters))
+    alone, together = (evaluate(judged, truth, clusters=given) for given in (None, clusters))
     # four questions, two all right and two all wrong: a resample of four gives 0 or 1 in 1 of 16 cases each
-    assert (together.low, together.high) == (0, 1)
-    assert 0.2 < alone.low < alone.high < 0.8
+    assert (together.excluded.accuracy.low, together.excluded.accuracy.high) == (0, 1)
+    assert 0.2 < alone.excluded.accuracy.low < alone.excluded.accuracy.high < 0.8
+    # a probability of 0.9 has a Brier score of 0.01 where it is right and 0.81 where it is wrong
+    brier = together.probabilities.brier
+    assert (brier.low, brier.high) == pytest.approx((0.01, 0.81))
 
 
 def test_people_and_judge_are_measured_alike():
@@ -174,14 +182,6 @@ def test_people_and_judge_are_measured_alike():
     # people agree in 1 of 3 pairs of annotators, the judge with 2 of 3 annotators
     assert humans.human_human.value == pytest.approx(1 / 3)
     assert humans.judge_human.value == pytest.approx(2 / 3)
-
-
-def test_all_failed_has_no_excluded_numbers():
-    result = evaluate([failed("a")], labels(a=1))
-    assert result.excluded is None
-    assert result.headline is None
-    assert result.as_tie.accuracy.value == 0
-    assert result.scores is None
 
 
 def test_protocol_names_scale_and_failures():

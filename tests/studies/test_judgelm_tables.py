@@ -12,6 +12,7 @@ from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.judgelm_tables import CostPrices, TableRun, Timing, paper_tables, read_as_authors
 from tests.metrics.test_agreement import EXPECTED
+from tests.support.studies import table, value
 
 QUICK = Timing(pairs=4, load_s=2.0, judge_s=5.0, metrics_s=1.0, reasons=False, workers="one engine")
 
@@ -27,11 +28,9 @@ def shown(order, text, scores=None):
 def judgment(*replies):
     """A pair from its replies: in the given order, and in the swapped one where there are two."""
     failure = next((reply.failure for reply in replies if reply.failure), None)
-    scores = replies[0].scores
+    scores = None if failure else replies[0].scores
     verdict = None if failure else PairVerdict(winner=winner_of(scores))
-    return Judgment(
-        sample_id="", mode="pair", verdict=verdict, shown=replies, scores=None if failure else scores, failure=failure
-    )
+    return Judgment(sample_id="", mode="pair", verdict=verdict, shown=replies, scores=scores, failure=failure)
 
 
 def table_run(judgments, winners=None, *, timing=QUICK, **heads):
@@ -51,24 +50,15 @@ def table_run(judgments, winners=None, *, timing=QUICK, **heads):
 def run(winners, *, swapped=None, timing=QUICK, **heads):
     """A run over pairs whose first answer is always better; replies of one order or of both."""
     texts = {1: "8 3", 2: "3 8", None: "neither"}
-    judgments = []
-    for number, winner in enumerate(winners):
-        replies = [shown((0, 1), texts[winner])]
-        if swapped:
-            replies.append(shown((1, 0), {1: "3 8", 2: "8 3", None: "neither"}[swapped[number]]))
-        judgments.append(judgment(*replies))
-    return table_run(judgments, timing=timing, **heads)
-
-
-def cells(result, name):
-    table = next(table for table in result.tables if table.name == name)
-    keys = [column.key for column in table.columns]
-    return [dict(zip(keys, row, strict=True)) for row in table.rows]
+    given = [shown((0, 1), texts[winner]) for winner in winners]
+    reverse = [shown((1, 0), texts[winner and 3 - winner]) for winner in swapped or ()]
+    replies = zip(given, reverse, strict=True) if swapped else zip(given, strict=True)
+    return table_run([judgment(*orders) for orders in replies], timing=timing, **heads)
 
 
 def test_a_row_has_the_papers_numbers_with_intervals_n_and_failures():
     result = paper_tables({4: [run((1, 1, 2, None), swapped=(1, 2, 2, 1), judge_size="7B", data_scale="3.5k")]})
-    ties, left_out = cells(result, "table-4")
+    ties, left_out = table(result, "table-4")
     # readable in the given order are three: two agree. Of those in both orders, pairs 0 and 2 are alike, pair 1 leans
     # to the first place, and its mean is a tie: one agrees by the mean
     assert left_out["agreement_by_mean"].value == pytest.approx(1 / 3)
@@ -91,7 +81,7 @@ def test_a_row_has_the_papers_numbers_with_intervals_n_and_failures():
 
 def test_a_judge_that_breaks_its_format_in_half_of_its_replies_is_not_perfect():
     result = paper_tables({1: [run((1, None, 1, None), swapped=(1, None, 1, 1), reference="no", method="m")]})
-    ties, left_out = cells(result, "table-1")
+    ties, left_out = table(result, "table-1")
     # its readable replies are right; as ties the others are wrong: 2 of 4. Recall of the only true label is 1/2, of
     # the tie, which is never true, 0: macro 1/4. Precision is 1 and 0: macro 1/2. F1 is 2/3 and 0: macro 1/3
     assert [ties[key].value for key in ("agreement", "precision", "recall", "f1")] == pytest.approx(
@@ -127,29 +117,23 @@ def test_replies_are_read_again_by_the_authors_parser(text, scores, authors):
     assert (again.verdict is None) == (again.failure is not None) == (authors is None)
 
 
-def test_the_authors_know_no_retry():
+def test_the_authors_know_no_retry_and_labels_keep_their_verdicts():
     repaired = Shown(order=(0, 1), text="8 6", scores=(8.0, 6.0), repaired=Unparsed("off_grammar", "Eight to six."))
     assert read_as_authors({"1": judgment(repaired)})["1"].failure is not None
-
-
-def test_a_judge_that_writes_labels_keeps_its_verdicts():
-    label = Judgment(
-        sample_id="1", mode="pair", verdict=PairVerdict(winner=2), shown=(Shown(order=(0, 1), text="2", label="2"),)
-    )
+    label = replace(judgment(repaired), shown=(Shown(order=(0, 1), text="2", label="2"),))
     assert read_as_authors({"1": label})["1"] == label
 
 
 def test_one_order_has_no_position_bias_and_it_is_not_zero():
     result = paper_tables({5: [run((1, 2), method="baseline")]})
-    assert [row["consistency"] for row in cells(result, "table-5")] == [None, None]
-    assert [figure.name for figure in result.figures] == []
+    assert [row["consistency"] for row in table(result, "table-5")] == [None, None]
+    assert result.figures == ()
 
 
 def test_efficiency_adds_load_judging_and_metrics_and_scales_to_5000_pairs():
-    unrecorded = Timing(pairs=4, load_s=None, judge_s=None, metrics_s=1.0, reasons=True, workers="one engine")
-    runs = [run((1, 1, 1, 1), method="a", model_size="7B")]
-    runs.append(run((1, 1, 1, 1), timing=unrecorded, method="b", model_size="7B"))
-    known, unknown = cells(paper_tables({3: runs}), "table-3")
+    unrecorded = replace(QUICK, load_s=None, judge_s=None, reasons=True)
+    runs = [run((1, 1, 1, 1), timing=timing, method="a", model_size="7B") for timing in (QUICK, unrecorded)]
+    known, unknown = table(paper_tables({3: runs}), "table-3")
     assert (known["total_s"], known["per_5000_s"]) == (8.0, 10_000.0)
     assert (unknown["total_s"], unknown["per_5000_s"], unknown["reasons"]) == (None, None, "yes")
 
@@ -157,12 +141,14 @@ def test_efficiency_adds_load_judging_and_metrics_and_scales_to_5000_pairs():
 def test_the_cost_is_time_on_gpus_against_the_tokens_of_an_api():
     # 150 s load + 28 s judging + 2 s metrics = 3 minutes on 8 GPUs = 0.4 GPU hours at 1.25 USD; the API takes
     # 1,500 thousand prompt tokens at 0.03 USD and 25 thousand of replies at 0.06 USD = 45 + 1.5 USD
-    timing = replace(
-        QUICK, load_s=150.0, judge_s=28.0, metrics_s=2.0, gpus=8.0, prompt_tokens=1_500_000, reply_tokens=25_000
+    times, tokens = (
+        {"load_s": 150.0, "judge_s": 28.0, "metrics_s": 2.0},
+        {"prompt_tokens": 1_500_000, "reply_tokens": 25_000},
     )
+    timing = replace(QUICK, gpus=8.0, **times, **tokens)
     prices = CostPrices(gpu_hour=1.25, api=Prices(prompt=30.0, reply=60.0))
     result = paper_tables({3: [run((1, 1, 1, 1), timing=timing, method="a", model_size="7B")]}, prices)
-    [row] = cells(result, "table-3")
+    [row] = table(result, "table-3")
     assert [row[key] for key in ("gpu_usd", "api_usd", "cost_ratio")] == pytest.approx([0.5, 46.5, 0.5 / 46.5])
     assert "0.50 USD, 1.1 % of the 46.50 USD" in result.findings[0]
 
@@ -179,7 +165,7 @@ def test_a_cost_without_its_measurement_is_empty(missing, empty):
     timing = replace(QUICK, gpus=1.0, prompt_tokens=100, reply_tokens=4)
     prices = CostPrices(gpu_hour=1.0, api=Prices(prompt=1.0, reply=1.0))
     runs = [run((1,), timing=replace(timing, **missing), method="a", model_size="7B")]
-    [row] = cells(paper_tables({3: runs}, prices), "table-3")
+    [row] = table(paper_tables({3: runs}, prices), "table-3")
     costs = ("gpu_usd", "prompt_tokens", "reply_tokens", "api_usd", "cost_ratio")
     assert [key for key in costs if row[key] is None] == empty
 
@@ -200,8 +186,8 @@ def both_orders(given, swapped):
 
 def row_of(table_number, judgments, winners, **heads):
     """The numbers of a table's only run, as the authors count."""
-    row, _ = cells(paper_tables({table_number: [table_run(judgments, winners, **heads)]}), f"table-{table_number}")
-    return {key: value.value for key, value in row.items() if isinstance(value, Estimate)}
+    row, _ = table(paper_tables({table_number: [table_run(judgments, winners, **heads)]}), f"table-{table_number}")
+    return {key: value(cell) for key, cell in row.items()}
 
 
 TABLES = pytest.mark.parametrize(
@@ -230,7 +216,7 @@ def test_the_tables_have_the_numbers_of_the_authors_code(table_number, heads, na
         "delta": "delta_bias",
     }  # fmt: skip
     same = theirs.keys() & row.keys()
-    assert {"agreement", "consistency"} <= same
+    assert {"agreement", "consistency"} <= same  # and more in some tables
     assert {key: row[key] for key in same} == pytest.approx({key: expected[theirs[key]] for key in same}, abs=1e-9)
 
 

@@ -15,6 +15,7 @@ def judgment(*shown, winner=1):
 
 GIVEN = Shown(order=(0, 1), text="", scores=(8, 3))
 SWAPPED = Shown(order=(1, 0), text="", scores=(6, 5))
+BROKEN = Shown(order=(1, 0), text="?", failure=Unparsed("off_grammar", "?"))
 
 
 @pytest.mark.parametrize(
@@ -42,30 +43,31 @@ def test_mean_rule_knows_an_exact_tie():
     assert pair_label(judgment(Shown(order=(0, 1), text="", scores=(7.1, 6.9)), swapped), "mean") == 0
 
 
-def test_one_failed_order_fails_the_rule():
-    broken = Shown(order=(1, 0), text="?", failure=Unparsed("off_grammar", "?"))
-    assert pair_label(judgment(GIVEN, broken), "tie") is None
-    assert pair_label(judgment(GIVEN, broken), "as_judged") == 1
+@pytest.mark.parametrize(
+    ("shown", "rule", "label"),
+    [
+        ((GIVEN, BROKEN), "tie", None),
+        ((GIVEN, BROKEN), "as_judged", 1),
+        ((GIVEN, BROKEN), "given", 1),  # only the given order can fail this one
+        ((replace(BROKEN, order=(0, 1)), SWAPPED), "given", None),
+        ((Shown(order=(0, 1), text="B"),), "tie", 1),  # one order is the verdict under every rule
+    ],
+)
+def test_a_failed_order_fails_the_rules_that_need_it(shown, rule, label):
+    assert pair_label(judgment(*shown), rule) == label
 
 
-def test_under_rule_given_only_the_given_order_can_fail_the_label():
-    broken = Unparsed("off_grammar", "?")
-    assert pair_label(judgment(GIVEN, replace(SWAPPED, scores=None, failure=broken)), "given") == 1
-    assert pair_label(judgment(replace(GIVEN, scores=None, failure=broken), SWAPPED), "given") is None
-
-
-def test_single_order_is_the_verdict_under_every_rule():
-    assert pair_label(judgment(Shown(order=(0, 1), text="B"), winner=2), "tie") == -1
-
-
-def test_orders_without_scores_cannot_be_combined_again():
-    with pytest.raises(InputError, match="as_judged"):
-        pair_label(judgment(Shown(order=(0, 1), text="A"), Shown(order=(1, 0), text="A")), "tie")
-
-
-def test_reversed_file_beside_both_orders_is_an_error():
-    with pytest.raises(InputError, match="one or the other"):
-        pair_label(judgment(GIVEN, SWAPPED), "mean", reverse=judgment(GIVEN))
+@pytest.mark.parametrize(
+    ("shown", "rule", "reverse", "finding"),
+    [
+        ((Shown(order=(0, 1), text="A"), Shown(order=(1, 0), text="A")), "tie", None, "as_judged"),
+        ((GIVEN, SWAPPED), "mean", judgment(GIVEN), "one or the other"),
+        ((GIVEN, SWAPPED), "probability", None, "judge again with --distribution"),
+    ],
+)
+def test_orders_that_cannot_be_combined_are_refused(shown, rule, reverse, finding):
+    with pytest.raises(InputError, match=finding):
+        pair_label(judgment(*shown), rule, reverse)
 
 
 def with_distribution(shown, first, assigned=1.0):
@@ -90,14 +92,8 @@ def test_the_probability_rule_takes_a_reversed_file_too():
     assert pair_label(given, "probability", reverse) == 1
 
 
-def test_the_probability_rule_without_distributions_says_what_is_missing():
-    with pytest.raises(InputError, match="judge again with --distribution"):
-        pair_label(judgment(GIVEN, SWAPPED), "probability")
-
-
 def test_under_the_probability_rule_a_failed_order_or_little_mass_fails():
-    broken = Shown(order=(1, 0), text="?", failure=Unparsed("off_grammar", "?"))
-    assert pair_label(judgment(with_distribution(GIVEN, 0.9), broken), "probability") is None
+    assert pair_label(judgment(with_distribution(GIVEN, 0.9), BROKEN), "probability") is None
     # an unparseable line whose score lines have the mass all the same: (0.9 + 0.6) / 2
     unread = replace(with_distribution(SWAPPED, 0.4), scores=None, failure=Unparsed("off_grammar", "?"))
     assert pair_label(judgment(with_distribution(GIVEN, 0.9), unread), "probability") == 1

@@ -1,18 +1,13 @@
 """Order effects without labels, by hand."""
 
-import json
-
 import pytest
 
 from judgelm.data.sources.reviews import read_reviews
-from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.modes import Pairwise
 from judgelm.records import Sample
-from judgelm.runs.runner import judge
-from judgelm.studies.pair_labels import by_id
 from judgelm.studies.position_bias import PairGroup, merge_groups, pairs_of_reviews, pairs_of_run, position_bias_study
+from tests.support.studies import judged_in_both_orders, table, write_rows
 
 HOW = Resampling(resamples=200)
 
@@ -20,12 +15,8 @@ HOW = Resampling(resamples=200)
 @pytest.fixture
 def review_file(tmp_path):
     def write(name, *reviews):
-        rows = [
-            {"question_id": q, "answer1_id": one, "answer2_id": two, "score": score, "text": text}
-            for q, one, two, score, text in reviews
-        ]
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(tmp_path / name)
+        keys = ("question_id", "answer1_id", "answer2_id", "score", "text")
+        return str(write_rows(tmp_path / name, [dict(zip(keys, review, strict=True)) for review in reviews]))
 
     return write
 
@@ -34,10 +25,8 @@ def groups_of(*named):
     return merge_groups(pairs_of_reviews([(name, review) for name, path in named for review in read_reviews(path)]))
 
 
-def cells(result):
-    [table] = result.tables
-    keys = [column.key for column in table.columns]
-    return {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
+def rows_of(result):
+    return {row["group"]: row for row in table(result, result.tables[0].name)}
 
 
 def test_reviews_of_both_orders_by_hand(review_file):
@@ -56,7 +45,7 @@ def test_reviews_of_both_orders_by_hand(review_file):
         *[(4, "b4", "a4", [5, 5], "5 5"), (5, "c5", "a5", [5, 5], "5 5")],
     )
     result = position_bias_study(groups_of(("x", given), ("y", swapped)), HOW)
-    x, y = cells(result)["x"], cells(result)["y"]
+    x, y = rows_of(result)["x"], rows_of(result)["y"]
     # 1: a wins twice. 2: the first place wins. 3: a tie, and a wins where it stands second. 4 failed, 5 is another pair
     assert [x[key].value for key in ("consistency", "toward_first", "toward_second")] == [pytest.approx(1 / 3)] * 3
     assert (x["n"], x["failed"], x["alone"], y["alone"]) == (3, 1, 1, 1)
@@ -70,12 +59,12 @@ def test_reviews_of_both_orders_by_hand(review_file):
 
 def test_a_run_in_both_orders_by_hand():
     # a: 8 6 and, shown second, 9 to 7: a wins twice. b: first place wins twice. c cannot be read in the second order
-    engine = ScriptedEngine(
-        {"a|1|2": "8 6\n", "a|2|1": "7 9\n", "b|1|2": "8 6\n", "b|2|1": "8 6\n", "c|1|2": "8 6\n", "c|2|1": "well\n"}
-    )
+    replies = {
+        "a|1|2": "8 6\n", "a|2|1": "7 9\n", "b|1|2": "8 6\n", "b|2|1": "8 6\n", "c|1|2": "8 6\n", "c|2|1": "well\n",
+    }  # fmt: skip
     samples = [Sample(id=q, question=q, answers=("1", "2")) for q in "abc"]
-    group = pairs_of_run(by_id(judge(samples, Pairwise(both_orders=True), engine)))
-    row = cells(position_bias_study({"run": group}, HOW))["run"]
+    group = pairs_of_run(judged_in_both_orders(samples, replies))
+    row = rows_of(position_bias_study({"run": group}, HOW))["run"]
     assert (row["n"], row["failed"], row["consistency"].value, row["toward_first"].value) == (2, 1, 0.5, 0.5)
     assert row["lead"].value == 1.0  # (0 + 2) / 2
 
@@ -83,32 +72,19 @@ def test_a_run_in_both_orders_by_hand():
 def test_groups_of_one_name_are_one_and_all_stand_together(review_file):
     both = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"), (1, "b", "a", [6, 8], "6 8"))
     other = review_file("b.jsonl", (1, "c", "b", [8, 6], "8 6"), (1, "b", "c", [8, 6], "8 6"))
-    found = cells(position_bias_study(groups_of(("x", both), ("y", other)), HOW))
+    found = rows_of(position_bias_study(groups_of(("x", both), ("y", other)), HOW))
     assert [found[name]["consistency"].value for name in ("x", "y", "all")] == [1.0, 0.0, 0.5]
     assert found["all"]["n"] == 2
     assert found["all"]["consistency"].low == found["all"]["consistency"].high  # both are of one question
-    assert cells(position_bias_study(groups_of(("x", both), ("x", other)), HOW))["x"]["n"] == 2
+    assert rows_of(position_bias_study(groups_of(("x", both), ("x", other)), HOW))["x"]["n"] == 2
 
 
-def test_one_order_alone_is_refused(review_file):
+def test_what_cannot_be_measured_is_refused(review_file):
     path = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"))
     with pytest.raises(InputError, match=r"no pair was judged in both orders .* 1 judgments lack the other order"):
         position_bias_study(groups_of(("x", path)), HOW)
-
-
-def test_the_same_review_twice_is_refused(review_file):
+    with pytest.raises(InputError, match='group "all"'):  # that is the name of all together
+        position_bias_study({"all": PairGroup(pairs=())}, HOW)
     path = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"), (1, "a", "b", [8, 7], "8 7"))
     with pytest.raises(InputError, match=r"a.jsonl:2: the same answers in the same order as in .*a.jsonl:1"):
         groups_of(("x", path))
-
-
-def test_what_is_no_review_is_named(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"question_id": 1, "score": [8, 6]}')
-    with pytest.raises(InputError, match="it lacks answer1_id, answer2_id"):
-        list(read_reviews(str(path)))
-
-
-def test_no_group_may_be_named_as_all_pairs():
-    with pytest.raises(InputError, match='group "all"'):
-        position_bias_study({"all": PairGroup(pairs=())}, HOW)

@@ -8,26 +8,20 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
-from judgelm.parsing.verdicts import read_label
-from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Shown, Unparsed
+from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed
 from judgelm.runs.runner import judge
+from judgelm.studies.pair_labels import by_id
 from judgelm.studies.qa import QaOptions, prompt_spread, qa_study
 from judgelm.studies.qa_scores import QaRun, qa_answers
-from tests.support.studies import table
+from tests.support.studies import graded, table
 
 HOW = Resampling(resamples=200)
 
 
-def sample(key, answer="other", model="m", reference="gold", data_set="hotpotqa", kind="name", source=None):
-    metadata = {"data_set": data_set, "answer_type": kind, "source_id": source or key}
-    return Sample(
-        id=key,
-        question=f"question {key}?",
-        answers=(answer,),
-        reference=reference,
-        answer_models=(model,),
-        metadata=metadata,
-    )
+def sample(key, answer="other", model="m", kind="name", source=None):
+    metadata = {"data_set": "hotpotqa", "answer_type": kind, "source_id": source or key}
+    texts = {"question": f"question {key}?", "answers": (answer,), "reference": "gold"}
+    return Sample(id=key, answer_models=(model,), metadata=metadata, **texts)
 
 
 def judgment(key, sign):
@@ -87,17 +81,6 @@ def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked
     assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
 
 
-def replied(key, text):
-    """A reply as the mode reads it."""
-    label = read_label(text)
-    unread = isinstance(label, Unparsed)
-    shown = Shown(order=(0,), text=text, label=None if unread else label.label, failure=label if unread else None)
-    verdict = None if unread else LabelVerdict(label=label.label)
-    return Judgment(
-        sample_id=key, mode="qa", verdict=verdict, shown=(shown,), failure=shown.failure, decided_by="judge"
-    )
-
-
 def test_failures_are_counted_as_the_authors_count_them_in_a_table_of_their_own():
     samples = [sample("a", "gold"), *(sample(key) for key in "bcdefg")]
     replies = {
@@ -107,12 +90,12 @@ def test_failures_are_counted_as_the_authors_count_them_in_a_table_of_their_own(
         "e": "CORRECT",  # without tags the first rule takes the whole reply, the other nothing
         "f": "It depends.",
     }
-    judged = {"a": judgment("a", "E")} | {key: replied(key, text) for key, text in replies.items()}
+    engine = ScriptedEngine({f"question {key}?|gold|other": text for key, text in replies.items()})
+    judged = by_id(judge(samples[:6], QaCorrectness(), engine))
     human = dict.fromkeys("abcde", True) | {"f": False}
     first, last = table(study(samples, [QaRun(judge="qwen", judgments=judged)], human), "authors-failures")
-    counts = ("asked", "correct", "incorrect", "neither", "unlabelled")
-    assert [first[key] for key in counts] == [5, 2, 0, 3, 1]
-    assert [last[key] for key in counts] == [5, 2, 0, 3, 1]
+    for row in (first, last):
+        assert [row[key] for key in ("asked", "correct", "incorrect", "neither", "unlabelled")] == [5, 2, 0, 3, 1]
     # theirs: a, b and e of six are correct (a, b and d by the other rule); judgelm leaves f out: all five
     # g was not judged
     assert (first["score"].value, first["score"].n, last["score"].value) == (3 / 6, 6, 3 / 6)
@@ -171,7 +154,7 @@ def test_f1_thresholds_follow_scipy():
     assert row["f1_from_0_6"].value == pytest.approx(pearsonr(HUMAN, [1, 1, 1, 0, 0, 0, 0, 0]).statistic)
     # from 0.7 on only the exact match is left
     assert row["f1_from_0_7"].value == pytest.approx(pearsonr(HUMAN, [1, 0, 0, 0, 0, 0, 0, 0]).statistic)
-    assert average["f1_from_0_8"] == row["f1_from_0_8"]
+    assert average["f1_from_0_8"] == row["f1_from_0_8"]  # of one model
     [line] = [one for one in result.figures if one.name == "f1-thresholds-average"]
     assert line.series[0].x == (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
@@ -214,20 +197,13 @@ def test_the_papers_table_7_has_the_sample_variance(row, maximum, average, varia
 
 
 def test_by_type_among_answers_that_do_not_match():
-    samples = [
-        sample("a", "gold", kind="job"),
-        sample("b", kind="job"),
-        sample("c", kind="job"),
-        sample("d", kind="date"),
-        sample("e", "gold", kind="year"),
-    ]
+    samples = [sample("a", "gold", kind="job"), sample("b", kind="job"), sample("c", kind="job")]
+    samples += [sample("d", kind="date"), sample("e", "gold", kind="year")]
     result = study(samples, [run_of("qwen", {"a": "E", "b": "C", "c": "I", "d": "I", "e": "E"})])
     rows = {row["type"]: row for row in table(result, "types")}
-    assert [(rows[key]["answers"], rows[key]["em_false"]) for key in ("job", "date", "year")] == [
-        (3, 2),
-        (1, 1),
-        (1, 0),
-    ]
+    assert {key: (row["answers"], row["em_false"]) for key, row in rows.items()} == {
+        "job": (3, 2), "date": (1, 1), "year": (1, 0),
+    }  # fmt: skip
     assert (rows["job"]["called_correct"].value, rows["date"]["called_correct"].value) == (1 / 2, 0)
     assert rows["year"]["called_correct"] is None  # every answer matches
     [bars] = [one for one in result.figures if one.name == "types-correct"]
@@ -267,9 +243,7 @@ def test_self_and_sibling_preference_at_three_thresholds():
     # m is no judge there: answers 3, 4 and the one that m has no label for, of 8
     assert (without["others"], without["answers"], without["left_out"]) == (5, 8, 0)
     assert without["threshold_100"].value == pytest.approx(3 / 8)
-    assert {"self-preference", "sibling-preference", "self-preference-shares", "sibling-preference-shares"} <= names(
-        result
-    )
+    assert {"self-preference-shares", "sibling-preference-shares"} <= names(result)
 
 
 def test_a_match_is_no_preference_and_a_judge_of_another_name_can_be_the_own():
@@ -287,41 +261,30 @@ def test_fewer_judges_than_six_are_said():
 
 
 def test_validated_answers_and_each_sets_own_rules():
-    drop = Sample(
-        id="d",
-        question="How many?",
-        answers=("1e3",),
-        reference="7",
-        metadata={"data_set": "drop", "references": ["7", "1000"]},
-    )
-    [answer] = qa_answers([drop])
-    assert (answer.own.exact, answer.gate.exact, answer.answer_type, answer.model) == (
-        True,
-        False,
-        "number",
-        "not given",
-    )
-    [first] = qa_answers([Sample(id="d", question="?", answers=("b",), reference="a", metadata={"references": ["b"]})])
-    [alone] = qa_answers(
-        [Sample(id="d", question="?", answers=("b",), reference="a", metadata={"references": ["b"]})], validated=False
-    )
-    assert (first.gate.exact, alone.gate.exact) == (True, False)
+    def of(answer, reference, references, data_set="hotpotqa", **options):
+        metadata = {"data_set": data_set, "references": references}
+        row = Sample(id="d", question="How many?", answers=(answer,), reference=reference, metadata=metadata)
+        [answer] = qa_answers([row], **options)
+        return answer
+
+    found = of("1e3", "7", ["7", "1000"], "drop")
+    assert (found.own.exact, found.gate.exact, found.answer_type, found.model) == (True, False, "number", "not given")
+    assert of("b", "a", ["b"]).gate.exact
+    assert not of("b", "a", ["b"], validated=False).gate.exact
 
 
-def test_a_run_of_the_mode_goes_into_the_study():
-    engine = ScriptedEngine(
-        {
-            "question a?|gold|Gold.": "<ans>CORRECT</ans>",
-            "question b?|gold|gold ring": "<ans>CORRECT</ans>",
-            "question c?|gold|other": "<ans>INCORRECT</ans>",
-            "question d?|gold|other": "I cannot say.",
-        }
+def test_replies_that_are_neither_word_are_failures_or_incorrect_as_the_mode_reads_them():
+    words = {
+        "a?|gold|Gold.": "CORRECT",
+        "b?|gold|gold ring": "CORRECT",
+        "c?|gold|other": "INCORRECT",
+        "d?|gold|other": "?",
+    }
+    engine = ScriptedEngine({f"question {key}": f"<ans>{word}</ans>" for key, word in words.items()})
+    modes = {"first": QaCorrectness(), "all": QaCorrectness(judge_all=True, labels="original")}
+    result = study(
+        FOUR, [QaRun(judge=name, judgments=by_id(judge(FOUR, mode, engine))) for name, mode in modes.items()]
     )
-    runs = [
-        QaRun(judge=name, judgments={one.sample_id: one for one in judge(FOUR, mode, engine)})
-        for name, mode in {"first": QaCorrectness(), "all": QaCorrectness(judge_all=True, labels="original")}.items()
-    ]
-    result = study(FOUR, runs)
     [row] = table(result, "scores")
     assert (row["judge_first"].value, row["judge_first"].n) == (2 / 3, 3)
     assert (row["judge_all"].value, row["judge_all"].n) == (2 / 4, 4)
@@ -349,9 +312,8 @@ def test_what_cannot_be_studied_is_refused(samples, runs, options, finding):
 def test_answers_and_judgments_of_another_kind_are_refused():
     with pytest.raises(InputError, match="sample x: expected one answer and a reference, got 2 and one"):
         qa_answers([Sample(id="x", question="?", answers=("a", "b"), reference="c")])
-    graded = Judgment(sample_id="a", mode="grade", verdict=GradeVerdict(score=3), shown=())
     with pytest.raises(InputError, match="judgment a: mode grade says neither correct nor incorrect"):
-        study(FOUR, [QaRun(judge="q", judgments={"a": graded})])
+        study(FOUR, [QaRun(judge="q", judgments={"a": graded("a", 3, "grade")})])
 
 
 def test_intervals_resample_questions_with_all_their_answers():

@@ -4,13 +4,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from judgelm.data.sources.rating_tables import RatingTable, read_ratings
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.self_bias import BiasModel, design_of, fit_ordinal, redundant
-from judgelm.studies.self_bias import debiased_ratings, paired_ratings, study_self_bias
+from judgelm.metrics.self_bias import BiasModel
+from judgelm.studies.self_bias import debiased_ratings, study_self_bias
 from judgelm.studies.self_bias_fits import SelfBiasOptions
 from tests.support.studies import table
 
@@ -28,12 +27,9 @@ def helm_shaped(items=40, *, annotators=1, seed=0, unlabelled=0):
                 shared = {"item": str(item), "dimension": dimension, "model": model, "task": "t", "check": ""}
                 shared["length"] = float(generator.integers(20, 200))
                 human = int(generator.integers(1, 6))
-                if item >= unlabelled:
-                    people = [min(5, human + int(generator.integers(0, 2))) for _ in range(annotators)]
-                    rows += [
-                        shared | {"judge": "human", "annotator": str(i), "score": score}
-                        for i, score in enumerate(people)
-                    ]
+                for person in range(annotators if item >= unlabelled else 0):
+                    score = min(5, human + int(generator.integers(0, 2)))
+                    rows.append(shared | {"judge": "human", "annotator": str(person), "score": score})
                 for judge in ("GPT-4", "Claude v1.3"):
                     score = human + int(generator.integers(-1, 2)) + (judge == model == "GPT-4")
                     rows.append(shared | {"judge": judge, "annotator": "", "score": min(5, max(1, score))})
@@ -46,34 +42,23 @@ def study(ratings=None, **options):
     return study_self_bias(ratings or helm_shaped(), SelfBiasOptions(**options))
 
 
-def figure(result, name):
-    return next(one for one in result.figures if one.name == name)
-
-
 def test_data_of_helm_instructs_shape_is_studied_as_a_whole():
     result = study()
-    [gpt] = [
-        row["estimate"]
-        for row in table(result, "coefficients")
-        if row["term"] == "self-bias (gamma)" and row["level"] == "GPT-4"
-    ]
-    assert gpt.value > 0.05
-    assert gpt.level == 0.90
-    families = {row["level"] for row in table(result, "coefficients") if row["term"] == "family-bias (lambda)"}
-    assert families == {"GPT"}  # Claude v1.3 has no relative among the models
+    terms = {(row["term"], row["level"]): row["estimate"] for row in table(result, "coefficients")}
+    gpt = terms["self-bias (gamma)", "GPT-4"]
+    assert (gpt.value > 0.05, gpt.level) == (True, 0.90)
+    # Claude v1.3 has no relative among the models
+    assert [level for term, level in terms if term == "family-bias (lambda)"] == ["GPT"]
     assert "positive for GPT-4 +0." in result.findings[0]
     assert {row["fit"] for row in table(result, "ordinal")} == {"dimension: Harmlessness", "dimension: Helpfulness"}
     assert [row["judge"] for row in table(result, "length")] == ["Claude v1.3", "GPT-4"]
 
 
-def test_without_checks_there_is_the_main_regression_and_its_slices():
+def test_the_heat_map_has_a_human_row_and_a_frame_around_own_completions():
     result = study(checks=False)
     assert {"coefficients", "slices"} <= {one.name for one in result.tables}
     assert not {"checks", "ordinal", "length"} & {one.name for one in result.tables}
-
-
-def test_the_heat_map_has_a_human_row_and_a_frame_around_own_completions():
-    found = figure(study(checks=False), "mean-scores")
+    [found] = [one for one in result.figures if one.name == "mean-scores"]
     assert found.rows == ("human", "Claude v1.3", "GPT-4")
     assert found.columns == ("Claude v1.3", "Command-Xlarge-Beta", "GPT-3.5 Turbo", "GPT-4")
     assert found.marked == {(1, 0), (2, 3)}
@@ -89,21 +74,14 @@ def test_several_annotators_are_measured_and_make_the_reference():
     assert first["gold_accuracy"] is None  # no gold rows
 
 
-def test_gold_rows_give_the_accuracy_and_no_estimate_of_bias():
-    ratings = helm_shaped()
-    people = ratings.frame[ratings.frame["judge"] == "human"]
-    both = pd.concat([ratings.frame, people.assign(judge="gold")], ignore_index=True)
-    result = study(RatingTable(frame=both), checks=False)
+def test_gold_rows_and_attention_checks_give_accuracies_and_take_no_part_in_the_fit():
+    frame = helm_shaped().frame
+    gold = frame[frame["judge"] == "human"].assign(judge="gold")
+    spoiled = frame[frame["judge"] == "GPT-4"].assign(check="reversed_words", score=1.0)
+    result = study(RatingTable(frame=pd.concat([frame, gold, spoiled], ignore_index=True)), checks=False)
     assert [row["gold_accuracy"].value for row in table(result, "annotators")] == [1.0, 1.0]
-    assert result.counts["judges"] == 2
-
-
-def test_attention_checks_are_scored_and_take_no_part_in_the_fit():
-    ratings = helm_shaped()
-    spoiled = ratings.frame[ratings.frame["judge"] == "GPT-4"].assign(check="reversed_words", score=1.0)
-    result = study(RatingTable(frame=pd.concat([ratings.frame, spoiled], ignore_index=True)), checks=False)
     assert [row["passed"].value for row in table(result, "attention-checks")] == [1.0, 1.0]
-    assert result.counts["ratings used"] == 40 * 4 * 2 * 2
+    assert (result.counts["judges"], result.counts["ratings used"]) == (2, 40 * 4 * 2 * 2)
 
 
 def test_few_labels_in_the_file_are_used_as_they_are():
@@ -146,8 +124,7 @@ def test_a_fit_that_did_not_converge_is_counted_and_stands_in_the_table_without_
     why = "the search for the estimates did not converge"
     assert result.counts["fits that failed"] == 2
     assert {(row["fit"], row["term"], row["estimate"]) for row in table(result, "ordinal")} == {
-        ("dimension: Harmlessness", f"no fit: {why}", None),
-        ("dimension: Helpfulness", f"no fit: {why}", None),
+        (f"dimension: {name}", f"no fit: {why}", None) for name in ("Harmlessness", "Helpfulness")
     }
     assert f"No fit for dimension Harmlessness: {why}." in result.warnings
     assert not any(figure.name == "self-bias-ordinal" for figure in result.figures)
@@ -177,12 +154,16 @@ def test_what_cannot_be_done_is_an_input_error(options, finding):
 
 @pytest.fixture(scope="module")
 def released():
-    """The study of the two released dimensions that are whole in the public repository."""
+    """The study of the two released dimensions that are whole in the public repository; every rating is used."""
     folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
     if not folder:
         pytest.skip("JUDGELM_PLAY_FAVORITES does not name the folder of the released Play Favorites data")
     files = [Path(folder) / f"{name}.csv" for name in ("Faithfulness", "Logical correctness")]
-    return study_self_bias(read_ratings(files), SelfBiasOptions(other_reference="both", draws=20, resampling=QUICK))
+    options = SelfBiasOptions(other_reference="both", draws=20, resampling=QUICK)
+    result = study_self_bias(read_ratings(files), options)
+    assert (result.counts["ratings used"], result.counts["rows rejected"]) == (63222, 0)
+    assert result.warnings == ()  # every fit converged
+    return result
 
 
 def signs(result, table_name, fit=None):
@@ -196,62 +177,18 @@ def signs(result, table_name, fit=None):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_released_ratings_are_all_used(released):
-    assert released.counts["ratings used"] == 63222
-    assert released.counts["rows rejected"] == 0
-    assert released.warnings == ()  # every fit converged
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_papers_findings_on_the_released_dimensions_come_out(released):
+def test_the_papers_findings_and_robustness_checks_on_the_released_dimensions_come_out(released):
     correctness = signs(released, "slices", "dimension: Logical correctness")
     faithfulness = signs(released, "slices", "dimension: Faithfulness")
     assert all(correctness[judge] == 1 for judge in ("GPT-3.5 Turbo", "GPT-4o", "Claude 3.5 Sonnet"))
-    assert faithfulness["Llama 3 8B"] == -1
-    assert faithfulness["Mistral Large"] == 1
-    pooled = {
-        row["level"]: row["estimate"]
-        for row in table(released, "coefficients")
-        if row["term"] == "family-bias (lambda)"
-    }
-    assert pooled["Claude"].low > 0  # section 5.2: Claude and GPT favour their families
-    assert pooled["GPT"].low > 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_papers_robustness_checks_agree_on_the_released_dimensions(released):
+    assert (faithfulness["Llama 3 8B"], faithfulness["Mistral Large"]) == (-1, 1)
+    pooled = {(row["term"], row["level"]): row["estimate"] for row in table(released, "coefficients")}
+    for family in ("Claude", "GPT"):  # section 5.2: they favour their families
+        assert pooled["family-bias (lambda)", family].low > 0
     fits = {row["fit"] for row in table(released, "checks")}
     assert len(fits) == 3 + 2 + 2 * 4 + 4  # length, specification, references both ways, weak models
     for fit in fits:
-        found = signs(released, "checks", fit)
-        assert found.get("GPT-4o", 1) == 1, fit
-        assert found.get("Claude 3.5 Sonnet", 1) == 1, fit
-        assert found.get("Llama 3 8B", -1) == -1, fit
+        found = {"GPT-4o": 1, "Claude 3.5 Sonnet": 1, "Llama 3 8B": -1} | signs(released, "checks", fit)
+        assert (found["GPT-4o"], found["Claude 3.5 Sonnet"], found["Llama 3 8B"]) == (1, 1, -1), fit
     assert signs(released, "ordinal", "dimension: Faithfulness")["Llama 3 8B"] == -1
     assert signs(released, "ordinal", "dimension: Logical correctness")["GPT-4o"] == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.filterwarnings("ignore:Maximum Likelihood optimization failed")  # its differences hide that it is there
-def test_another_optimiser_finds_the_ordinal_fit_of_the_released_faithfulness():
-    folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
-    if not folder:
-        pytest.skip("JUDGELM_PLAY_FAVORITES does not name the folder of the released Play Favorites data")
-    paired = paired_ratings(read_ratings([Path(folder) / "Faithfulness.csv"]), SelfBiasOptions())
-    design = design_of(paired.frame, BiasModel(), intercepts=False)
-    gone = redundant(design.matrix, constant=True)
-    levels = np.unique(paired.frame["rating_raw"].to_numpy(), return_inverse=True)[1]
-    rows, counts = np.unique(np.column_stack([design.matrix[:, ~gone], levels]), axis=0, return_counts=True)
-
-    class Counted(OrderedModel):
-        def loglikeobs(self, params):
-            return counts * super().loglikeobs(params)
-
-    theirs = Counted(rows[:, -1].astype(int), rows[:, :-1], distr="logit").fit(method="newton", maxiter=50, disp=False)
-    ours = [term for term, left in zip(fit_ordinal(paired).terms, gone, strict=True) if not left]
-    assert len(ours) > 20
-    for term, value in zip(ours, theirs.params, strict=False):
-        assert term.estimate.value == pytest.approx(value, abs=1e-5), term.level

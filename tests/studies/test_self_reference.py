@@ -2,40 +2,38 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Unparsed
+from judgelm.records import Judgment, LabelVerdict, SelfAnswer
 from judgelm.studies.self_reference import JudgeQuality, crossover, rank_correlation, self_reference_study
 from judgelm.studies.self_reference_answers import JudgeRuns, judged_answers, own_correct
 from judgelm.studies.truth_file import AnswerTruth
-from tests.support.studies import table, value
+from tests.support.studies import FAILURE, judged_pair, table, value
 
 HOW = Resampling(resamples=200)
+
+
+def answered(key, label, *answers):
+    """A judgment and the judge's own answers; without a label it failed."""
+    verdict, failure = (LabelVerdict(label=label), None) if label else (None, FAILURE)
+    solves = tuple(SelfAnswer(text="...", answer=answer) for answer in answers)
+    return Judgment(sample_id=key, mode="correctness", verdict=verdict, shown=(), failure=failure, self_answers=solves)
 
 
 def run(text):
     """One letter for each judgment: c correct, i incorrect, - failed."""
     labels = {"c": "correct", "i": "incorrect"}
-    return {
-        str(key): Judgment(
-            sample_id=str(key),
-            mode="correctness",
-            verdict=LabelVerdict(label=labels[char]) if char in labels else None,
-            shown=(),
-            failure=None if char in labels else Unparsed("off_grammar", "?"),
-        )
-        for key, char in enumerate(text)
-    }
+    return {str(key): answered(str(key), labels.get(char)) for key, char in enumerate(text)}
 
 
-def truths(truth, own, datasets=None):
+def answer_truth(key="1", **fields):
+    return AnswerTruth(**({"id": key, "agent": "small", "dataset": "X", "truth": True} | fields))
+
+
+def truths(truth, own, datasets="X" * 12):
+    known = {"1": True, "0": False, "?": None}
+    rows = zip(truth, own, datasets, strict=False)
     return {
-        str(key): AnswerTruth(
-            id=str(key),
-            agent="agent",
-            dataset="X" if datasets is None else datasets[key],
-            truth=truth[key] == "1",
-            judge_correct=None if own[key] == "?" else own[key] == "1",
-        )
-        for key in range(len(truth))
+        str(key): answer_truth(str(key), dataset=dataset, truth=known[right], judge_correct=known[mine])
+        for key, (right, mine, dataset) in enumerate(rows)
     }
 
 
@@ -76,12 +74,9 @@ def test_overconfidence_by_data_set_and_over_all():
     [row] = table(result, "overconfidence-cot")
     # X: the failure is out, 1/1 - 1/1; Y: 2/2 - 0; all: 3/3 - 1/3
     assert (value(row["X"]), value(row["Y"]), value(row["all_data_sets"])) == (0.0, 1.0, pytest.approx(2 / 3))
-
-
-def test_the_most_overconfident_judge_stands_first():
     runs = [JudgeRuns(judge="strict", cot=run("ii")), JudgeRuns(judge="lax", cot=run("cc"))]
     result = self_reference_study(runs, truths("10", "11"), HOW)
-    assert [row["judge"] for row in table(result, "overconfidence-cot")] == ["lax", "strict"]
+    assert [row["judge"] for row in table(result, "overconfidence-cot")] == ["lax", "strict"]  # the most of it first
 
 
 def test_correlations_bands_and_gain():
@@ -124,21 +119,17 @@ def test_failures_and_unknown_own_answers_are_counted_and_left_out():
 
 
 def test_own_answers_of_the_guided_run_serve_the_cot_run_too():
-    guided = {key: Judgment(sample_id=key, mode="correctness", verdict=LabelVerdict(label="correct"), shown=(),
-                            self_answers=(SelfAnswer(text="", answer=answer),))
-              for key, answer in (("0", "4"), ("1", "5"))}  # fmt: skip
-    known = {key: AnswerTruth(id=key, agent="a", dataset="X", truth=True, answer="4") for key in ("0", "1")}
+    guided = {key: answered(key, "correct", answer) for key, answer in (("0", "4"), ("1", "5"))}
+    known = {key: answer_truth(key, answer="4") for key in ("0", "1")}
     result = self_reference_study([JudgeRuns(judge="big", cot=run("ci"), guided=guided)], known, HOW)
     rows = table(result, "f1-by-own-answer")
-    assert [(row["method"], row["n_right"], row["n_wrong"]) for row in rows] == [
-        ("CoT", 1, 1),
-        ("self-reference", 1, 1),
-    ]
+    found = [(row["method"], row["n_right"], row["n_wrong"]) for row in rows]
+    assert found == [("CoT", 1, 1), ("self-reference", 1, 1)]
 
 
 def test_choosing_the_judge_that_answers_best():
     own = {"0": {"a": True, "b": True}, "1": {"a": True, "b": False}, "2": {"a": False, "b": False}}
-    known = {key: AnswerTruth(id=key, agent="x", dataset="X", truth=key != "2", judge_correct=own[key]) for key in own}
+    known = {key: answer_truth(key, truth=key != "2", judge_correct=own[key]) for key in own}
     runs = [JudgeRuns(judge="a", cot=run("cic")), JudgeRuns(judge="b", cot=run("cci"))]
     [row] = table(self_reference_study(runs, known, HOW), "judge-selection")
     # a answers 2/3, its F1: TP 1, FN 1, FP 1: 2/4; b answers 1/3, its F1 is 1
@@ -147,50 +138,33 @@ def test_choosing_the_judge_that_answers_best():
     assert (row["spearman"], row["spearman_interval"]) == (None, None)
 
 
-def test_crossover_is_where_every_judge_gains_from():
-    found = crossover([(0.3, -0.2), (0.6, 0.1), (0.5, 0.0), (0.8, 0.3)])
-    assert (found.n, found.gaining, found.last_without, found.from_accuracy) == (4, 2, 0.5, 0.6)
-    # least squares: means 0.55 and 0.05; slope (0.0625 + 0.0025 + 0.0025 + 0.0625) / 0.13 = 1; 0 at 0.5
-    assert found.line == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize(
     ("points", "expected"),
     [
-        ([], (None, None, None)),
-        ([(0.5, 0.1)], (0.5, None, None)),
-        ([(0.3, 0.1), (0.5, 0.2), (0.9, -0.1)], (None, 0.9, None)),  # the most accurate loses, the line falls
-        ([(0.5, 0.1), (0.5, 0.2), (0.5, 0.3)], (0.5, None, None)),  # accuracies alike: no line
+        # least squares: means 0.55 and 0.05; slope (0.0625 + 0.0025 + 0.0025 + 0.0625) / 0.13 = 1; 0 at 0.5
+        ([(0.3, -0.2), (0.6, 0.1), (0.5, 0.0), (0.8, 0.3)], (2, 0.6, 0.5, pytest.approx(0.5))),
+        ([], (0, None, None, None)),
+        ([(0.5, 0.1)], (1, 0.5, None, None)),
+        ([(0.3, 0.1), (0.5, 0.2), (0.9, -0.1)], (2, None, 0.9, None)),  # the most accurate loses, the line falls
+        ([(0.5, 0.1), (0.5, 0.2), (0.5, 0.3)], (3, 0.5, None, None)),  # accuracies alike: no line
     ],
 )
-def test_crossovers_that_are_not_there(points, expected):
+def test_crossover_is_where_every_judge_gains_from(points, expected):
     found = crossover(points)
-    assert (found.from_accuracy, found.last_without, found.line) == expected
+    assert (found.gaining, found.from_accuracy, found.last_without, found.line) == expected
 
 
 def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_same():
-    def standings(*pairs):
-        return [
-            JudgeQuality(judge=str(place), generation=x, f1=Estimate(value=y, low=y, high=y, n=9))
-            for place, (x, y) in enumerate(pairs)
-        ]
+    def correlation(generation, f1):
+        estimates = [Estimate(value=value, low=value, high=value, n=9) for value in f1]
+        pairs = zip(generation, estimates, strict=True)
+        return rank_correlation([JudgeQuality(judge="", generation=share, f1=estimate) for share, estimate in pairs])
 
     # ranks 1 2 3 4 5 against 2 1 3 4 5: 1 - 6 * 2 / (5 * 24) = 0.9
-    found = rank_correlation(standings((0.1, 0.2), (0.2, 0.1), (0.3, 0.3), (0.4, 0.4), (0.5, 0.5)))
+    found = correlation((0.1, 0.2, 0.3, 0.4, 0.5), (0.2, 0.1, 0.3, 0.4, 0.5))
     assert (found.value, found.n) == (pytest.approx(0.9), 5)
-    assert rank_correlation(standings((0.1, 0.1), (0.2, 0.2), (0.3, 0.3), (0.4, 0.4))) is None
-    assert rank_correlation(standings(*[(0.5, x / 10) for x in range(6)])) is None
-
-
-def answered(key, label, *answers):
-    verdict = None if label is None else LabelVerdict(label=label)
-    failure = Unparsed("off_grammar", "?") if label is None else None
-    solves = tuple(SelfAnswer(text="...", answer=answer) for answer in answers)
-    return Judgment(sample_id=key, mode="correctness", verdict=verdict, shown=(), failure=failure, self_answers=solves)
-
-
-def answer_truth(key="1", **fields):
-    return AnswerTruth(id=key, agent="small", dataset="GSM8K", truth=True, **fields)
+    assert correlation((0.1, 0.2, 0.3, 0.4), (0.1, 0.2, 0.3, 0.4)) is None
+    assert correlation([0.5] * 6, [x / 10 for x in range(6)]) is None
 
 
 def test_the_truth_file_goes_before_the_solves():
@@ -211,12 +185,10 @@ def test_own_answers_from_solves():
     assert own_correct(JudgeRuns(judge="big"), answer_truth(answer="18")) == (None, "unknown")
 
 
-def test_verdicts_of_other_modes_are_refused():
-    pair = Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=())
-    with pytest.raises(InputError, match="neither correct nor incorrect"):
-        judged_answers(JudgeRuns(judge="big", cot={"1": pair}), "cot", {"1": answer_truth()})
-
-
-def test_nothing_joined_is_an_error():
-    with pytest.raises(InputError, match="'x' against '1'"):
-        judged_answers(JudgeRuns(judge="big", cot={"x": answered("x", "correct")}), "cot", {"1": answer_truth()})
+@pytest.mark.parametrize(
+    ("judgment", "finding"),
+    [(judged_pair("1", 1), "neither correct nor incorrect"), (answered("x", "correct"), "'x' against '1'")],
+)
+def test_verdicts_of_other_modes_and_of_other_answers_are_refused(judgment, finding):
+    with pytest.raises(InputError, match=finding):
+        judged_answers(JudgeRuns(judge="big", cot={judgment.sample_id: judgment}), "cot", {"1": answer_truth()})

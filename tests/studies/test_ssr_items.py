@@ -3,23 +3,17 @@ import math
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown, Unparsed
+from judgelm.records import Judgment, LabelVerdict, SelfAnswer, Shown
 from judgelm.studies.ssr_items import credit, join_items, pair_outcome
 from judgelm.studies.truth_file import PairTruth, by_sample
+from tests.support.studies import judged_pair
 
 
 def judged(key, given, swapped, answers=(), **fields):
     """Labels as the judge wrote them in each order: `1` is the answer shown first."""
     shown = (Shown(order=(0, 1), text="", label=given), Shown(order=(1, 0), text="", label=swapped))
     solves = tuple(SelfAnswer(text="", answer=answer) for answer in answers)
-    return Judgment(
-        sample_id=key, mode="ssr", verdict=PairVerdict(winner="tie"), shown=shown, self_answers=solves, **fields
-    )
-
-
-def failed(key):
-    failure = Unparsed("off_grammar", "?")
-    return Judgment(sample_id=key, mode="ssr", verdict=None, shown=(), failure=failure)
+    return judged_pair(key, "tie", shown=shown, self_answers=solves, **fields)
 
 
 @pytest.mark.parametrize(
@@ -38,21 +32,15 @@ def test_two_orders_vote(given, swapped, winner, expected):
     assert pair_outcome(judged("x", given, swapped), winner) == expected
 
 
-def test_scores_vote_as_labels_do():
+def test_scores_vote_as_labels_do_and_without_readable_orders_the_verdict_decides():
     shown = (Shown(order=(0, 1), text="", scores=(8, 3)), Shown(order=(1, 0), text="", scores=(2, 9)))
-    judgment = Judgment(sample_id="x", mode="pair", verdict=PairVerdict(winner=1), shown=shown)
-    assert pair_outcome(judgment, 1) == "right"  # 8 > 3 as given; swapped, the first answer has 9
-
-
-def test_without_readable_orders_the_verdict_decides():
-    def judgment(winner):
-        return Judgment(sample_id="x", mode="ssr", verdict=PairVerdict(winner=winner), shown=())
-
-    assert [pair_outcome(judgment(winner), 2) for winner in (1, 2, "tie")] == ["wrong", "right", "split"]
+    assert pair_outcome(judged_pair("x", 2, shown=shown), 1) == "right"  # 8 > 3 as given; swapped, it has 9
+    verdicts = [pair_outcome(judged_pair("x", winner, shown=()), 2) for winner in (1, 2, "tie")]
+    assert verdicts == ["wrong", "right", "split"]
 
 
 def test_a_failure_has_no_outcome_and_another_verdict_is_refused():
-    assert pair_outcome(failed("x"), 1) is None
+    assert pair_outcome(judged_pair("x", None), 1) is None
     with pytest.raises(InputError, match="runs of mode ssr"):
         pair_outcome(Judgment(sample_id="x", mode="m", verdict=LabelVerdict(label="correct"), shown=()), 1)
 
@@ -66,7 +54,12 @@ def test_a_split_counts_three_ways():
 def test_items_are_what_both_runs_judged():
     truths = by_sample([PairTruth(id=key, winner=1, answer="G") for key in "abcde"])
     five = ("G", "G", "G", "G", "B")
-    never = {"a": judged("a", "1", "1", five), "b": judged("b", "1", "2"), "c": failed("c"), "e": judged("e", "1", "2")}
+    never = {
+        "a": judged("a", "1", "1", five),
+        "b": judged("b", "1", "2"),
+        "c": judged_pair("c", None),
+        "e": judged("e", "1", "2"),
+    }
     always = {"a": judged("a", "1", "2", five, own_reference="G"), "b": judged("b", "1", "2", ("B", None)),
               "c": judged("c", "1", "2", five), "e": judged("e", "1", "2"), "z": judged("z", "1", "2")}  # fmt: skip
     found = join_items(never, always, truths)
@@ -75,28 +68,29 @@ def test_items_are_what_both_runs_judged():
     assert (first.selective(0.8), first.selective(1.0)) == ("right", "split")
     assert (second.majority.agreement, second.majority_right) == (0.5, False)
     counts = found.counts
-    assert (counts["compared"], counts["failed in a run"], counts["without solves"], counts["not in both runs"]) == (
-        2,
-        1,
-        1,
-        1,
+    assert counts["compared"] == 2
+    ones = (
+        "failed in a run",
+        "without solves",
+        "not in both runs",
+        "judgments without truth",
+        "failed without reference",
     )
-    assert (counts["judgments without truth"], counts["failed without reference"]) == (1, 1)
+    assert [counts[name] for name in ones] == [1] * 5
 
 
 def test_other_solves_and_other_references_are_counted():
     truths = {"a": PairTruth(id="a", winner=1)}
-    found = join_items(
-        {"a": judged("a", "1", "2", ("G", "B"))}, {"a": judged("a", "1", "2", ("B", "B"), own_reference="G")}, truths
-    )
-    assert found.counts["different solves in the two runs"] == 1
-    assert found.counts["reference is not the majority"] == 1
-    assert found.counts["majority not known to be right or wrong"] == 1
+    always = judged("a", "1", "2", ("B", "B"), own_reference="G")
+    counts = join_items({"a": judged("a", "1", "2", ("G", "B"))}, {"a": always}, truths).counts
+    assert counts["different solves in the two runs"] == 1
+    assert counts["reference is not the majority"] == 1
+    assert counts["majority not known to be right or wrong"] == 1
 
 
 def test_nothing_to_compare_is_an_error():
     truths = {"a": PairTruth(id="a", winner=1)}
-    with pytest.raises(InputError, match="no pair is in both runs"):
-        join_items({}, {"a": judged("a", "1", "2")}, truths)
-    with pytest.raises(InputError, match="no self-solves"):
-        join_items({"a": judged("a", "1", "2")}, {"a": judged("a", "1", "2")}, truths)
+    run = {"a": judged("a", "1", "2")}
+    for never, finding in (({}, "no pair is in both runs"), (run, "no self-solves")):
+        with pytest.raises(InputError, match=finding):
+            join_items(never, run, truths)

@@ -18,13 +18,9 @@ def items(*rows):
     return SsrItems(items=tuple(rows), counts={})
 
 
-def helpful(category, count):
-    """Self-reference helps from 2 of 5 votes on."""
-    return [item(f"{category}{place}", category, 2 + place % 4, "wrong", "right") for place in range(count)]
-
-
-def harmful(category, count):
-    return [item(f"{category}{place}", category, 2 + place % 4, "right", "wrong") for place in range(count)]
+def changed(category, count, never="wrong", always="right"):
+    """Self-reference helps, or harms, from 2 of 5 votes on."""
+    return [item(f"{category}{place}", category, 2 + place % 4, never, always) for place in range(count)]
 
 
 def test_the_best_tau_is_chosen():
@@ -38,12 +34,7 @@ def test_the_best_tau_is_chosen():
 def test_of_equal_taus_the_highest_stands():
     same = items(item("a", "x", 3, "right", "right"))
     assert choose_tau(same, TAUS, "wrong").tau == NEVER
-    assert choose_tau(items(*helpful("x", 4)), TAUS, "wrong").tau == 0.4
-
-
-def test_no_item_that_counts_has_no_choice():
-    assert choose_tau(items(), TAUS, "wrong") is None
-    assert choose_tau(items(item("a", "x", 5, "split", "split")), TAUS, "tie") is None
+    assert choose_tau(items(*changed("x", 4)), TAUS, "wrong").tau == 0.4
 
 
 def test_parts_keep_questions_together_and_halve_each_category():
@@ -58,7 +49,7 @@ def test_parts_keep_questions_together_and_halve_each_category():
 
 
 def test_a_tau_for_each_category_beats_one_for_all_on_the_held_out_part():
-    chosen = choose_taus(items(*helpful("math", 40), *harmful("law", 40)), "wrong", seed=0)
+    chosen = choose_taus(items(*changed("math", 40), *changed("law", 40, "right", "wrong")), "wrong", seed=0)
     assert (chosen.tau_of("math"), chosen.tau_of("law")) == (0.4, NEVER)
     assert chosen.tau_of("history") == chosen.common.tau
     table = held_out_table(chosen, 0.8, "wrong", Resampling(resamples=100))
@@ -69,5 +60,7 @@ def test_a_tau_for_each_category_beats_one_for_all_on_the_held_out_part():
     assert [row[:1] + row[2:3] for row in chosen_table(chosen).rows[1:]] == [("math", "0.4"), ("law", "never")]
 
 
-def test_too_few_items_for_two_parts():
+def test_no_item_that_counts_and_too_few_for_two_parts_have_no_choice():
+    assert choose_tau(items(), TAUS, "wrong") is None
+    assert choose_tau(items(item("a", "x", 5, "split", "split")), TAUS, "tie") is None
     assert choose_taus(items(item("a", "x", 5, "right", "wrong")), "wrong", seed=0) is None

@@ -10,10 +10,11 @@ import pytest
 from benchmarks.contrastive_pairs import contrastive_pair
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.rating_tables import run_ratings
-from judgelm.jsonl import encode_line, read_jsonl
+from judgelm.jsonl import read_jsonl
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, SelfAnswer, Shown
-from judgelm.runs.serialization import judgment_row
 from judgelm.studies.truth_file import PairTruth, truth_from_row
+from tests.support.judged_items import write_run
+from tests.support.studies import write_rows
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "study_rows.py"
 
@@ -31,44 +32,29 @@ def rows(path):
     return [row for _, row in read_jsonl(path)]
 
 
-def write(path, given):
-    path.write_text("".join(json.dumps(row) + "\n" for row in given), encoding="utf-8")
-    return path
-
-
 def test_spoiled_answers_are_rated_as_attention_checks(tmp_path, capsys):
     given = {"id": "1", "question": "q", "answer": "one two three.", "answer_models": ["m"], "item": "p1"}
-    source, out = write(tmp_path / "rows.jsonl", [given]), tmp_path / "spoiled.jsonl"
+    source, out = write_rows(tmp_path / "rows.jsonl", [given]), tmp_path / "spoiled.jsonl"
+    code, said = made(capsys, "attention", source, "-o", out, "--check", "random_pairing")
+    assert (code, "rows.jsonl: " in said, out.exists()) == (1, True, False)  # it needs two rows
     assert made(capsys, "attention", source, "-o", out, "--check", "reversed_words")[0] == 0
     [sample] = SampleStream([str(out)])
     assert sample.answers == ("three two one.",)
     part = Shown(order=(0,), text="", part="conciseness", scores=(1.0,))
     judgment = Judgment(sample_id=sample.id, mode="rubric", verdict=GradeVerdict(score=0.2), shown=(part,))
-    [rating] = run_ratings("judge", {sample.id: judgment}, {sample.id: sample})
-    assert rating.data["check"] == "reversed_words"
-    assert (rating.data["item"], rating.data["model"], rating.data["length"]) == ("p1", "m", 3)
-    [rating] = run_ratings("judge", {sample.id: judgment}, {sample.id: sample}, length=len)
-    assert rating.data["length"] == len("three two one.")
-
-
-def test_random_pairing_needs_two_rows(tmp_path, capsys):
-    source = write(tmp_path / "rows.jsonl", [{"id": "1", "question": "q", "answer": "a"}])
-    code, said = made(capsys, "attention", source, "-o", tmp_path / "out.jsonl", "--check", "random_pairing")
-    assert code == 1
-    assert "rows.jsonl: " in said
-    assert not (tmp_path / "out.jsonl").exists()
+    for count, length in ((None, 3), (len, len("three two one."))):
+        options = {} if count is None else {"length": count}
+        [rating] = run_ratings("judge", {sample.id: judgment}, {sample.id: sample}, **options)
+        assert [rating.data[key] for key in ("check", "item", "model", "length")] == [
+            "reversed_words", "p1", "m", length,
+        ]  # fmt: skip
 
 
 def test_questions_are_drawn_by_answer_type(tmp_path, capsys):
     # 120 numbers and 40 names: names are fewer than 100 and stay; of the numbers 80 * 120 / 160 are drawn
-    given = [
-        {"_id": f"n{place}", "question": "How many were there?", "answer": str(place), "context": []}
-        for place in range(120)
-    ]
-    given += [
-        {"_id": f"w{place}", "question": "Who wrote it?", "answer": f"Name {place}", "context": []}
-        for place in range(40)
-    ]
+    base = {"context": []}
+    given = [base | {"_id": f"n{i}", "question": "How many were there?", "answer": str(i)} for i in range(120)]
+    given += [base | {"_id": f"w{i}", "question": "Who wrote it?", "answer": f"Name {i}"} for i in range(40)]
     source, out = tmp_path / "hotpot.json", tmp_path / "out.jsonl"
     source.write_text(json.dumps(given))
     code, said = made(capsys, "questions", source, "-o", out, "--target", "80")
@@ -90,12 +76,13 @@ def solved(key, *answers):
     ],
 )
 def test_own_answers_that_agree_become_references(tmp_path, capsys, options, expected):
-    run, out = tmp_path / "run.jsonl", tmp_path / "references.jsonl"
     judgments = [solved("a", "B", "B", "A", "B", "B"), solved("b", "A", "C", "C", None, "C"), solved("c", None, None)]
-    run.write_bytes(b"".join(encode_line(judgment_row(one)) for one in judgments))
+    run, out = write_run(tmp_path / "run.jsonl", judgments), tmp_path / "references.jsonl"
     assert made(capsys, "own-references", run, "-o", out, *options)[0] == 0
     assert {row["id"]: row["reference"] for row in rows(out)} == expected
-    pairs = write(tmp_path / "k.jsonl", [{"id": key, "question": "q", "answers": ["1", "2", "3"]} for key in "abc"])
+    pairs = write_rows(
+        tmp_path / "k.jsonl", [{"id": key, "question": "q", "answers": ["1", "2", "3"]} for key in "abc"]
+    )
     found = {one.id: one.reference for one in SampleStream([str(pairs)], answers=(2, None), references=str(out))}
     assert found == dict.fromkeys("abc") | expected
     code, said = made(capsys, "own-references", run, "-o", out)
@@ -103,13 +90,8 @@ def test_own_answers_that_agree_become_references(tmp_path, capsys, options, exp
     assert "is there already" in said
 
 
-QUESTION = {
-    "id": "q",
-    "question": "Which swims?",
-    "reference": "(B)",
-    "category": "biology",
-    "options": ["x", "y", "z"],
-}
+OPTIONS = ["x", "y", "z"]
+QUESTION = {"id": "q", "question": "Which swims?", "reference": "(B)", "category": "biology", "options": OPTIONS}
 
 
 def answer(key, text, **fields):
@@ -117,7 +99,7 @@ def answer(key, text, **fields):
 
 
 def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path, capsys):
-    known, questions = write(tmp_path / "known.jsonl", [QUESTION]), tmp_path / "asked.jsonl"
+    known, questions = write_rows(tmp_path / "known.jsonl", [QUESTION]), tmp_path / "asked.jsonl"
     assert made(capsys, "generator-prompts", known, "-o", questions)[0] == 0
     first, second = rows(questions)
     assert first["id"] == "q#concludes-B"
@@ -133,7 +115,7 @@ def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path,
         answer(second["id"], "Hmm"),
         answer(second["id"], "", failure={"code": "engine", "text": "", "why": ""}),
     ]
-    files, out = write(tmp_path / "answers.jsonl", answers), tmp_path / "pairs.jsonl"
+    files, out = write_rows(tmp_path / "answers.jsonl", answers), tmp_path / "pairs.jsonl"
     assert made(capsys, "pairs", known, "--answers", files, "-o", out)[0] == 0
     [sample] = SampleStream([str(out)])
     [truth] = rows(tmp_path / "pairs.truth.jsonl")
@@ -142,25 +124,19 @@ def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path,
     assert sample.answers[2 - found.winner] == "Well. The answer is (C)."
     assert (sample.reference, list(sample.metadata["options"])) == (None, ["x", "y", "z"])
     assert (found.id, found.answer, found.category) == (sample.id, "B", "biology")
-
-
-def test_what_is_concluded_counts_and_not_what_was_asked_for(tmp_path, capsys):
-    known = write(tmp_path / "known.jsonl", [QUESTION])
     # told to end in C it ends in B all the same: no wrong response, no pair
-    files = write(tmp_path / "answers.jsonl", [answer("q#concludes-C", "The answer is (B).")])
-    code, said = made(capsys, "pairs", known, "--answers", files, "-o", tmp_path / "pairs.jsonl")
-    assert code == 0
+    write_rows(files, [answer("q#concludes-C", "The answer is (B).")])
+    code, said = made(capsys, "pairs", known, "--answers", files, "-o", tmp_path / "none.jsonl")
+    assert (code, rows(tmp_path / "none.jsonl")) == (0, [])
     assert "1 questions without a right or without a wrong response" in said
-    assert rows(tmp_path / "pairs.jsonl") == []
 
 
 def test_the_right_response_stands_in_both_places_over_many_questions():
     questions = [Sample(id=str(place), question="2 + 2?", answers=(), reference="4") for place in range(40)]
     found = [contrastive_pair(one, ["So it is 4.", "So it is 5."], "number") for one in questions]
     assert {truth["winner"] for _, truth in found} == {1, 2}
-    assert found == [
-        contrastive_pair(one, ["So it is 5.", "So it is 4."], "number") for one in questions
-    ]  # whatever their order
+    turned = [contrastive_pair(one, ["So it is 5.", "So it is 4."], "number") for one in questions]
+    assert found == turned  # whatever their order
 
 
 @pytest.mark.parametrize(
@@ -168,7 +144,7 @@ def test_the_right_response_stands_in_both_places_over_many_questions():
     [({"options": ["x"]}, "options"), ({"reference": "D"}, "the letter of one"), ({"reference": None}, "no reference")],
 )
 def test_questions_that_cannot_be_asked_are_named(tmp_path, capsys, change, finding):
-    known = write(tmp_path / "known.jsonl", [QUESTION | change])
+    known = write_rows(tmp_path / "known.jsonl", [QUESTION | change])
     code, said = made(capsys, "generator-prompts", known, "-o", tmp_path / "asked.jsonl")
     assert code == 1
     assert finding in said

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown
+from judgelm.records import Label, Sample
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.style_control import controlled_agreement
+from tests.support.studies import judged_pair
 
 
 def judged(n=200, soft=True):
@@ -18,11 +19,7 @@ def judged(n=200, soft=True):
         words = generator.integers(1, 60, size=2)
         lead = 0.15 * (1 if winner == 1 else -1) + 0.3 * np.tanh((words[0] - words[1]) / 25)
         probability = float(np.clip(0.5 + lead + generator.normal(0, 0.02), 0, 1))
-        verdict = PairVerdict(winner=1 if probability > 0.5 else 2)
-        judgments[key] = Judgment(
-            sample_id=key, mode="pair", verdict=verdict, shown=(Shown(order=(0, 1), text=""),),
-            probability=probability if soft else None,
-        )  # fmt: skip
+        judgments[key] = judged_pair(key, 1 if probability > 0.5 else 2, probability=probability if soft else None)
         labels[key] = Label(sample_id=key, winner=winner)
         samples[key] = Sample(id=key, question=key, answers=("w " * words[0], "w " * words[1]))
     return judgments, labels, samples
@@ -42,12 +39,9 @@ def test_without_length_the_judge_agrees_more():
     [term] = result.terms
     assert term.judge.low > 0.5
     assert term.labels.low < 0 < term.labels.high
-
-
-def test_features_without_a_difference_are_named():
-    result = control(*judged(), name="length,style")
-    assert result.constant == ("headers", "list items", "bold")
-    assert "No pair differs in headers, list items, bold." in result.sentence()
+    more = control(*judged(), name="length,style")
+    assert more.constant == ("headers", "list items", "bold")
+    assert "No pair differs in headers, list items, bold." in more.sentence()
 
 
 def test_hard_verdicts_change_only_where_style_outweighs_them():

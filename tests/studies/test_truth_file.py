@@ -8,18 +8,6 @@ PAIR = {"id": "a", "winner": 1}
 
 
 @pytest.mark.parametrize(
-    ("kind", "row"),
-    [
-        (AnswerTruth, ANSWER),
-        (AnswerTruth, ANSWER | {"question": "q", "judge_correct": {"big": False}, "answer": "18"}),
-        (PairTruth, PAIR | {"winner": 2, "answer": "G", "category": "math"}),
-    ],
-)
-def test_a_row_with_what_is_needed_and_one_with_everything(kind, row):
-    assert truth_from_row(kind, row | {"more": 1}, "t.jsonl:1") == kind(**row)
-
-
-@pytest.mark.parametrize(
     ("kind", "row", "message"),
     [
         (AnswerTruth, ANSWER | {"agent": None}, 't.jsonl:3: field "agent": .*got None; each line needs id, agent'),
@@ -36,7 +24,9 @@ def test_a_bad_field_names_place_and_way_out(kind, row, message):
         truth_from_row(kind, row, "t.jsonl:3")
 
 
-def test_two_truths_of_one_sample_are_refused():
+def test_further_fields_are_passed_over_and_two_truths_of_one_sample_refused():
+    full = ANSWER | {"question": "q", "judge_correct": {"big": False}, "answer": "18"}
+    assert truth_from_row(AnswerTruth, full | {"more": 1}, "t.jsonl:1") == AnswerTruth(**full)
     with pytest.raises(InputError, match="appears twice"):
         by_sample([PairTruth(**PAIR)] * 2)
 

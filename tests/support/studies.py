@@ -1,8 +1,20 @@
-"""Judgments of one line, and tables of a study's result, for the tests of studies."""
+"""Judgments of one line, imported benchmarks, studies run by their commands, and tables of a study's result."""
 
+import json
+
+import typer
+from typer.testing import CliRunner
+
+from judgelm.cli.commands import add_command
+from judgelm.data.labelled_set import read_labels
+from judgelm.data.sources.importer import import_benchmark
+from judgelm.engines.scripted import ScriptedEngine
 from judgelm.metrics.resampling import Estimate
+from judgelm.modes import Pairwise
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
 from judgelm.reports.study import study_files
+from judgelm.runs.runner import judge
+from judgelm.studies.pair_labels import by_id
 
 FAILURE = Unparsed("off_grammar", "I cannot say")
 
@@ -22,11 +34,46 @@ def graded(key, grade, mode="single"):
     return Judgment(sample_id=key, mode=mode, verdict=GradeVerdict(score=grade), shown=(), scores=(grade,))
 
 
+def judged_in_both_orders(samples, replies):
+    """Judgments of pairs by a scripted judge, by sample id."""
+    return by_id(judge(samples, Pairwise(both_orders=True), ScriptedEngine(replies)))
+
+
+def write_rows(path, rows):
+    """A file of JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def import_rows(name, folder, files):
+    """The labelled rows of a benchmark, imported from files of these contents: texts, or what JSON writes."""
+    for file, content in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    import_benchmark(name, [str(folder / file) for file in files], folder / "rows.jsonl", overwrite=True)
+    return read_labels(str(folder / "rows.jsonl"))
+
+
+def run_study(command, folder, *arguments):
+    """The numbers that a study's command prints; the study is in FOLDER/study."""
+    app = typer.Typer()
+    add_command(app, command, "study")
+    options = ("-o", folder / "study", "--bootstrap", 100, "--json", "-")
+    done = CliRunner().invoke(app, [*map(str, (*arguments, *options))], catch_exceptions=False)
+    return json.loads(done.stdout)
+
+
 def table(result, name):
     """The rows of a result's table, by column key."""
     [found] = [one for one in result.tables if one.name == name]
     keys = [column.key for column in found.columns]
     return [dict(zip(keys, row, strict=True)) for row in found.rows]
+
+
+def cells(result, name, column=1):
+    """A column of a table by the first one; of estimates the values."""
+    [found] = [one for one in result.tables if one.name == name]
+    return {row[0]: value(row[column]) for row in found.rows}
 
 
 def value(cell):

@@ -20,7 +20,8 @@ from judgelm.metrics.correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, LabelVerdict
 from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, Report, by_subset
-from judgelm.studies.result import bars, columns, format_number, format_share, table
+from judgelm.studies.result import bars, columns, table
+from judgelm.studies.sentences import format_number, format_share
 
 _NUMBERS = (
     ("pearson", "Pearson"),

@@ -25,8 +25,9 @@ from judgelm.metrics.agreement import cohens_kappa, human_agreement, two_orders
 from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
-from judgelm.studies.pair_labels import NOT_GIVEN, label_of, order_labels, orders_of, pair_label, pair_winner
-from judgelm.studies.result import Figure, Row, Table, columns, format_number, format_share, table
+from judgelm.studies.pair_labels import NOT_GIVEN, grouped, label_of, order_labels, orders_of, pair_label, pair_winner
+from judgelm.studies.result import Figure, Row, Table, columns, table
+from judgelm.studies.sentences import format_number, format_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +90,7 @@ def truth_of(joined: JoinedJudgment) -> int:
 
 def by_subset(joined: Iterable[JoinedJudgment]) -> dict[str, list[JoinedJudgment]]:
     """The judgments of each subset, in the order met."""
-    groups: dict[str, list[JoinedJudgment]] = {}
-    for member in joined:
-        groups.setdefault(member.subset, []).append(member)
-    return groups
+    return grouped(joined, lambda member: member.subset)
 
 
 class Report(NamedTuple):

@@ -30,8 +30,9 @@ from judgelm.studies.benchmark.scoring_rules import (
     join_judgments,
     ties_prompt,
 )
-from judgelm.studies.pair_labels import by_id
-from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, bars, columns, format_share, table
+from judgelm.studies.pair_labels import by_id, grouped
+from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, bars, columns, table
+from judgelm.studies.sentences import format_share
 
 _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], Report]] = {
     "prometheus": grades_report,
@@ -131,10 +132,8 @@ def _prompts(rule: ScoringRule, joined: Sequence[JoinedJudgment]) -> list[list[J
     """The pairs of each prompt; each pair by itself unless the rule says otherwise."""
     if rule.prompt_key is None:
         return [[member] for member in joined]
-    prompts: dict[str, list[JoinedJudgment]] = {}
-    for member in joined:
-        prompts.setdefault(rule.prompt_key(member.label.sample_id), []).append(member)
-    return list(prompts.values())
+    key_of = rule.prompt_key
+    return list(grouped(joined, lambda member: key_of(member.label.sample_id)).values())
 
 
 def _overall(

@@ -35,11 +35,8 @@ def test_only_the_own_judge_says_correct():
 def test_other_numbers_of_judges_round_up():
     # of five others 5/6 is 4.2 and 4/6 is 3.3: at least 5 and at least 4
     own, others, questions = labels("CIIIII", "CCIIII", "CCCIII")
-    assert [(one.needed, one.share.value) for one in preferences(own, others, questions, HOW)] == [
-        (5, 1 / 3),
-        (5, 1 / 3),
-        (4, 2 / 3),
-    ]
+    found = [(one.needed, one.share.value) for one in preferences(own, others, questions, HOW)]
+    assert found == [(5, 1 / 3), (5, 1 / 3), (4, 2 / 3)]
 
 
 def test_no_preference_is_a_share_of_0_with_an_interval():
@@ -54,20 +51,23 @@ def test_no_answer_without_exact_match_leaves_the_share_undefined():
     assert [one.share for one in found] == [None, None, None]
 
 
-def test_what_makes_no_sense_is_refused():
-    own, others, questions = labels("CII")
-    with pytest.raises(ValueError, match="no other judge"):
-        preferences(own, others[:, :0], questions, HOW)
-    with pytest.raises(ValueError, match="expected shapes"):
-        preferences(own, own, questions, HOW)
-    with pytest.raises(ValueError, match="expected shapes"):
-        preferences(others, others, questions, HOW)
-    with pytest.raises(ValueError, match="expected shapes"):
-        preferences(own, np.repeat(others, 2, axis=0), questions, HOW)
-    with pytest.raises(ValueError, match="share above 0"):
-        preferences(own, others, questions, HOW, thresholds=(0,))
-    with pytest.raises(ValueError, match="share above 0"):
-        preferences(own, others, questions, HOW, thresholds=(1.0, 1.01))
+OWN, OTHERS, _ = labels("CII")
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "thresholds", "finding"),
+    [
+        (OWN, OTHERS[:, :0], (1.0,), "no other judge"),
+        (OWN, OWN, (1.0,), "expected shapes"),
+        (OTHERS, OTHERS, (1.0,), "expected shapes"),
+        (OWN, np.repeat(OTHERS, 2, axis=0), (1.0,), "expected shapes"),
+        (OWN, OTHERS, (0,), "share above 0"),
+        (OWN, OTHERS, (1.0, 1.01), "share above 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(own, others, thresholds, finding):
+    with pytest.raises(ValueError, match=finding):
+        preferences(own, others, [0], HOW, thresholds=thresholds)
 
 
 def test_answers_to_one_question_are_one_draw():

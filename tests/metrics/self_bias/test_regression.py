@@ -15,11 +15,9 @@ from judgelm.metrics.ratings import (
     family_as_reference,
     family_by_name,
     pair_with_reference,
-    slices,
     with_length,
-    without_models,
 )
-from judgelm.metrics.self_bias import BiasModel, TooFewRatings, debiased, fit_self_bias
+from judgelm.metrics.self_bias import BiasModel, TooFewRatings, fit_self_bias
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 
@@ -60,21 +58,12 @@ def test_a_bias_without_noise_is_found_exactly():
     assert term(fit, "self", "GPT-1").estimate.n == 8  # one own completion of each item
 
 
-def test_unit_scaling_goes_from_the_lowest_to_the_highest():
-    paired = pair_with_reference(long_rows(favouring), family_by_name, scaling="unit")
-    # 1 to 5, so 1 raw point is 1/4
-    assert term(fit_self_bias(paired), "self", "GPT-1").estimate.value == pytest.approx(0.25)
-    assert (paired.frame["reference"].min(), paired.frame["reference"].max()) == (0, 1)
-
-
 @pytest.mark.parametrize("errors", ["HC1", "HC0"])
 @pytest.mark.parametrize("dimensions", [("d",), ("d", "eee")])
 def test_estimates_errors_and_intervals_are_those_of_the_authors_formula(errors, dimensions):
     paired = pair_with_reference(random_rows(dimensions=dimensions), family_by_name)
     fit = fit_self_bias(paired, BiasModel(errors=errors))
-    frame = paired.frame.assign(
-        own=paired.frame["own"].replace("", "0"), family=paired.frame["family"].replace("", "0")
-    )
+    frame = paired.frame.replace({"own": {"": "0"}, "family": {"": "0"}})
     formula = "rating ~ judge + reference:judge + own + family - 1"
     theirs = smf.ols(formula + " + dimension" * (len(dimensions) > 1), frame.astype({"own": object})).fit(
         cov_type=errors
@@ -88,7 +77,6 @@ def test_estimates_errors_and_intervals_are_those_of_the_authors_formula(errors,
         assert mine.estimate.value - mine.estimate.low == pytest.approx(1.6448536 * mine.error, rel=1e-6)
         assert mine.estimate.level == 0.90
     assert (fit.n, fit.unit, fit.errors, fit.converged) == (len(frame), "normalised score", errors, True)
-    assert fit.r2 == pytest.approx(theirs.rsquared)
 
 
 def test_errors_clustered_by_item_are_those_of_statsmodels():
@@ -122,9 +110,8 @@ def test_a_reference_without_spread_has_no_slope_but_a_self_bias():
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
-def test_ratings_that_are_all_alike_have_no_variance_to_explain():
+def test_ratings_that_are_all_alike_have_no_bias():
     fit = fit_self_bias(pair_with_reference(long_rows(lambda *known: 5.0), family_by_name))
-    assert fit.r2 is None
     assert [one.estimate.value for one in fit.of("self")] == pytest.approx([0] * 4, abs=1e-9)
 
 
@@ -136,14 +123,6 @@ def test_few_ratings_are_a_finding():
     with pytest.raises(TooFewRatings, match="3 ratings for 3"):
         fit_self_bias(pair_with_reference(three, family_by_name))
     assert fit_self_bias(pair_with_reference(four, family_by_name)).n == 4
-
-
-def test_missing_scores_and_references_are_counted_apart():
-    rows = long_rows(favouring)
-    rows.loc[rows.index[1], "score"] = np.nan  # one judge's score of the first completion
-    rows = rows.drop(rows.index[5])  # the human score of the second, rated by four judges
-    paired = pair_with_reference(rows, family_by_name)
-    assert (paired.unscored, len(paired.unreferenced), len(paired.frame)) == (1, 4, 8 * 4 * 4 - 5)
 
 
 def test_the_reference_is_the_mean_over_annotators_without_missing_scores():
@@ -186,8 +165,6 @@ def test_an_indicator_measures_another_bias_beside_the_others():
     fit = fit_self_bias(pair_with_reference(rows, family_by_name), BiasModel(indicator="polite"))
     assert term(fit, "indicator", "GPT-1").estimate.value == pytest.approx(0.05)  # 0.25 of 5
     assert term(fit, "indicator", "GPT-2").estimate.value == pytest.approx(0, abs=1e-9)
-    with pytest.raises(ValueError, match="expected 0 or 1 in every row"):
-        fit_self_bias(pair_with_reference(rows.assign(polite="yes"), family_by_name), BiasModel(indicator="polite"))
 
 
 def test_a_spline_takes_a_bent_reference_for_what_it_is():
@@ -212,26 +189,6 @@ def test_a_familys_judges_as_reference_leave_with_their_completions_or_without()
     assert first["reference"] == by_family[by_family["judge"].str.startswith("GPT")]["rating"].mean()
     with pytest.raises(ValueError, match=r"no judge of that family; available: \['Claude', 'GPT'\]"):
         family_as_reference(paired, "Llama 3")
-
-
-def test_weak_models_leave_as_models_or_as_judges_too():
-    paired = pair_with_reference(long_rows(favouring), family_by_name)
-    assert len(without_models(paired, ["GPT-1"]).judges) == 4
-    assert without_models(paired, ["GPT-1"], judges_too=True).judges == ["Claude a", "Claude b", "GPT-2"]
-
-
-def test_slices_keep_the_scale_of_all_rows():
-    paired = pair_with_reference(long_rows(favouring, dimensions=("d", "eee")), family_by_name)
-    found = dict(slices(paired, "dimension"))
-    assert {name: len(rows.frame) for name, rows in found.items()} == {"d": 128, "eee": 128}
-
-
-def test_debiased_scores_are_what_the_judge_gives_to_strangers():
-    paired = pair_with_reference(long_rows(favouring), family_by_name)
-    frame = debiased(paired, fit_self_bias(paired))
-    # favouring without its favours is 1 + reference / 2, in raw points
-    assert np.allclose(frame["debiased_raw"], 1 + frame["reference_raw"] / 2)
-    assert np.allclose(frame["debiased"] * 5, frame["debiased_raw"])
 
 
 def test_families_are_told_by_name_or_given():
