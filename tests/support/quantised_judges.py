@@ -32,17 +32,6 @@ def quantise_to_int8(judge: Path, folder: Path) -> Path:
     return _write(judge, folder, weights, method | {"config_groups": {"group_0": group}})
 
 
-def quantise_to_fp8(judge: Path, folder: Path) -> Path:
-    """The judge in FP8 (e4m3): a scale per layer, activations quantised at run time."""
-    projections, weights = _bfloat16_weights(judge)
-    for name, weight in projections.items():
-        scale = weight.abs().max() / torch.finfo(torch.float8_e4m3fn).max
-        weights[name] = (weight / scale).to(torch.float8_e4m3fn)
-        weights[f"{name}_scale"] = scale
-    method = {"quant_method": "fp8", "activation_scheme": "dynamic"}
-    return _write(judge, folder, weights, method, dtype=torch.bfloat16)
-
-
 def quantise_to_gptq(judge: Path, folder: Path) -> tuple[Path, Path]:
     """The judge in GPTQ's format, rounded to 4 bits in groups of 32 inputs; and the same values as whole weights."""
     projections, weights = _bfloat16_weights(judge)

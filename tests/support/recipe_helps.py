@@ -25,9 +25,10 @@ def help_of(script):
 
 
 if __name__ == "__main__":
-    import trl.trainer.sft_trainer  # noqa: F401 (forked into every script's process, it need not be imported there)
-
     scripts = sys.argv[1:]
+    if any(script.startswith(("train/", "benchmarks/")) for script in scripts):
+        import trl.trainer.sft_trainer  # noqa: F401 (forked into every script's process, not imported there again)
+
     with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
         found = pool.map(help_of, scripts, chunksize=1)
     json.dump(dict(zip(scripts, found, strict=True)), sys.stdout)

@@ -165,20 +165,21 @@ def _check_recipe(script: str, arguments: list[str]) -> None:
 
 
 def _options_in_help(script: str) -> frozenset[str]:
-    if script not in _helps():
+    helps = _helps(f"{script.split('/')[0]}/")
+    if script not in helps:
         raise SnippetError(f"{script} is no recipe or benchmark")
-    code, printed = _helps()[script]
+    code, printed = helps[script]
     if code:
         raise SnippetError(f"{script} --help ends with {code}: {printed[-500:]}")
     return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", printed))
 
 
 @cache
-def _helps() -> dict[str, tuple[int, str]]:
-    """Exit code and output of each script's `--help`."""
-    found = [path for folder in FOLDERS for path in sorted(Path(ROOT, folder).glob("*.py"))]
-    found += [path.parent for folder in FOLDERS for path in sorted(Path(ROOT, folder).glob("*/__main__.py"))]
-    scripts = [str(path.relative_to(ROOT)) for path in found]
+def _helps(folder: str) -> dict[str, tuple[int, str]]:
+    """Exit code and output of the `--help` of each script in a folder."""
+    place = Path(ROOT, folder)
+    found = [*place.glob("*.py"), *(path.parent for path in place.glob("*/__main__.py"))]
+    scripts = sorted(str(path.relative_to(ROOT)) for path in found)
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("recipe_helps.py")), *scripts],
         cwd=ROOT,

@@ -13,22 +13,9 @@ from judgelm.records import Sample
 
 TEMPLATE = "judgelm-compact"
 _WORDS = [
-    "big",
-    "red",
-    "fox",
-    "jumps",
-    "over",
-    "lazy",
-    "dogs",
-    "because",
-    "it",
-    "can",
-    "see",
-    "paris",
-    "london",
-    "capital",
+    "big", "red", "fox", "jumps", "over", "lazy", "dogs", "because", "it", "can", "see", "paris", "london", "capital",
     "france",
-]
+]  # fmt: skip
 
 
 def word_sample(seed):
