@@ -18,7 +18,6 @@ from judgelm.training.dpo import (
     dpo_facts,
     find_tuned_card,
     load_reference_model,
-    preference_row_options,
 )
 from judgelm.training.rows.preferences import PreferenceRowBuilder
 from judgelm.training.run import TrainingRun
@@ -32,7 +31,8 @@ def build_trainer(run: TrainingRun) -> PreferenceTrainer:
     run.check()
 
     # data: the token rows of all epochs, and pairs that the model judges at every evaluation
-    run.build_rows(PreferenceRowBuilder, preference_row_options(judge, dpo), extra_files=judge.judgments)
+    own = {"judgments": tuple(judge.judgments), "min_distance": judge.min_distance}
+    run.build_rows(PreferenceRowBuilder, extra_files=judge.judgments, **own)
     run.find_start()
 
     # the judge, and its frozen copy that log-probabilities are measured against

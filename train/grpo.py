@@ -18,7 +18,6 @@ from judgelm.training.grpo import (
     check_grpo_arguments,
     grpo_facts,
     paired_prompts,
-    prompt_options,
 )
 from judgelm.training.rows.preferences import JudgingPromptBuilder
 from judgelm.training.run import TrainingRun
@@ -32,7 +31,7 @@ def build_trainer(run: TrainingRun) -> VerdictTrainer:
     run.check()
 
     # data: the prompts of all epochs, both orders of a pair side by side, and pairs that the model judges
-    rows = run.build_rows(JudgingPromptBuilder, prompt_options(judge, grpo))
+    rows = run.build_rows(JudgingPromptBuilder, reply_tokens=grpo.max_completion_length)
     run.rows, run.evaluation = paired_prompts(rows, grpo), None
     run.find_start()
 

@@ -28,9 +28,8 @@ from judgelm.engines.model_files import LOAD_ERRORS, cached_base, check_vocabula
 from judgelm.engines.transformers.loaded_model import attach_adapter
 from judgelm.engines.weights import safe_unpickling, weights_file
 from judgelm.errors import JudgelmError, ModelError, RunError, first_line
-from judgelm.prompts.judge_card import find_card, is_gguf, write_card
+from judgelm.prompts.judge_card import find_card, is_gguf, write_card, write_model_card
 from judgelm.training.base_model import drop_sampling
-from judgelm.training.hub import write_model_card
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from judgelm.training.preference import (
     PreferenceArguments,
     check_preference_arguments,
     masked_attention,
-    pair_row_options,
     preference_facts,
 )
 from judgelm.training.rows.preferences import PairRowBuilder
@@ -29,7 +28,7 @@ def build_trainer(run: TrainingRun) -> DistributionTrainer:
     run.check()
 
     # data: the prompts of all epochs in both orders, and pairs that the model judges at every evaluation
-    run.build_rows(PairRowBuilder, pair_row_options(run.judge, run.args))
+    run.build_rows(PairRowBuilder, both_orders=run.judge.both_orders)
     run.find_start()
 
     # model, and TRL's trainer with the loss on P(first better); judges the validation pairs, stops on NaN

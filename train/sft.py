@@ -11,7 +11,7 @@ SIGUSR1 save a checkpoint at the next step's end and stop: exit code 143 and 138
 """
 
 from judgelm.cli.training import run_training
-from judgelm.training.arguments import JudgeArguments, row_options
+from judgelm.training.arguments import JudgeArguments
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import JudgeSFTConfig, JudgeTrainer
@@ -22,7 +22,7 @@ def build_trainer(run: TrainingRun) -> JudgeTrainer:
     run.check()
 
     # data: the token rows of all epochs, and pairs that the model judges at every evaluation
-    run.build_rows(SFTRowBuilder, row_options(run.judge, run.args))
+    run.build_rows(SFTRowBuilder)
     run.find_start()
 
     # model, and TRL's trainer, which also judges the validation pairs and stops on NaN

@@ -198,15 +198,13 @@ def _check_score_weight(judge: JudgeArguments, args: Any) -> None:
         raise ConfigError(f"score_weight is {judge.score_weight}; it is a number above 0, and 1 has no effect")
     if judge.score_weight == 1:
         return
-    if get_template(judge.template).reasons_first:
-        raise ConfigError(f"score_weight is {judge.score_weight}, but {judge.template} has no score line; leave it out")
-    if judge.loss_on != "completion":
-        raise ConfigError(f"score_weight needs loss_on: completion, as loss_on {judge.loss_on!r} has no score line")
-    if args.loss_type != "nll" or args.label_smoothing_factor:
-        raise ConfigError(
-            f"score_weight needs the plain loss, but loss_type is {args.loss_type!r} and label_smoothing_factor "
-            f"{args.label_smoothing_factor}; use nll and 0, or score_weight 1"
-        )
+    for fits, needed in (
+        (not get_template(judge.template).reasons_first, "a template that begins with a score line"),
+        (judge.loss_on == "completion", "loss_on: completion"),
+        (args.loss_type == "nll" and not args.label_smoothing_factor, "loss_type: nll and label_smoothing_factor: 0"),
+    ):
+        if not fits:
+            raise ConfigError(f"score_weight is {judge.score_weight}, which needs {needed}; leave it out, or set that")
 
 
 def row_options(judge: JudgeArguments, args: Any) -> RowOptions:

@@ -105,12 +105,10 @@ def choose_attention(base: Any, args: Any) -> Attention:
         return named_attention(requested, installed, kernels=is_kernels_available())
     half = args.bf16 or args.fp16 or str(base.dtype).removeprefix("torch.") in ("bfloat16", "float16")
     supported = bool(installed) and supports_flash_attention(base_name(base), revision=base.model_revision)
-    return best_attention(generation, installed, half=half, supported=supported, kernels=is_kernels_available())
+    return best_attention(generation, installed, half=half, supported=supported)
 
 
-def best_attention(
-    generation: int | None, installed: Collection[int], *, half: bool, supported: bool, kernels: bool
-) -> Attention:
+def best_attention(generation: int | None, installed: Collection[int], *, half: bool, supported: bool) -> Attention:
     """FlashAttention where the GPU, a package, the model and the precision allow it, else sdpa.
 
     Args:
@@ -118,21 +116,18 @@ def best_attention(
         installed: versions of FlashAttention.
         half: whether products are in 16 bits.
         supported: whether the model can run with FlashAttention.
-        kernels: whether transformers can load kernels of the hub.
     """
     versions = [each for each in _BUILT_FOR.get(generation or 0, _BUILT_FOR_LATER) if each in installed]
-    missing = "flash-attn is not installed"
-    if kernels:
-        missing += "; attn_implementation: kernels-community/flash-attn2 would load it from the hub"
     reasons = {
         "not on a CUDA GPU": generation is None,
         "FlashAttention needs an Ampere GPU or a later one": (generation or 0) < min(_BUILT_FOR),
         "FlashAttention multiplies in 16 bits; bf16: true would allow it": not half,
-        missing: not versions,
+        "flash-attn is not installed": not versions,
         "the model does not support FlashAttention": not supported,
     }
-    if (reason := next((reason for reason, applies in reasons.items() if applies), None)) is not None:
-        return Attention(None, f"sdpa ({reason})")
+    for reason, applies in reasons.items():
+        if applies:
+            return Attention(None, f"sdpa ({reason})")
     return Attention(f"flash_attention_{versions[0]}", f"flash_attention_{versions[0]}")
 
 

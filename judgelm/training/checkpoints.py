@@ -410,22 +410,21 @@ def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint
             f"{whole[0]}: holds only weights (save_only_model), from which no run can resume; choose another "
             f"output_dir, or {_OVERWRITE}"
         )
-    start, damages = StartingPoint(), dict[Path, str]()
+    findings = {path: f"is torn and was removed: {flaw}" for path, flaw in flaws.items() if flaw}
+    start, damage = StartingPoint(), ""
     for checkpoint in resumable:
-        start = _same_run(checkpoint, settings)
-        if not (damage := damage_of(checkpoint)):
+        start, damage = _same_run(checkpoint, settings), damage_of(checkpoint)
+        if not damage:
             break
-        damages[checkpoint] = damage
-    if resumable and len(damages) == len(resumable):
+        findings[checkpoint] = f"is damaged and was removed: {damage}"
+    if damage:
         raise RunError(
-            f"{resumable[0]}: is damaged: {damages[resumable[0]]}; no earlier one is whole; restore its files, or "
-            f"{_OVERWRITE} to begin anew"
+            f"{resumable[0]}: is damaged, and no earlier one is whole ({damage}); restore its files, or {_OVERWRITE} "
+            "to begin anew"
         )
-    torn = [(path, f"is torn and was removed: {flaw}") for path, flaw in flaws.items() if flaw]
-    damaged = [(path, f"is damaged and was removed: {damage}") for path, damage in damages.items()]
-    for path, _ in (*torn, *damaged):
+    for path in findings:
         shutil.rmtree(path)
-    notes = tuple(f"{path}: {finding}" for path, finding in (*torn, *damaged))
+    notes = tuple(f"{path}: {finding}" for path, finding in findings.items())
     return StartingPoint(checkpoint=start.checkpoint, notes=notes + start.notes)
 
 

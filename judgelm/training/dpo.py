@@ -6,7 +6,7 @@ one, each measured relative to that judge. The loss is TRL's.
 Source: Rafailov et al. 2023, Direct Preference Optimization (arXiv 2305.18290).
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
-from judgelm.training.arguments import JudgeArguments, argument, base_name, row_options
+from judgelm.training.arguments import JudgeArguments, argument, base_name
 from judgelm.training.base_model import Attention, load_base_model
 from judgelm.training.rows.dataset import file_sha
-from judgelm.training.rows.preferences import PreferenceRowOptions
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import (
     JudgeMixin,
@@ -66,13 +65,6 @@ class PreferenceTrainer(JudgeMixin, DPOTrainer):
         length policy of the prompt.
         """
         return dataset
-
-
-def preference_row_options(judge: DPOArguments, args: DPOConfig) -> PreferenceRowOptions:
-    """Options of the rows; `max_length` of the trainer's arguments is their window."""
-    return PreferenceRowOptions(
-        **asdict(row_options(judge, args)), judgments=tuple(judge.judgments), min_distance=judge.min_distance
-    )
 
 
 def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
@@ -130,21 +122,17 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
     card = find_card(name, base.model_revision)
     if card is None:
         return None
-    if card.template != judge.template:
+    low, high = card.scale
+    if (card.template, [low, high]) != (judge.template, judge.scale):
         raise CardError(
-            f"{name}: the judge was trained with template {card.template!r}, but template is {judge.template!r}; set "
-            f"template: {card.template}"
+            f"{name}: the judge was trained with template {card.template!r} on the scale {low:g} to {high:g}, but "
+            f"template is {judge.template!r} and scale {judge.scale}; set template: {card.template} and scale: "
+            f"[{low:g}, {high:g}]"
         )
     if card.template_sha != get_template(judge.template).sha:
         raise CardError(
             f"{name}: the judge was trained with other bytes of template {card.template!r}; install the judgelm "
             "version it was trained with, or train it again"
-        )
-    low, high = card.scale
-    if [low, high] != judge.scale:
-        raise CardError(
-            f"{name}: the judge was trained on the scale {low:g} to {high:g}, but scale is {judge.scale}; set scale: "
-            f"[{low:g}, {high:g}]"
         )
     return card
 

@@ -17,7 +17,7 @@ reward, and RM-R1 for judges; the linear price on length is that of DAPO (Yu et 
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import packages_distributions, version
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,6 @@ import datasets
 import numpy as np
 from accelerate import PartialState
 from accelerate.utils import gather_object
-from transformers import Trainer
 from transformers.trainer_utils import EvalLoopOutput
 from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
     GRPOConfig,
@@ -38,10 +37,9 @@ from judgelm.package import extra_requirements
 from judgelm.parsing.thinking import separate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.arguments import JudgeArguments, argument, row_options
+from judgelm.training.arguments import JudgeArguments, argument
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
-from judgelm.training.rows.preferences import JudgingPromptOptions
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import JudgeMixin, PrecisionMixin
 
@@ -209,27 +207,18 @@ class _RewardedVerdicts(GRPOTrainer):
         """Token ids as an engine makes them; TRL would add a chat's first token a second time."""
         return [self._truncator.encode(prompt, chat=self._chat) for prompt in prompts], None, {}
 
-
-class _JudgedEvaluations(Trainer):
-    """Placed before a trainer's class: an evaluation judges pairs and computes no loss."""
-
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return no metrics, to which `JudgeMixin` adds those of the judging."""
+        """Return no metrics, to which `JudgeMixin` adds those of the judging: no replies are drawn for a loss."""
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
-class VerdictTrainer(JudgeMixin, _JudgedEvaluations, _RewardedVerdicts):
+class VerdictTrainer(JudgeMixin, _RewardedVerdicts):
     """The trainer of judges that reason first.
 
     Args:
         options: `judge` (`GRPOArguments`), `window` (tokens of prompt and reply), `rows` (`EpochRows` in both orders),
             `validation`, `patience`, and what `GRPOTrainer` takes.
     """
-
-
-def prompt_options(judge: GRPOArguments, args: Any) -> JudgingPromptOptions:
-    """Options of the rows; `max_length` of the trainer's arguments is their window."""
-    return JudgingPromptOptions(**asdict(row_options(judge, args)), reply_tokens=args.max_completion_length)
 
 
 def prompts_of_a_generation(args: Any) -> int:

@@ -1,17 +1,13 @@
-"""A judge on the Hugging Face hub: its model card, the files that are sent, and the upload by the hub's own client.
-
-The model card is `README.md` beside `judge.json`. It states what the judge was taught, on which files, how to ask it,
-and its limits, with the metrics of its training. Agreement with other labels is measured by `judgelm eval`.
+"""A judge on the Hugging Face hub: the files that are sent, and the upload by the hub's own client.
 
 A folder of a training holds more than the judge: checkpoints, optimizer states, arguments with local paths. Only the
 files that a judge consists of are sent; all others are listed with the reason, and a text that looks like a secret
 stops it.
 """
 
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -19,183 +15,20 @@ from typing import Any
 
 from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
-from jinja2 import Environment
 
 from judgelm.data.training_questions import QUESTIONS_NAME
-from judgelm.errors import ConfigError, InputError, ModelError, RunError, first_line
+from judgelm.errors import ConfigError, InputError, ModelError, first_line
 from judgelm.jsonl import parse_json
 from judgelm.package import VERSION
-from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
-from judgelm.yaml_files import parse_yaml
-
-MODEL_CARD_NAME = "README.md"
-
-_MEASURED = "## Measured by judgelm eval"
-_FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.S)
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_KINDS = {
-    "pair": "pairs of answers",
-    "single": "single answers beside a reference",
-    "multi": "three answers and more",
-}
-_SETTINGS = {
-    "base_model": "base model",
-    "global_batch": "batch",
-    "learning_rate": "learning rate",
-    "reference_drop_prob": "probability of dropping a reference",
-    "reason_prob": "share of reasons kept",
-    "loss_on": "loss counts",
-    "quantization": "base quantised to",
-    "last_loss": "last training loss",
-}
-_ELSEWHERE = ("data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out", "metrics")
-"""Facts that stand in other sections."""
-_REFERENCE = {
-    "without": "No prompt for several answers showed a reference answer.",
-    "with": "Every prompt for several answers showed a reference answer.",
-    "both": "Prompts for several answers showed a reference answer or none.",
-}
-
-
-def write_model_card(folder: str | Path, card: Card) -> None:
-    """Write `README.md` into a judge's folder, over that of other libraries.
-
-    Raises:
-        RunError: the folder cannot be written.
-    """
-    path = Path(folder) / MODEL_CARD_NAME
-    try:
-        path.write_text(render_model_card(card, name=Path(folder).resolve().name), encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from error
-
-
-def render_model_card(card: Card, *, name: str) -> str:
-    """The model card as Markdown after the hub's metadata, without facts that the card lacks.
-
-    Args:
-        card: the judge's card, with the facts of `train/sft.py` or `train/merge_lora.py` under `training`.
-        name: the judge's name, for the title and the command.
-    """
-    facts = card.training
-    base = str(facts.get("base_model") or "")
-    kinds = {_KINDS.get(kind, kind): count for kind, count in (facts.get("rows_by_kind") or {}).items()}
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string(Path(__file__).with_name("model_card.md.j2").read_text(encoding="utf-8"))
-    return template.render(
-        card=card,
-        facts=facts,
-        name=name,
-        base_id=base if _HUB_ID.fullmatch(base) and not Path(base).exists() else None,
-        answers=", ".join(kind for kind, count in kinds.items() if count) or "answers to a question",
-        reference=_REFERENCE.get(card.reference, ""),
-        window=card.window and f"{card.window:,}",
-        files=[(f"`{entry['file']}`", f"`{entry['sha']}`") for entry in facts.get("data") or ()],
-        counts=[
-            ("rows", facts.get("rows")),
-            *((f"rows: {kind}", count) for kind, count in kinds.items()),
-            ("rows that show a reference", facts.get("rows_with_reference")),
-            ("rows with a reason", facts.get("rows_with_reason")),
-            *((f"left out: {reason}", count) for reason, count in (facts.get("rows_left_out") or {}).items()),
-        ],
-        settings=_settings(facts),
-        metrics=facts.get("metrics"),
-        figures=_figures(facts.get("metrics") or {}),
-        table=_table,
-    )
-
-
-def complete_model_card(
-    text: str, *, licence: str | None, contradicts: bool, evaluation: Mapping[str, Any] | None
-) -> tuple[str, str | None]:
-    """The model card with its licence among the metadata, and a section of measured figures.
-
-    Args:
-        text: the card; what its author wrote stays.
-        licence: the hub's name of a licence, for a card that states none.
-        contradicts: True to refuse a card that states another licence, instead of keeping its own.
-        evaluation: the JSON of `judgelm eval --json`.
-
-    Returns:
-        The card, and the licence that it states.
-
-    Raises:
-        ConfigError: the metadata is not YAML, or states another licence.
-    """
-    match = _FRONT_MATTER.match(text)
-    metadata = parse_yaml(match[1]) if match else {}
-    if not isinstance(metadata, dict):
-        raise ConfigError(f"{MODEL_CARD_NAME}: the metadata between the --- lines is no mapping; correct it")
-    stated = metadata.get("license")
-    if contradicts and stated is not None and stated != licence:
-        raise ConfigError(f"{MODEL_CARD_NAME} states license: {stated}, not {licence}; correct one of them")
-    if stated is None and licence is not None:
-        lines = f"license: {licence}\n" + ("license_link: LICENSE\n" if licence == "other" else "")
-        text = f"---\n{lines}{text[4:]}" if match else f"---\n{lines}---\n\n{text}"
-    if evaluation is not None and _MEASURED not in text:
-        section = f"{_MEASURED}\n\n{_measured(evaluation)}\n\n"
-        head, limits, rest = text.partition("## Limits\n")
-        text = f"{head}{section}{limits}{rest}" if limits else f"{text.rstrip()}\n\n{section.rstrip()}\n"
-    return text, stated or licence
-
-
-def _measured(evaluation: Mapping[str, Any]) -> str:
-    """Metrics of `judgelm eval --json`, with the protocol."""
-    figures = evaluation.get(str(evaluation.get("failures", "excluded")))
-    if not isinstance(figures, Mapping) or not isinstance(figures.get("accuracy"), Mapping):
-        raise ConfigError("eval.json: not the output of judgelm eval --json; write it again, or remove it")
-    position, counts = figures.get("position") or {}, evaluation.get("counts") or {}
-    rows = [
-        ("agreement with the labels", _figure(figures["accuracy"])),
-        ("agreement of the most frequent label", _figure(figures.get("majority"))),
-        ("macro F1", _figure(figures.get("f1"))),
-        ("consistency of both orders", _figure(position.get("consistency"))),
-        ("failed judgments", counts.get("failed")),
-    ]
-    return f"{evaluation.get('protocol', '')}\n{_table(rows, 'figure', 'value')}".rstrip("\n")
-
-
-def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Name and value of everything that is neither data nor a result."""
-    settings: list[tuple[str, Any]] = []
-    for key, value in facts.items():
-        if isinstance(value, Mapping) and key not in _ELSEWHERE:
-            settings += [(f"{key}: {inner}", each) for inner, each in value.items()]
-        elif key not in _ELSEWHERE:
-            settings.append((_SETTINGS.get(key, key), value))
-    return settings
-
-
-def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Name and value of the metrics, over all pairs and for each kind of prompt."""
-    names = {"agreement": "agreement, given order"} if metrics.get("order_rule") == "given" else {}
-    names |= {"agreement_by_mean": "agreement, mean of both orders"}
-    kinds = {"": metrics} | {f", {kind.replace('_', ' ')}": metrics.get(kind) for kind in metrics.get("judged", ())}
-    return [
-        (names.get(name, name) + kind, _figure(figures.get(name)))
-        for kind, figures in kinds.items()
-        if figures is not None
-        for name in ("agreement", "agreement_by_mean", "consistency", "delta_bias", "failed")
-    ]
-
-
-def _figure(value: Mapping[str, float] | float | None) -> str | None:
-    """A share, with interval and n where it has them."""
-    if not isinstance(value, Mapping):
-        return None if value is None else f"{value:.3f}"
-    return f"{value['value']:.3f} ({value['low']:.3f} to {value['high']:.3f}, n = {value['n']})"
-
-
-def _table(rows: Iterable[tuple[str, Any]], left: str, right: str) -> str:
-    """A Markdown table of the rows that have a value, after a blank line; nothing where none has."""
-    lines = [f"| {_cell(name)} | {_cell(value)} |\n" for name, value in rows if value is not None]
-    return "".join([f"\n| {left} | {right} |\n|---|---|\n", *lines]) if lines else ""
-
-
-def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return " ".join(text.replace("|", "\\|").split())
-
+from judgelm.prompts.judge_card import (
+    CARD_NAME,
+    HUB_ID,
+    MODEL_CARD_NAME,
+    Card,
+    complete_model_card,
+    find_card,
+    render_model_card,
+)
 
 EVALUATION_NAME = "eval.json"
 _WEIGHTS = ("adapter_model.safetensors", "model.safetensors", "model-*-of-*.safetensors")
@@ -229,7 +62,6 @@ _LICENCES = {
     "cc-by-nc-4.0": ("Attribution-NonCommercial 4.0 International",),
     "cc-by-4.0": ("Attribution 4.0 International",),
 }
-_REPO = re.compile(r"[\w.-]+/[\w.-]+")
 _HTTPError: type[Exception] = HfHubHTTPError.__mro__[1]  # that of the hub client's HTTP library, whichever it is
 
 
@@ -275,7 +107,7 @@ def prepare_share(folder: Path, *, name: str, licence: str | None = None) -> Sha
         ModelError: the folder is no finished judge.
         InputError: a file cannot be read.
     """
-    if not _REPO.fullmatch(name):
+    if not HUB_ID.fullmatch(name):
         raise ConfigError(f"--to {name}: expected OWNER/NAME, such as my-name/my-judge")
     card = _finished_card(folder)
     sent, left_out = _choose_files(folder)

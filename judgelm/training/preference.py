@@ -15,7 +15,7 @@ That equals a separate pass for each score line.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -30,9 +30,8 @@ from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
-from judgelm.training.arguments import JudgeArguments, argument, row_options
+from judgelm.training.arguments import JudgeArguments, argument
 from judgelm.training.base_model import Attention, requested_attention, speed_up_lora
-from judgelm.training.rows.preferences import PairRowOptions
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import JudgeMixin
 
@@ -344,11 +343,6 @@ def pair_losses(
     parts = {"preference_loss": entropy, "consistency_loss": gap, "score_line_loss": line}
     metrics = {name: part.detach() for name, part in (parts | {"score_line_mass": assigned.exp()}).items()}
     return entropy + consistency_weight * gap + score_line_weight * line, metrics
-
-
-def pair_row_options(judge: PreferenceArguments, args: Any) -> PairRowOptions:
-    """Options of the rows; `max_length` of the trainer's arguments is their window."""
-    return PairRowOptions(**asdict(row_options(judge, args)), both_orders=judge.both_orders)
 
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:

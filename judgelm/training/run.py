@@ -22,6 +22,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,7 +44,14 @@ from judgelm.engines.transformers.batch import is_out_of_memory
 from judgelm.engines.weights import check_pickled
 from judgelm.errors import ConfigError, RunError
 from judgelm.prompts.judge_card import Card, is_gguf
-from judgelm.training.arguments import base_name, check_arguments, optimizer_states, processes, rows_per_step
+from judgelm.training.arguments import (
+    base_name,
+    check_arguments,
+    optimizer_states,
+    processes,
+    row_options,
+    rows_per_step,
+)
 from judgelm.training.base_model import (
     Attention,
     check_adapter,
@@ -58,13 +66,12 @@ from judgelm.training.checkpoints import (
     broadcast_from_rank0,
     checkpoints_in,
     find_start,
-    flaw_of,
     last_step,
     refuse_finished,
     resume_hint,
     skip_if_done,
 )
-from judgelm.training.rows.builder import RowBuilder, RowOptions
+from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.dataset import EpochRows, build_rows
 from judgelm.training.validation import load_validation
 
@@ -109,15 +116,13 @@ class TrainingRun:
         check_arguments(self.judge, self.args)
         check_adapter(self.judge, self.base)
 
-    def build_rows(
-        self, builder: Callable[[Any, Any], RowBuilder], options: RowOptions, *, extra_files: Sequence[str] = ()
-    ) -> EpochRows:
+    def build_rows(self, builder: type[RowBuilder], *, extra_files: Sequence[str] = (), **options: Any) -> EpochRows:
         """Build the rows of all epochs, and those of the evaluations.
 
         Args:
-            builder: class that makes rows, for a tokenizer and options.
-            options: how labelled answers become rows.
+            builder: class that makes rows.
             extra_files: files that are read beside those of the training and of the evaluation.
+            options: of the builder beside `RowOptions`.
 
         Raises:
             ConfigError, InputError, ModelError, RunError: the base or the files do not fit.
@@ -126,7 +131,8 @@ class TrainingRun:
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)
         self.notes = settle_precision(judge, args, base)
-        self.rows, self.evaluation = build_rows(self.tokenizer, builder, options, judge, args, extra_files=extra_files)
+        how = builder.options_type(**asdict(row_options(judge, args)), **options)
+        self.rows, self.evaluation = build_rows(self.tokenizer, builder, how, judge, args, extra_files=extra_files)
         return self.rows
 
     def find_start(self) -> None:
@@ -202,26 +208,17 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
     folder, count = Path(str(trainer.args.output_dir)).absolute(), max_checkpoints(trainer, limit)
     weights, states = checkpoint_bytes(trainer)
 
-    def needed(count: int, checkpoint: int) -> int:
-        return count * checkpoint + weights
-
     def check() -> None:
         present = sum(_bytes_in(path) for path in checkpoints_in(folder))
         free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
-        missing = needed(count, weights + states) - present
-        if missing <= free:
-            return
-        ways = []
-        if count > 2:
-            ways.append(f"save_total_limit: 1 needs {_size(needed(2, weights + states))}")
-        if count and states:
-            less = _size(needed(count, weights))
-            ways.append(f"save_only_model: true needs {less}, but no run can resume from its checkpoints")
-        ways.append("choose an output_dir on a larger disk")
-        raise ConfigError(
-            f"{trainer.args.output_dir}: training needs {_size(missing)} of disk ({count} checkpoints of "
-            f"{_size(weights + states)} at once, and the judge), and {_size(free)} are free; {'; '.join(ways)}"
-        )
+        missing = count * (weights + states) + weights - present
+        if missing > free:
+            raise ConfigError(
+                f"{trainer.args.output_dir}: training needs {_size(missing)} of disk ({count} checkpoints of "
+                f"{_size(weights + states)} at once, and the judge), and {_size(free)} are free; set a smaller "
+                f"save_total_limit, save_only_model: true ({_size(weights)} each, but no run can resume from it), or "
+                "an output_dir on a larger disk"
+            )
 
     broadcast_from_rank0(check)
 
@@ -275,14 +272,8 @@ def disk_full_as_error(folder: str | Path) -> Iterator[None]:
         if getattr(error, "errno", None) not in _DISK_FULL and not _DISK_FULL_MESSAGE.search(str(error)):
             raise
         raise RunError(
-            f"{folder}: no space left on the disk; free {_size(_largest(Path(folder)))} or more, and the same command "
-            f"{resume_hint(Path(folder))}"
+            f"{folder}: no space left on the disk; free some, and the same command {resume_hint(Path(folder))}"
         ) from error
-
-
-def _largest(folder: Path) -> int:
-    """Bytes of the largest whole checkpoint, or of the folder where there is none."""
-    return max(_bytes_in(path) for path in [path for path in checkpoints_in(folder) if not flaw_of(path)] or [folder])
 
 
 def _bytes_in(folder: Path) -> int:
@@ -377,22 +368,12 @@ def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
         args, state = trainer.args, trainer.state
         message = str(error).partition("\n")[0] or type(error).__name__
         raise RunError(
-            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); "
-            f"{'; or '.join(_ways_out(args))}; the run then {resume_hint(Path(args.output_dir))}"
+            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); a "
+            f"smaller per_device_train_batch_size (now {args.per_device_train_batch_size}) with "
+            f"gradient_accumulation_steps raised accordingly (now {args.gradient_accumulation_steps}) makes the same "
+            "steps of fewer rows at once; gradient_checkpointing: true keeps fewer activations; `judgelm doctor "
+            f"--train` shows what would fit; the run then {resume_hint(Path(args.output_dir))}"
         ) from error
-
-
-def _ways_out(args: Any) -> list[str]:
-    """Settings that need less memory, the cheapest first."""
-    rows, ways = args.per_device_train_batch_size, []
-    if rows > 1:
-        ways.append(
-            f"per_device_train_batch_size {rows // 2} (now {rows}) with gradient_accumulation_steps raised "
-            f"accordingly (now {args.gradient_accumulation_steps}) makes the same steps of fewer rows at once"
-        )
-    if not args.gradient_checkpointing:
-        ways.append("gradient_checkpointing: true keeps fewer activations")
-    return [*ways, "`judgelm doctor --train` shows what would fit"]
 
 
 LOCK_TIMEOUT_S = 300.0

@@ -12,10 +12,9 @@ from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names
 from judgelm.data.training_questions import QUESTIONS_NAME, hashes_of_files, read_hashes, write_hashes
 from judgelm.engines.gguf import GgufRecord, gguf_record
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
+from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card, write_model_card
 from judgelm.training.arguments import JudgeArguments, rows_per_step, save_dtype_of
 from judgelm.training.checkpoints import VERSIONS
-from judgelm.training.hub import write_model_card
 from judgelm.training.rows.builder import RowCounts
 from judgelm.training.rows.dataset import ROWS_FOLDER, file_sha
 from judgelm.training.validation import step_of_weights
@@ -98,6 +97,8 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
     args, state, rows = trainer.args, trainer.state, trainer.rows
     counts, steps = rows.counts, step_of_weights(trainer)
     gguf = gguf_record(base.model_name_or_path or "")
+    adapter = trainer.model.peft_config["default"] if hasattr(trainer.model, "peft_config") else None
+    dtype = save_dtype_of(judge.save_dtype, args) or trainer.model.dtype
     losses = [entry["loss"] for entry in state.log_history if "loss" in entry and entry["step"] <= steps]
     return {
         "base_model": gguf.file if gguf else base.model_name_or_path,
@@ -122,26 +123,11 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
         "optimisation": _optimisation(args),
         "seed": args.seed,
         "last_loss": losses[-1] if losses else None,
-        "dtype": _dtype(trainer, judge),
-        "lora": _lora(trainer.model),
+        "dtype": None if adapter else str(dtype).removeprefix("torch."),  # an adapter's base has its own
+        "lora": {"r": adapter.r, "alpha": adapter.lora_alpha} if adapter else None,
         "quantization": "4bit" if base.load_in_4bit else "8bit" if base.load_in_8bit else None,
         "versions": VERSIONS,
     }
-
-
-def _lora(model: Any) -> dict[str, int] | None:
-    """Rank and scale of an adapter; None for a whole model."""
-    if not hasattr(model, "peft_config"):
-        return None
-    config = model.peft_config["default"]
-    return {"r": config.r, "alpha": config.lora_alpha}
-
-
-def _dtype(trainer: Any, judge: JudgeArguments) -> str | None:
-    """Dtype that the weights are written in; None for an adapter, whose base has its own."""
-    if hasattr(trainer.model, "peft_config"):
-        return None
-    return str(save_dtype_of(judge.save_dtype, trainer.args) or trainer.model.dtype).removeprefix("torch.")
 
 
 def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:

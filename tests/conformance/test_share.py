@@ -12,7 +12,7 @@ import pytest
 
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
-from tests.support.upload_server import TOKEN, upload_server
+from tests.support.hub_server import TOKEN, running_hub
 
 pytestmark = pytest.mark.conformance
 
@@ -34,7 +34,7 @@ def judge(tmp_path):
 
 @pytest.fixture
 def hub():
-    with upload_server() as server:
+    with running_hub(uploads=True) as server:
         yield server
 
 
@@ -42,7 +42,7 @@ def share(hub, folder, *arguments, token=TOKEN):
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING_FACE_"))
     } | {
-        "HF_ENDPOINT": hub.address,
+        "HF_ENDPOINT": hub.url,
         "HF_HUB_DISABLE_XET": "1",
         "HF_HOME": str(folder.parent / "hf"),
         "PYTHONPATH": str(ROOT),
@@ -65,7 +65,7 @@ def test_a_dry_run_asks_the_hub_nothing(hub, judge):
 def test_a_judge_arrives_whole_in_one_commit_and_private(hub, judge):
     code, out, errors = share(hub, judge, "--to", "me/my-judge", "--license", "apache-2.0", "--yes")
     assert code == 0, errors
-    assert f"uploaded to {hub.address}/me/my-judge (private" in out
+    assert f"uploaded to {hub.url}/me/my-judge (private" in out
     files = hub.files["me/my-judge"]
     assert set(files) == {"README.md", "config.json", "judge.json", "model.safetensors"}
     assert files["model.safetensors"] == (judge / "model.safetensors").read_bytes()

@@ -6,10 +6,8 @@ All compute in float32, so that engines differ by the order of their sums alone.
 import gc
 import json
 import os
-import runpy
 import signal
 import subprocess
-import sys
 
 import pytest
 from fastapi.testclient import TestClient
@@ -23,7 +21,7 @@ from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.settings import ServerSettings
 from tests.support.batch_runs import BATCH, judged_rows
-from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start
+from tests.support.recipe_runs import configure, losses_of, merge_here, read_to_step, run_here, start, write_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -71,23 +69,21 @@ def judged_by_vllm(model, pairs, folder):
     return replies, scores, [row["probability"] for row in rows]
 
 
-def write_rows(pairs, path):
-    """As training rows: 9 and 3 for the better and the worse answer, 6 for both of a tie."""
+def training_rows(pairs):
+    """9 and 3 for the better and the worse answer, 6 for both of a tie."""
     scores = {1: [9, 3], 2: [3, 9], "tie": [6, 6]}
-    with path.open("w", encoding="utf-8") as file:
-        for row in pairs:
-            answers = [row["answer_1"], row["answer_2"]]
-            line = {"id": row["id"], "question": row["question"], "answers": answers, "scores": scores[row["winner"]]}
-            file.write(json.dumps(line) + "\n")
-    return path
+    for row in pairs:
+        answers = [row["answer_1"], row["answer_2"]]
+        yield {"id": row["id"], "question": row["question"], "answers": answers, "scores": scores[row["winner"]]}
 
 
 @pytest.fixture(scope="module")
 def adapter(base_gguf, example_pairs, tmp_path_factory):
     """LoRA for 20 steps, killed after the twelfth, resumed from the tenth; the losses of both are compared."""
     folder = tmp_path_factory.mktemp("lora")
+    rows = write_rows(folder / "rows.jsonl", training_rows(example_pairs))
     config = configure(
-        folder, model_name_or_path=str(base_gguf), train_data=[str(write_rows(example_pairs, folder / "rows.jsonl"))],
+        folder, model_name_or_path=str(base_gguf), train_data=[rows],
         template=TEMPLATE, max_length=384, max_steps=STEPS, save_steps=SAVED_AT, per_device_train_batch_size=4,
         gradient_accumulation_steps=2, learning_rate=1e-3, use_peft=True, lora_r=8, lora_alpha=16,
         lora_target_modules=["all-linear"], dtype="float32",
@@ -103,9 +99,7 @@ def adapter(base_gguf, example_pairs, tmp_path_factory):
 @pytest.fixture(scope="module")
 def merged(adapter, tmp_path_factory):
     out = tmp_path_factory.mktemp("merged") / "judge"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["merge_lora.py", str(adapter), "-o", str(out), "--dtype", "float32"])
-        runpy.run_path(str(ROOT / "train/merge_lora.py"), run_name="__main__")
+    assert merge_here(adapter, out, "--dtype", "float32") is None
     return out
 
 

@@ -8,8 +8,10 @@
 The clients read HF_ENDPOINT when they are imported, so they belong into a process of their own. A second commit to a
 repository is a new revision, and the earlier ones stay. Routes: repository info, tree, paths-info, auth-check and
 resolve with ETag, X-Repo-Commit and ranges; answers and error codes are those that `huggingface_hub` tells apart.
+`running_hub(uploads=True)` has the routes of uploads instead, for `TOKEN` and below the name `me`.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -25,6 +27,7 @@ _API = re.compile(
     r"/api/(?P<kind>dataset|model)s/(?P<repo>[^/]+/[^/]+)(?:/(?P<verb>revision|tree|paths-info|auth-check)"
     r"(?:/(?P<revision>[^/]+))?(?:/(?P<path>.+))?)?"
 )
+TOKEN = "hf_" + "t" * 34
 _RESOLVE = re.compile(r"/(?P<kind>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 
 
@@ -56,6 +59,10 @@ class Hub:
         requests: (method, path, value of the header Range) of each request so far.
         break_after: path of a file -> bytes after which its next download breaks off, once.
         held: paths of files whose downloads do not begin before they are taken out of the set.
+        private: of each repository that was uploaded, whether it is.
+        files: content by path of each.
+        commits: number of uploads.
+        readme_errors: faults that the hub finds in any model card.
     """
 
     def __init__(self):
@@ -63,6 +70,9 @@ class Hub:
         self.requests = []
         self.break_after = {}
         self.held = set()
+        self.private, self.files, self.blobs = {}, {}, {}
+        self.commits = 0
+        self.readme_errors = []
         self.url = ""
 
     def commit(self, kind, repo, files, *, gated=False, tokens=(), licence=None):
@@ -93,10 +103,11 @@ def _content(file):
 
 
 @contextmanager
-def running_hub():
+def running_hub(*, uploads=False):
     """A hub on a port of its own, until the block ends."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
+    handler = _UploadHandler if uploads else _Handler
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"hub": hub}))
     hub.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -248,9 +259,9 @@ class _Handler(BaseHTTPRequestHandler):
         if cut is not None:
             self.close_connection = True
 
-    def _json(self, value):
+    def _json(self, value, status=200):
         body = json.dumps(value).encode()
-        self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
+        self._head(status, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         if self.command != "HEAD":
             self.wfile.write(body)
 
@@ -267,6 +278,74 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+class _UploadHandler(_Handler):
+    """The routes of uploads, as far as `huggingface_hub` calls them for a model."""
+
+    def do_PUT(self):
+        self._answer()
+
+    def _answer(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = self.path.partition("?")[0]
+        self.hub.requests.append((self.command, path, None))
+        if path.startswith("/blobs/"):  # storage: signed addresses, no token
+            self.hub.blobs[path.removeprefix("/blobs/")] = body
+            return self._json({})
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self._refuse(401, "", "Invalid username or password.")
+        if path.startswith("/api/validate-yaml"):
+            errors = [{"message": message} for message in self.hub.readme_errors]
+            return self._json({"errors": errors, "warnings": []}, 400 if errors else 200)
+        if path.startswith("/api/repos/create"):
+            return self._create(json.loads(body))
+        if path.startswith("/api/models/"):
+            return self._model(path, body)
+        blobs = f"{self.hub.url}/blobs"
+        objects = [
+            {
+                "oid": each["oid"],
+                "size": each["size"],
+                "actions": {"upload": {"href": f"{blobs}/{each['oid']}", "header": {}}},
+            }
+            for each in json.loads(body)["objects"]
+        ]
+        return self._json({"transfer": "basic", "objects": objects})
+
+    def _create(self, asked):
+        name = f"{asked['organization']}/{asked['name']}"
+        if asked["organization"] != "me":
+            return self._refuse(403, "", "You don't have the rights to create a model under this namespace")
+        url = {"url": f"{self.hub.url}/{name}"}
+        if name in self.hub.private:
+            return self._json({"error": "You already created this model repo"} | url, 409)
+        self.hub.private[name] = asked.get("visibility") == "private" or bool(asked.get("private"))
+        self.hub.files[name] = {}
+        return self._json(url)
+
+    def _model(self, path, body):
+        owner, name, *rest = path.removeprefix("/api/models/").split("/")
+        repo = f"{owner}/{name}"
+        if repo not in self.hub.private:
+            return self._refuse(404, "RepoNotFound", "Repository not found")
+        if not rest:
+            return self._json({"id": repo, "private": self.hub.private[repo], "siblings": [], "tags": []})
+        if rest[0] == "preupload":
+            files = [
+                {"path": one["path"], "uploadMode": "lfs" if one["path"].endswith(".safetensors") else "regular"}
+                for one in json.loads(body)["files"]
+            ]
+            return self._json({"files": [one | {"shouldIgnore": False, "oid": None} for one in files]})
+        for entry in map(json.loads, body.splitlines()):
+            value = entry["value"]
+            if entry["key"] == "file":
+                self.hub.files[repo][value["path"]] = base64.b64decode(value["content"])
+            elif entry["key"] == "lfsFile":
+                self.hub.files[repo][value["path"]] = self.hub.blobs[value["oid"]]
+        self.hub.commits += 1
+        oid = hashlib.sha1(str(self.hub.commits).encode()).hexdigest()
+        return self._json({"commitUrl": f"{self.hub.url}/{repo}/commit/{oid}", "commitOid": oid})
 
 
 def _info(repo, sha, files, entry):

@@ -1,6 +1,6 @@
 """A training whose base breaks where one token is read; as a process of its own for several of them.
 
-python -m tests.support.poisoned_training OPTIONS.json
+python tests/support/poisoned_training.py --config OPTIONS.json
 """
 
 import json
@@ -8,10 +8,6 @@ import sys
 from pathlib import Path
 
 import torch
-from trl import ModelConfig, SFTConfig
-
-from judgelm.training.arguments import JudgeArguments
-from tests.support.recipe_runs import build
 
 
 def poison(model, token):
@@ -22,9 +18,10 @@ def poison(model, token):
 
 
 if __name__ == "__main__":
-    options = json.loads(Path(sys.argv[1]).read_text())
-    trainer = build(
-        "sft", JudgeArguments(**options["judge"]), SFTConfig(**options["sft"]), ModelConfig(**options["model"])
-    )
-    poison(trainer.model, options["token"])
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.support.recipe_runs import prepare
+
+    arguments, options, token = json.loads(Path(sys.argv[2]).read_text())
+    trainer, *_ = prepare(*arguments, **options)
+    poison(trainer.model, token)
     trainer.train()

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.synthetic.pairs import generate
+
 ROOT = Path(__file__).parents[2]
 SETTINGS = {
     "template": "judgelm-compact", "max_length": 256, "per_device_train_batch_size": 4,
@@ -20,6 +22,22 @@ SETTINGS = {
 """96 rows and 8 a step: 12 steps an epoch, 18 in all, which end within the second epoch."""
 
 
+TWO = ("torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+"""A launcher of two processes."""
+LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"]}
+
+
+def write_rows(path, rows):
+    """Write the rows as JSON lines; the path as text."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def write_world(path, count=96):
+    """Write labelled pairs of the synthetic world."""
+    return write_rows(path, generate(count, seed=0, split="train"))
+
+
 def build(recipe, judge, args, base):
     """The trainer of a recipe ("sft", "dpo" or "preference"), not yet trained."""
     from judgelm.training.run import TrainingRun
@@ -28,6 +46,22 @@ def build(recipe, judge, args, base):
     trainer = runpy.run_path(str(ROOT / f"train/{recipe}.py"))["build_trainer"](run)
     sys.stdout.write(run.summary(trainer) + "\n")
     return trainer
+
+
+def prepare(base, folder, rows, *, recipe="sft", judge=None, model=None, **options):
+    """The trainer of a recipe on a file of rows, not yet trained; its own arguments, and the model's."""
+    from trl import ModelConfig
+
+    from judgelm.training.arguments import JudgeArguments
+    from judgelm.training.dpo import DPOArguments, JudgeDPOConfig
+    from judgelm.training.trainer import JudgeSFTConfig
+
+    own, config = {"sft": (JudgeArguments, JudgeSFTConfig), "dpo": (DPOArguments, JudgeDPOConfig)}[recipe]
+    arguments = own(**{"train_data": [rows], "template": SETTINGS["template"]} | (judge or {}))
+    settings = {name: value for name, value in SETTINGS.items() if name != "template"}
+    args = config(**settings | {"output_dir": str(folder)} | options)
+    base = ModelConfig(model_name_or_path=str(base), **(model or {}))
+    return build(recipe, arguments, args, base), arguments, base
 
 
 def configure(folder, **options):
@@ -53,6 +87,17 @@ def run_here(config, *flags, recipe="sft"):
     return None
 
 
+def merge_here(adapter, out, *flags):
+    """Run `train/merge_lora.py` in this process; what it exits with, None at its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["merge_lora.py", str(adapter), "-o", str(out), *map(str, flags)])
+        try:
+            runpy.run_path(str(ROOT / "train/merge_lora.py"), run_name="__main__")
+        except SystemExit as end:
+            return end.code
+    return None
+
+
 def start(config, *, launcher=(), script=ROOT / "train/sft.py"):
     """Start the recipe in a process group of its own; `launcher` is a module that starts it, and its arguments."""
     command = [str(script), "--config", str(config)]
@@ -63,6 +108,13 @@ def start(config, *, launcher=(), script=ROOT / "train/sft.py"):
         [sys.executable, *command], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, env=environment,
     )  # fmt: skip
+
+
+def finish(process):
+    """Wait until it ended well; what it said."""
+    said, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, said[-5000:]
+    return said
 
 
 def read_to_step(process, step):

@@ -1,9 +1,10 @@
 """One of several processes: gives TRL's reward functions its share of a batch, and writes what they return.
 
-python -m torch.distributed.run --standalone --nproc_per_node 2 tests/support/rewards_on_processes.py ASKED OUT
+python -m torch.distributed.run --standalone --nproc_per_node 2 tests/support/rewards_on_processes.py --config ASKED
 
 ASKED is a JSON file with `verdicts`, the texts and columns of all processes one behind another, and `answers`, the
-prompts and completions of one batch; each process takes its part. OUT.0.json and OUT.1.json hold the rewards.
+prompts and completions of one batch; each process takes its part. 0.json and 1.json beside it hold the rewards, and the
+refusal of a checkpoint that each process has elsewhere.
 """
 
 import json
@@ -14,15 +15,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from accelerate import PartialState
 
+from judgelm.errors import RunError
 from judgelm.judge import Judge
 from judgelm.rewards.trl import JudgeReward
+from judgelm.training.checkpoints import require_shared_disk
 from judgelm.training.grpo import GRPOArguments, VerdictRewards
 from tests.support.known_judge import KnownEngine
 
 
 def main():
     """Reward this process's share."""
-    asked, out = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
+    asked, folder = json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[2]).parent
     state = PartialState(cpu=True)
 
     def share(columns):
@@ -40,7 +43,12 @@ def main():
         "processes": state.num_processes,
         "backend": state.backend,
     }
-    Path(f"{out}.{state.process_index}.json").write_text(json.dumps(rewards))
+    require_shared_disk(folder)
+    try:
+        require_shared_disk(folder if state.is_main_process else folder / "elsewhere")
+    except RunError as error:
+        rewards["disk"] = str(error)
+    (folder / f"{state.process_index}.json").write_text(json.dumps(rewards))
     state.wait_for_everyone()
     state.destroy_process_group()
 

@@ -1,21 +1,25 @@
-"""A token for the hub is used, and written nowhere."""
+"""Arguments: a token that is written nowhere, refusals before anything is loaded, and a base that is a GGUF file."""
 
 import json
+import math
 import os
 import sys
 
 import pytest
 import torch
+from transformers.utils import is_liger_kernel_available
 from trl import SFTConfig
 
-from benchmarks.synthetic.pairs import generate
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import checkpoint_of, gguf_record
 from judgelm.engines.model_files import split_adapter
+from judgelm.errors import ConfigError
 from judgelm.prompts.judge_card import find_card
+from judgelm.training.arguments import JudgeArguments, accumulation_steps, check_arguments, save_dtype_of
 from judgelm.training.run import parse_arguments
+from judgelm.training.trainer import JudgeSFTConfig
 from tests.support.gguf_files import write_gguf
-from tests.support.recipe_runs import configure, run_here
+from tests.support.recipe_runs import LORA, configure, run_here
 
 
 def test_a_hub_token_stays_out_of_what_the_trainer_writes(monkeypatch, tmp_path):
@@ -28,41 +32,102 @@ def test_a_hub_token_stays_out_of_what_the_trainer_writes(monkeypatch, tmp_path)
     assert os.environ["HF_TOKEN"] == "hf_secret"
 
 
+@pytest.mark.parametrize(
+    ("judge", "options", "name"),
+    [
+        *(({"score_weight": weight}, {}, "score_weight") for weight in (0, -1.0, math.inf, math.nan)),
+        ({"score_weight": 2.0, "loss_on": "all"}, {}, "score_weight"),
+        ({"score_weight": 2.0, "template": "reasoned-chat"}, {}, "score_weight"),
+        ({"score_weight": 2.0}, {"loss_type": "dft"}, "score_weight"),
+        ({"score_weight": 2.0}, {"label_smoothing_factor": 0.1}, "score_weight"),
+        ({"loss_on": "prompt"}, {}, "loss_on"),
+        ({"scale": [10, 1]}, {}, "scale"),
+        ({"save_dtype": "int8"}, {}, "save_dtype"),
+        ({}, {"max_length": None}, "max_length"),
+        ({}, {"eos_token": "<pad>"}, "eos_token"),  # the next ones would undo the rows
+        ({}, {"chat_template_path": "elsewhere"}, "chat_template_path"),
+        ({}, {"shuffle_dataset": True}, "shuffle_dataset"),
+        ({}, {"assistant_only_loss": True}, "assistant_only_loss"),
+        ({}, {"eval_packing": True}, "eval_packing"),
+        ({}, {"ignore_data_skip": True}, "ignore_data_skip"),
+        ({}, {"auto_find_batch_size": True}, "auto_find_batch_size"),
+        ({"global_batch": 128}, {"gradient_accumulation_steps": 3}, "global_batch"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(tmp_path, judge, options, name):
+    arguments = JudgeArguments(train_data=["rows.jsonl"], **judge)
+    with pytest.raises(ConfigError, match=rf"^{name} "):
+        check_arguments(arguments, JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **options))
+
+
+@pytest.mark.skipif(is_liger_kernel_available(), reason="it is installed")
+def test_liger_kernels_that_are_not_installed_are_refused_with_the_way_out(tmp_path):
+    args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, use_liger_kernel=True)
+    with pytest.raises(ConfigError, match="run: pip install liger-kernel"):
+        check_arguments(JudgeArguments(train_data=["rows.jsonl"]), args)
+
+
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "processes", "passes"),
+    [(None, 5, 1, 5), (128, 1, 1, 32), (128, 1, 2, 16), (128, 1, 8, 4), (128, 4, 8, 4)],
+)
+def test_passes_follow_from_the_global_batch_on_any_number_of_processes(batch, accumulation, processes, passes):
+    assert accumulation_steps(batch, per_device=4, accumulation=accumulation, processes=processes) == passes
+
+
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "processes", "way_out"),
+    [
+        (128, 4, 2, "gradient_accumulation_steps: 16 would give it"),  # 4 x 4 x 2 = 32; 128 / (4 x 2) = 16
+        (128, 1, 6, "128 is no multiple of 24 rows a pass"),
+        (0, 4, 6, "no accumulation gives it"),
+    ],
+)
+def test_another_batch_than_the_stated_one_is_refused_with_the_way_out(batch, accumulation, processes, way_out):
+    with pytest.raises(ConfigError, match=way_out):
+        accumulation_steps(batch, per_device=4, accumulation=accumulation, processes=processes)
+
+
+def test_the_dtype_of_a_judge_is_that_of_the_training_or_the_requested_one():
+    args = SFTConfig(bf16=True, use_cpu=True)
+    assert [save_dtype_of(name, args) for name in ("auto", "float16", "float32")] == [
+        torch.bfloat16, torch.float16, torch.float32,
+    ]  # fmt: skip
+    assert save_dtype_of("auto", SFTConfig(bf16=False, use_cpu=True)) is None
+    args.deepspeed_plugin = object()
+    with pytest.raises(ConfigError, match="DeepSpeed gathers the weights in 16 bits"):
+        save_dtype_of("float32", args)
+
+
 @pytest.fixture
-def tiny_gguf(tiny_model, tmp_path, monkeypatch):
+def train(tiny_model, train_file, tmp_path, monkeypatch, capsys):
+    """Train for two steps on a GGUF file; the file, the output folder, and what was printed."""
     monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
-    return write_gguf(tiny_model, tmp_path / "tiny.gguf")
-
-
-@pytest.fixture
-def train(tiny_gguf, tmp_path, capsys):
-    """Train for two steps on the file; the output folder, and what was printed."""
+    base = write_gguf(tiny_model, tmp_path / "tiny.gguf")
 
     def run(**options):
-        rows = tmp_path / "train.jsonl"
-        rows.write_text("".join(json.dumps(row) + "\n" for row in generate(16, seed=0, split="train")))
-        data = {"model_name_or_path": str(tiny_gguf), "train_data": [str(rows)], "max_steps": 2, "dtype": "float32"}
+        data = {"model_name_or_path": str(base), "train_data": [train_file], "max_steps": 2, "dtype": "float32"}
         assert run_here(configure(tmp_path / "run", **data, **options)) is None
-        return tmp_path / "run/out", capsys.readouterr().out
+        return base, tmp_path / "run/out", capsys.readouterr().out
 
     return run
 
 
-def test_an_adapter_names_the_file_and_finds_its_checkpoint(train, tiny_gguf):
-    out, printed = train(use_peft=True, lora_r=4, lora_target_modules=["all-linear"])
-    checkpoint = checkpoint_of(tiny_gguf)
+def test_an_adapter_names_the_gguf_file_and_finds_its_checkpoint(train):
+    base, out, printed = train(**LORA)
+    checkpoint = checkpoint_of(base)
     sha256, card = gguf_record(checkpoint).sha256, find_card(str(out))
     assert (card.base.gguf_sha256, card.base.file) == (sha256, "tiny.gguf")
     assert card.training["base_model"] == "tiny.gguf"
     assert card.training["base_gguf"] == {"sha256": sha256, "dtype": "float16", "repairs": []}
     assert json.loads((out / "adapter_config.json").read_text())["base_model_name_or_path"] == "tiny.gguf"
-    tiny_gguf.unlink()  # another machine has the checkpoint, not this path
+    base.unlink()  # another machine has the checkpoint, not this path
     assert split_adapter(EngineOptions(model=str(out))) == (str(checkpoint), str(out))
     assert "GGUF: tiny.gguf, dequantised once into" in printed
 
 
-def test_a_whole_judge_needs_the_file_no_longer(train):
-    out, _ = train()
+def test_a_whole_judge_needs_the_gguf_file_no_longer(train):
+    _, out, _ = train()
     card = find_card(str(out))
     assert (card.base, card.training["base_model"]) == (None, "tiny.gguf")
     assert (out / "model.safetensors").is_file()

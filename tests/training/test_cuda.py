@@ -1,26 +1,21 @@
 """The trainer on a CUDA device; JUDGELM_GPU_TESTS=cpu rehearses the same tests on the CPU."""
 
-import json
 import math
 import shutil
 
 import pytest
 
-from benchmarks.synthetic.pairs import generate
 from judgelm.judge import Judge
-from tests.support.recipe_runs import configure, losses_of, run_here
+from tests.support.recipe_runs import LORA, configure, losses_of, run_here
 
 pytestmark = pytest.mark.gpu
-LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"], "dtype": "bfloat16"}
 
 
 @pytest.fixture(scope="module")
-def settings(device, tiny_model, tmp_path_factory):
+def settings(device, tiny_model, train_file):
     """As the recipes for GPUs: bf16 with gradient checkpointing; 18 steps; dropout makes the random state matter."""
-    path = tmp_path_factory.mktemp("world") / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
     return {
-        "model_name_or_path": str(tiny_model), "train_data": [str(path)], "use_cpu": device == "cpu", "bf16": True,
+        "model_name_or_path": str(tiny_model), "train_data": [train_file], "use_cpu": device == "cpu", "bf16": True,
         "gradient_checkpointing": True, "model_init_kwargs": {"attention_dropout": 0.1}, "save_steps": 9,
     }  # fmt: skip
 
@@ -46,7 +41,7 @@ def test_bfloat16_with_checkpointing_learns_and_writes_a_judge(device, trained):
 
 
 def test_lora_learns_and_writes_a_judge(device, settings, tmp_path):
-    assert run_here(configure(tmp_path, **(settings | LORA))) is None
+    assert run_here(configure(tmp_path, **settings, **LORA, dtype="bfloat16")) is None
     first, last = first_and_last(tmp_path / "out")
     assert last < first
     with Judge(str(tmp_path / "out"), device=device) as judge:

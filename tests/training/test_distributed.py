@@ -5,25 +5,24 @@ that were averaged over processes or passes, instead of over tokens, would show.
 """
 
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.synthetic.pairs import generate
 from judgelm.judge import Judge
-from judgelm.training.run import build_root
+from judgelm.prompts.judge_card import find_card
+from judgelm.training.grpo import Attempt, both_orders_right
+from tests.rewards.test_scoring import CHANCES, of_quality
 from tests.support import recipe_runs
+from tests.support.recipe_runs import LORA, ROOT, TWO, finish, losses_of
 from tests.support.vicuna_folders import pickle_weights
+from tests.training.test_grpo import GRPO, history, write_decided_pairs
 
-CLUSTERS = recipe_runs.ROOT / "configs/accelerate"
+CLUSTERS = ROOT / "configs/accelerate"
 PREFERENCES = {"reason_prob": 0.0, "max_steps": 9}  # fewer than 96 rows are pairs
 STEPS = 9  # 96 rows x 1.5 epochs / 16
 SHAPES = {  # rows of a process in a pass, passes of a step: 16 rows a step over two processes
@@ -34,12 +33,10 @@ SHAPES = {  # rows of a process in a pass, passes of a step: 16 rows a step over
 
 
 @pytest.fixture(scope="module")
-def settings(tiny_model, tmp_path_factory):
+def settings(tiny_model, train_file):
     """Everything but the batch's shape."""
-    path = tmp_path_factory.mktemp("world") / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
     return {
-        "model_name_or_path": str(tiny_model), "train_data": [str(path)], "reason_prob": 0.5, "global_batch": 16,
+        "model_name_or_path": str(tiny_model), "train_data": [train_file], "reason_prob": 0.5, "global_batch": 16,
         "max_length": 384, "dtype": "float32", "save_steps": STEPS,
     }  # fmt: skip
 
@@ -54,13 +51,6 @@ def launch(config, cluster, *flags, processes=2, port=0, precision="no", **how):
     config_file = str(CLUSTERS / f"{cluster}.yaml")
     launcher = ["accelerate.commands.launch", "--config_file", config_file, *told, *flags]
     return recipe_runs.start(config, launcher=launcher, **how)
-
-
-def finish(process):
-    """Wait for it; what it said."""
-    said, _ = process.communicate(timeout=280)
-    assert process.returncode == 0, said[-5000:]
-    return said
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +85,7 @@ def assert_same_training(folder, alone, *, processes=2, within=1e-3):
     """Every step's loss, and the weights that they end in."""
     checkpoint = folder / f"checkpoint-{STEPS}"
     assert len(list(checkpoint.glob("rng_state_*.pth"))) == processes
-    losses, expected = recipe_runs.losses_of(checkpoint), recipe_runs.losses_of(alone / f"checkpoint-{STEPS}")
+    losses, expected = losses_of(checkpoint), losses_of(alone / f"checkpoint-{STEPS}")
     assert list(expected) == list(range(1, STEPS + 1))
     assert losses == pytest.approx(expected, abs=1e-4, rel=0)
     weights, single = load_file(folder / "model.safetensors"), load_file(alone / "model.safetensors")
@@ -131,20 +121,9 @@ def bf16_settings(settings):
 
 @pytest.fixture(scope="module")
 def bf16_zero3(bf16_settings, tmp_path_factory):
-    """Output folder and words of a run that finds the lock of an interrupted build in the cache of extensions."""
     folder = tmp_path_factory.mktemp("bf16")
-    lock = folder / "extensions/deepspeed_shm_comm/lock"
-    if (built := build_root() / lock.parent.name).is_dir():  # or the run builds it, which takes a minute
-        shutil.copytree(built, lock.parent, ignore=shutil.ignore_patterns("lock"))
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.touch()
-    then = time.time() - 600  # not so long ago that the sources are younger, which would be compiled again
-    for path in (*lock.parent.iterdir(), lock.parent):
-        os.utime(path, (then, then))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_EXTENSIONS_DIR", str(folder / "extensions"))
-        process = launch(recipe_runs.configure(folder, **bf16_settings), "zero3", precision="bf16")
-    return folder / "out", finish(process)
+    finish(launch(recipe_runs.configure(folder, **bf16_settings), "zero3", precision="bf16"))
+    return folder / "out"
 
 
 def log_of(folder):
@@ -153,9 +132,9 @@ def log_of(folder):
 
 @pytest.mark.distributed
 def test_zero3_in_bf16_with_checkpointing_learns_and_judges(bf16_zero3, alone):
-    folder, _ = bf16_zero3
-    losses = recipe_runs.losses_of(folder / f"checkpoint-{STEPS}")
-    assert losses == pytest.approx(recipe_runs.losses_of(alone / f"checkpoint-{STEPS}"), rel=0.02)  # bf16 has 3 digits
+    folder = bf16_zero3
+    losses = losses_of(folder / f"checkpoint-{STEPS}")
+    assert losses == pytest.approx(losses_of(alone / f"checkpoint-{STEPS}"), rel=0.02)  # bf16 has 3 digits
     evaluated = {entry["step"]: entry for entry in log_of(folder) if "eval_loss" in entry}
     assert list(evaluated) == [6, STEPS]
     assert evaluated[STEPS]["eval_loss"] < evaluated[6]["eval_loss"] < losses[1]
@@ -164,47 +143,27 @@ def test_zero3_in_bf16_with_checkpointing_learns_and_judges(bf16_zero3, alone):
 
 
 @pytest.mark.distributed
-def test_a_lock_of_an_interrupted_build_is_survived_and_named(bf16_zero3):
-    folder, said = bf16_zero3
-    lock = folder.parent / "extensions/deepspeed_shm_comm/lock"
-    assert not lock.exists()
-    assert said.count(f"removed {lock}: an interrupted build left it") == 1
-
-
-@pytest.mark.distributed
 def test_zero3_in_bf16_goes_on_with_the_losses_of_a_run_that_was_never_stopped(bf16_zero3, bf16_settings, tmp_path):
-    whole, _ = bf16_zero3
+    whole = bf16_zero3
     shutil.copytree(whole / "checkpoint-3", tmp_path / "out/checkpoint-3")
     said = finish(launch(recipe_runs.configure(tmp_path, **bf16_settings), "zero3", precision="bf16"))
     assert "checkpoint-3" in said
-    losses = recipe_runs.losses_of(tmp_path / f"out/checkpoint-{STEPS}")
-    assert losses == pytest.approx(recipe_runs.losses_of(whole / f"checkpoint-{STEPS}"), abs=1e-4, rel=0)
+    losses = losses_of(tmp_path / f"out/checkpoint-{STEPS}")
+    assert losses == pytest.approx(losses_of(whole / f"checkpoint-{STEPS}"), abs=1e-4, rel=0)
 
 
 @pytest.mark.distributed
-def test_fsdp2_trains_the_judge_of_one(settings, alone, tmp_path):
-    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2) | {"save_dtype": "bfloat16"}))
-    finish(launch(config, "fsdp2", script=recipe_runs.ROOT / "tests/support/fsdp_on_cpu.py"))
+def test_fsdp2_trains_the_judge_of_one_and_judges(settings, alone, tmp_path):
+    judged = {"save_dtype": "bfloat16", "eval_data": settings["train_data"], "eval_pairs": 5}
+    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2) | judged))
+    finish(launch(config, "fsdp2", script=ROOT / "tests/support/fsdp_on_cpu.py"))
     checkpoint = tmp_path / f"out/checkpoint-{STEPS}/pytorch_model_fsdp.bin"
     assert checkpoint.is_file()  # FSDP's, not plain data parallelism's
     assert {weight.dtype for weight in torch.load(checkpoint, weights_only=True).values()} == {torch.float32}
     assert dtypes_of(tmp_path / "out") == {torch.bfloat16}
+    assert json.loads((tmp_path / "out/judge.json").read_text())["training"]["metrics"]["pairs"] == 5
     # weights of norms lie about 1, where bf16 rounds by 0.004
     assert_same_training(tmp_path / "out", alone, within=5e-3)
-
-
-@pytest.mark.distributed
-def test_lora_under_zero3_trains_the_adapter_of_one(settings, tmp_path):
-    lora = {"use_peft": True, "lora_r": 4, "lora_dropout": 0.0, "lora_target_modules": ["all-linear"]}
-    process = launch(recipe_runs.configure(tmp_path / "two", **(settings | lora | shape(4, 2))), "zero3")
-    assert recipe_runs.run_here(recipe_runs.configure(tmp_path / "one", **(settings | lora | shape(16, 1)))) is None
-    finish(process)
-    two, one = (load_file(tmp_path / name / "out/adapter_model.safetensors") for name in ("two", "one"))
-    assert {name: weight.shape for name, weight in two.items()} == {name: weight.shape for name, weight in one.items()}
-    losses, expected = (recipe_runs.losses_of(tmp_path / name / f"out/checkpoint-{STEPS}") for name in ("two", "one"))
-    assert losses == pytest.approx(expected, abs=1e-4, rel=0)
-    with Judge(str(tmp_path / "two/out")) as judge:
-        assert judge.compare("What is 2 + 2?", "4", "5").shown
 
 
 @pytest.fixture(scope="module")
@@ -222,20 +181,23 @@ def test_preferences_are_trained_as_by_one_process(settings, preferences_alone, 
     monkeypatch.setenv("RECIPE", "train/preference.py")
     script = "tests/support/fsdp_on_cpu.py" if cluster == "fsdp2" else "train/preference.py"
     config = recipe_runs.configure(tmp_path, **(settings | PREFERENCES | shape(4, 2)))
-    finish(launch(config, cluster, script=recipe_runs.ROOT / script))
+    finish(launch(config, cluster, script=ROOT / script))
     assert_same_training(tmp_path / "out", preferences_alone)
 
 
 @pytest.mark.distributed
-def test_an_adapter_on_preferences_under_zero3_is_that_of_one_process(settings, tmp_path):
-    lora = PREFERENCES | {"use_peft": True, "lora_r": 4, "lora_dropout": 0.0, "lora_target_modules": ["all-linear"]}
-    two = recipe_runs.configure(tmp_path / "two", **(settings | lora | shape(4, 2)))
-    process = launch(two, "zero3", script=recipe_runs.ROOT / "train/preference.py")
-    one = recipe_runs.configure(tmp_path / "one", **(settings | lora | shape(16, 1)))
-    assert recipe_runs.run_here(one, recipe="preference") is None
+@pytest.mark.parametrize(("recipe", "options"), [("sft", {}), ("preference", PREFERENCES)])
+def test_an_adapter_under_zero3_is_that_of_one_process(settings, tmp_path, recipe, options):
+    settings = settings | options | LORA | {"lora_dropout": 0.0}
+    two = recipe_runs.configure(tmp_path / "two", **(settings | shape(4, 2)))
+    process = launch(two, "zero3", script=ROOT / f"train/{recipe}.py")
+    one = recipe_runs.configure(tmp_path / "one", **(settings | shape(16, 1)))
+    assert recipe_runs.run_here(one, recipe=recipe) is None
     finish(process)
-    losses, expected = (recipe_runs.losses_of(tmp_path / name / f"out/checkpoint-{STEPS}") for name in ("two", "one"))
+    losses, expected = (losses_of(tmp_path / name / f"out/checkpoint-{STEPS}") for name in ("two", "one"))
     assert losses == pytest.approx(expected, abs=1e-4, rel=0)
+    weights, others = (load_file(tmp_path / name / "out/adapter_model.safetensors") for name in ("two", "one"))
+    assert {key: value.shape for key, value in weights.items()} == {key: value.shape for key, value in others.items()}
 
 
 def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, monkeypatch):
@@ -244,19 +206,6 @@ def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, m
     said = recipe_runs.run_here(recipe_runs.configure(tmp_path, **(settings | shape(8, 1) | {"use_cpu": False})))
     assert "2 processes were started, but the trainer sees 1; on the CPU set use_cpu: true" in str(said)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_torchrun_with_deepspeeds_own_config_trains_the_same(settings, alone, tmp_path):
-    zero3 = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
-    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
-    own = {"zero_optimization": zero3, "zero_allow_untested_optimizer": True} | dict.fromkeys(sizes, "auto")
-    path = tmp_path / "zero3.json"
-    path.write_text(json.dumps(own))
-    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2) | {"deepspeed": str(path)}))
-    launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    finish(recipe_runs.start(config, launcher=launcher))
-    assert_same_training(tmp_path / "out", alone)
 
 
 @pytest.mark.slow
@@ -275,38 +224,40 @@ def test_two_machines_train_the_judge_of_one(settings, alone, tmp_path):
     assert_same_training(tmp_path / "out", alone)
 
 
-@pytest.mark.slow
-def test_weights_and_optimizer_in_main_memory_train_the_same(settings, alone, tmp_path):
-    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
-    finish(launch(config, "zero3_offload"))
-    assert_same_training(tmp_path / "out", alone)
+@pytest.mark.distributed
+def test_a_checkpoint_the_other_order_and_the_other_answers_lie_on_another_process(tmp_path):
+    # process 0 has the given order of both pairs, process 1 the swapped one; 2 replies to each prompt
+    written = ["[[1]]", "[[1]]", "[[1]]", "[[2]]", "[[2]]", "[[1]]", "[[2]]", "[[2]]"]
+    columns = {"pair": [0, 0, 1, 1] * 2, "order": [0] * 4 + [1] * 4, "best": [1] * 4 + [2] * 4}
+    verdicts = {"completions": written, "completion_ids": [[1, 7]] * 8, **columns}
+    # a group of three answers, of which process 0 has two, and a group of one
+    answers = {"prompts": ["q", "q", "q", "alone"], "completions": [of_quality(each) for each in (5, 6, 7, 4)]}
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps({"verdicts": verdicts, "answers": answers}))
+    finish(recipe_runs.start(asked, launcher=TWO, script=ROOT / "tests/support/rewards_on_processes.py"))
+    parts = [json.loads((tmp_path / f"{index}.json").read_text()) for index in (0, 1)]
+    assert {(part["processes"], part["backend"]) for part in parts} == {(2, "gloo")}
+    right = [text == f"[[{best}]]" for text, best in zip(written, columns["best"], strict=True)]
+    attempts = zip(columns["pair"], columns["order"], right, strict=True)
+    # pair 0: both right as given, half swapped; pair 1: half and both
+    expected = [0.5, 0.5, 1, 0, 1, 0, 0.5, 0.5]
+    assert both_orders_right([Attempt(*each) for each in attempts]) == expected
+    assert parts[0]["verdicts"] + parts[1]["verdicts"] == expected
+    means = [(CHANCES[-1] + CHANCES[-2]) / 2, (CHANCES[1] + CHANCES[-1]) / 2, (CHANCES[2] + CHANCES[1]) / 2]
+    assert parts[0]["answers"] + parts[1]["answers"] == [*map(pytest.approx, means), None]
+    # each process sees a folder of its own, so both refuse to resume from it
+    assert all("not found on every machine" in part["disk"] for part in parts)
 
 
-ELSEWHERE = """
-import os
-from pathlib import Path
-from accelerate import PartialState
-from judgelm.errors import RunError
-from judgelm.training.checkpoints import require_shared_disk
-state = PartialState(cpu=True)
-require_shared_disk(Path())  # each has its own
-try:
-    require_shared_disk(Path("first") if state.is_main_process else Path("second"))
-except RunError as error:
-    print(f"{state.process_index}: {error}", flush=True)
-state.wait_for_everyone()
-state.destroy_process_group()
-"""
-
-
-def test_machines_that_share_no_disk_do_not_go_on_each_from_another_row(tmp_path):
-    (tmp_path / "first").mkdir()
-    script = tmp_path / "elsewhere.py"
-    script.write_text(ELSEWHERE)
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)],
-        capture_output=True, text=True, check=True, timeout=280, cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert "0: first: not found on every machine" in done.stdout
-    assert "1: second: not found on every machine" in done.stdout
+@pytest.mark.distributed
+def test_two_processes_reinforce_a_judge_together(tiny_model, tmp_path):
+    pairs = write_decided_pairs(tmp_path / "pairs.jsonl")
+    # 8 replies a step: 4 to each of 2 prompts, the given order on one process and the swapped one on the other
+    one_pass = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "save_steps": 8}
+    files = {"model_name_or_path": str(tiny_model), "train_data": [pairs]}
+    config = recipe_runs.configure(tmp_path, **(GRPO | one_pass | files))
+    finish(launch(config, "ddp", script=ROOT / "train/grpo.py"))
+    logged = history(tmp_path / "out" / "checkpoint-8")
+    assert [entry["step"] for entry in logged] == list(range(1, 9))
+    assert all(entry["rewards/both_orders_right/mean"] == 0 for entry in logged)  # nonsense, and not missing
+    assert find_card(str(tmp_path / "out")).training["steps"] == 8

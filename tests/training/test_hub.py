@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
-from judgelm.errors import ConfigError, JudgelmError, ModelError, RunError
+from judgelm.errors import ConfigError, JudgelmError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import Card, write_card
-from judgelm.training.hub import prepare_share, render_model_card, upload_share, write_model_card
+from judgelm.prompts.judge_card import Card, render_model_card, write_card, write_model_card
+from judgelm.training.hub import prepare_share, upload_share
 
 CARD = Card(
     template="judgelm-v1",
@@ -44,28 +45,25 @@ def metadata(text):
     return yaml.safe_load(text.split("---\n")[1])
 
 
-def test_it_says_what_is_judged_and_how():
-    assert "a question with pairs of answers, single answers beside a reference" in TEXT
-    assert "scores from 1 to 10 in steps of 0.5" in TEXT
-    assert f"`judgelm-v1` (sha256 `{'ab' * 32}`), given as plain text" in TEXT
-    assert "judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders" in TEXT
-
-
 @pytest.mark.parametrize(
-    "line",
+    "part",
     [
-        f"| `train\\|1.jsonl` | `{'cd' * 32}` |",
-        "| rows: pairs of answers | 96 |",
-        "| left out: too long | 3 |",
-        "| batch | 128 |",
-        "| learning rate | 2e-05 |",
-        "| optimisation: betas | [0.9, 0.999] |",
-        "| last training loss | 0.25 |",
-        "| versions: trl | 1.16.0 |",
+        "a question with pairs of answers, single answers beside a reference",
+        "scores from 1 to 10 in steps of 0.5",
+        f"`judgelm-v1` (sha256 `{'ab' * 32}`), given as plain text",
+        "\njudgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders\n",
+        f"\n| `train\\|1.jsonl` | `{'cd' * 32}` |\n",
+        "\n| rows: pairs of answers | 96 |\n",
+        "\n| left out: too long | 3 |\n",
+        "\n| batch | 128 |\n",
+        "\n| learning rate | 2e-05 |\n",
+        "\n| optimisation: betas | [0.9, 0.999] |\n",
+        "\n| versions: trl | 1.16.0 |\n",
+        "\n- Answers that do not fit into 2,048 tokens are truncated",
     ],
 )
-def test_data_and_hyper_parameters_stand_in_tables(line):
-    assert line in TEXT.splitlines()
+def test_the_model_card_says_what_is_judged_how_and_how_it_was_trained(part):
+    assert part in TEXT
 
 
 def test_the_hubs_metadata_names_library_and_base():
@@ -81,19 +79,13 @@ def test_the_hubs_metadata_names_library_and_base():
 
 
 def test_limits_follow_from_how_it_was_trained():
-    assert "- Answers that do not fit into 2,048 tokens are truncated" in TEXT
     assert "format bias" not in TEXT
     assert "Asked with one, it judges worse" in render_model_card(replace(CARD, reference="without"), name="x")
     assert "It learned scores only" in with_facts(rows_with_reason=0)
     assert "trained on a base quantised to 4bit" in with_facts(quantization="4bit")
-
-
-def test_a_card_without_facts_still_makes_one(tmp_path):
-    text = render_model_card(Card(template="t", template_sha="s", prompt_format="chat"), name="bare")
-    assert "through the tokenizer's chat template" in text
-    assert "None" not in text
-    with pytest.raises(RunError, match="cannot write"):
-        write_model_card(tmp_path / "nowhere", CARD)
+    bare = render_model_card(Card(template="t", template_sha="s", prompt_format="chat"), name="bare")
+    assert "through the tokenizer's chat template" in bare
+    assert "None" not in bare
 
 
 APACHE = "                                 Apache License\n                           Version 2.0, January 2004\n"
@@ -119,15 +111,8 @@ def prepare(folder, **options):
 
 
 def test_only_the_parts_of_a_judge_are_sent_and_the_rest_is_listed(judge):
-    for name in (
-        "training_args.bin",
-        "optimizer.pt.bak",
-        "notes.txt",
-        ".env",
-        "pytorch_model.bin",
-        "LICENSE",
-        "curve.png",
-    ):
+    texts = "training_args.bin optimizer.pt.bak notes.txt .env pytorch_model.bin LICENSE curve.png"
+    for name in texts.split():
         (judge / name).write_text("x")
     (judge / "checkpoint-10").mkdir()
     share = prepare(judge)
@@ -149,18 +134,18 @@ def test_only_the_parts_of_a_judge_are_sent_and_the_rest_is_listed(judge):
     [
         (lambda folder: (folder / "judge.json").unlink(), "no judge.json, so no finished judge"),
         (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no weights as safetensors"),
-        (lambda folder: (folder / "optimizer.pt").touch(), "a checkpoint with optimizer states; share the finished"),
+        (lambda folder: (folder / "optimizer.pt").touch(), "a checkpoint with optimizer states"),
+        (lambda folder: folder.rename(folder.with_name("checkpoint-100")), "a checkpoint with optimizer states"),
         (lambda folder: (folder / "LICENSE").symlink_to("/etc/hostname"), "a link to a file elsewhere"),
         (lambda folder: (folder / "adapter_config.json").write_text("{"), "not JSON"),
-        (lambda folder: (folder / "eval.json").write_text("{}"), "eval.json: not the output of judgelm eval --json"),
-        (lambda folder: (folder / "README.md").write_text("---\n- a\n---\n"), "README.md: the metadata between"),
+        (lambda folder: (folder / "eval.json").write_text("{}"), "not the output of judgelm eval --json"),
+        (lambda folder: (folder / "README.md").write_text("---\n- a\n---\n"), "the metadata between"),
     ],
 )
 def test_what_is_no_finished_judge_is_refused(judge, change, message):
-    change(judge)
-    with pytest.raises(JudgelmError) as raised:
-        prepare(judge)
-    assert message in str(raised.value)
+    changed = change(judge)
+    with pytest.raises(JudgelmError, match=message):
+        prepare(changed if isinstance(changed, Path) else judge)
 
 
 @pytest.mark.parametrize(
@@ -194,13 +179,10 @@ def test_a_licence_file_goes_into_the_cards_metadata(judge, text, licence):
     assert ("license_link: LICENSE\n" in share.model_card) == (licence == "other")
 
 
-def test_without_a_licence_it_says_so_and_one_can_be_given(judge):
+def test_without_a_licence_it_says_so_and_one_can_be_given_that_does_not_contradict_the_card(judge):
     assert prepare(judge).licence is None
     assert prepare(judge).notes[0].startswith("no licence is stated; give --license")
     assert prepare(judge, licence="llama2").model_card.startswith("---\nlicense: llama2\nlibrary_name: peft\n")
-
-
-def test_the_cards_own_licence_is_kept_and_another_is_refused(judge):
     (judge / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
     assert prepare(judge).model_card == "---\nlicense: mit\n---\n# Mine\n"
     with pytest.raises(ConfigError, match=r"README\.md states license: mit, not apache-2\.0"):
@@ -235,12 +217,6 @@ def test_without_a_token_it_says_how_to_log_in(judge, monkeypatch):
     monkeypatch.setattr("judgelm.training.hub.get_token", lambda: None)
     with pytest.raises(ConfigError, match="no token of the hub; make one with write permission"):
         upload_share(prepare(judge), "me/my-judge", public=False)
-
-
-def test_a_checkpoint_is_refused_by_its_name(judge):
-    folder = judge.rename(judge.with_name("checkpoint-100"))
-    with pytest.raises(ModelError, match="a checkpoint with optimizer states"):
-        prepare(folder)
 
 
 @pytest.mark.parametrize("name", ["my-judge", "a/b/c", "a/", "https://hub/a/b"])

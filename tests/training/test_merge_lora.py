@@ -2,9 +2,7 @@
 
 import json
 import re
-import runpy
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,24 +17,20 @@ from judgelm.errors import ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import Request, Sampling
+from tests.support.driving import run
+from tests.support.recipe_runs import merge_here
 from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 
-ROOT = Path(__file__).parents[2]
 LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
 SHA = get_template(TEMPLATE).sha
 
 
 @pytest.fixture
-def merge(monkeypatch, capsys):
+def merge(capsys):
     """Run the recipe in this process; what it printed, or the sentence it ended with."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["merge_lora.py", *map(str, arguments)])
-        try:
-            runpy.run_path(str(ROOT / "train/merge_lora.py"), run_name="__main__")
-        except SystemExit as end:
-            return str(end.code)
-        return "".join(capsys.readouterr())
+        return merge_here(*arguments) or "".join(capsys.readouterr())
 
     return run
 
@@ -59,38 +53,36 @@ def copy(adapter, tmp_path):
 def score_lines(model, **options):
     """The log-probability of every score line for some prompts, and the greedy replies, in float32."""
     engine = load_engine("transformers", EngineOptions(model=str(model), dtype="float32", device="cpu", **options))
-    template = get_template(TEMPLATE)
-    prompts = [template.render(word_sample(seed), (0, 1), None) for seed in range(4)]
-    engine.submit(
-        [
-            Request(key=str(number), prompt=prompt, sampling=Sampling(max_tokens=6), candidates=LINES)
-            for number, prompt in enumerate(prompts)
-        ]
-    )
-    done = {}
-    while len(done) < len(prompts):
-        done |= {completion.key: completion for completion in engine.collect(1.0)}
+    prompts = [get_template(TEMPLATE).render(word_sample(seed), (0, 1), None) for seed in range(4)]
+    sampling = Sampling(max_tokens=6)
+    requests = [Request(key=str(n), prompt=each, sampling=sampling, candidates=LINES) for n, each in enumerate(prompts)]
+    done = run(engine, requests)
     engine.close()
-    ordered = [done[str(number)] for number in range(len(prompts))]
+    ordered = [done[request.key] for request in requests]
     return torch.tensor([one.candidate_logprobs for one in ordered]), [one.texts[0] for one in ordered]
 
 
-def test_the_merged_judge_gives_the_scores_of_base_and_adapter(merge, adapter, tiny_model, tmp_path):
+def test_the_merged_judge_gives_the_scores_of_base_and_adapter_and_says_what_was_merged(
+    merge, adapter, tiny_model, tmp_path
+):
     out = tmp_path / "judge"
-    said = merge(adapter, "-o", out, "--dtype", "float32")
+    said = merge(adapter, out, "--dtype", "float32")
     assert "trained on a base in 4bit; merged into the base in float32 instead" in said
-    assert {"config.json", "model.safetensors", "tokenizer.json", "judge.json", "README.md"} <= {
-        path.name for path in out.iterdir()
-    }
     (merged, replies), (adapted, adapted_replies) = score_lines(out), score_lines(tiny_model, adapter=str(adapter))
     torch.testing.assert_close(merged, adapted, atol=1e-4, rtol=0)
     assert replies == adapted_replies
     assert (merged - score_lines(tiny_model)[0]).abs().max() > 0.1  # the adapter does change them
+    card = find_card(str(out))
+    assert (card.template, card.template_sha, card.window) == (TEMPLATE, SHA, 300)
+    facts = card.training["merged"]
+    assert (facts["adapter"], facts["base"], facts["dtype"]) == ("adapter", str(tiny_model), "float32")
+    assert (card.training["base_model"], len(facts["adapter_sha"])) == ("owner/base", 64)
+    assert "| merged: dtype | float32 |" in (out / "README.md").read_text()
 
 
 def test_the_merged_weights_are_the_sum_and_nothing_of_peft_is_left(merge, adapter, tiny_model, tmp_path):
     # the engine merges adapters as it loads them, so here the adapter works beside its base
-    merge(adapter, "-o", tmp_path / "judge", "--dtype", "float32")
+    merge(adapter, tmp_path / "judge", "--dtype", "float32")
     ids = torch.arange(5, 45)[None]
     beside = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_model), adapter).eval()
     whole = AutoModelForCausalLM.from_pretrained(tmp_path / "judge")
@@ -99,28 +91,17 @@ def test_the_merged_weights_are_the_sum_and_nothing_of_peft_is_left(merge, adapt
     assert not [name for name in load_file(tmp_path / "judge/model.safetensors") if "lora" in name]
 
 
-def test_the_card_says_what_was_merged(merge, adapter, tiny_model, tmp_path):
-    merge(adapter, "-o", tmp_path / "judge")
-    card = find_card(str(tmp_path / "judge"))
-    assert (card.template, card.template_sha, card.window) == (TEMPLATE, SHA, 300)
-    assert card.training["base_model"] == "owner/base"
-    merged = card.training["merged"]
-    assert (merged["adapter"], merged["base"], merged["dtype"]) == ("adapter", str(tiny_model), "bfloat16")
-    assert len(merged["adapter_sha"]) == 64
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "judge").dtype == torch.bfloat16
-    assert "| merged: dtype | bfloat16 |" in (tmp_path / "judge/README.md").read_text()
-
-
 def test_the_adapters_own_tokenizer_and_another_base_are_taken(merge, copy, tiny_model, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.chat_template = "{{ messages[0].content }}"
     tokenizer.save_pretrained(copy)
     (copy / "judge.json").unlink()
     spoil(copy, base_model_name_or_path="nowhere/at-all")
-    said = merge(copy, "-o", tmp_path / "judge", "--base", tiny_model)
+    said = merge(copy, tmp_path / "judge", "--base", tiny_model)
     assert "has no judge.json" in said
     assert not (tmp_path / "judge/judge.json").exists()
     assert AutoTokenizer.from_pretrained(tmp_path / "judge").chat_template == "{{ messages[0].content }}"
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "judge").dtype == torch.bfloat16  # by default
 
 
 def spoil(folder, **changes):
@@ -140,14 +121,14 @@ def spoil(folder, **changes):
 )
 def test_an_adapter_that_cannot_be_merged_is_refused(merge, copy, tmp_path, changes, sentence):
     spoil(copy, **changes)
-    assert sentence in merge(copy, "-o", tmp_path / "judge")
+    assert sentence in merge(copy, tmp_path / "judge")
     assert not (tmp_path / "judge").exists()
 
 
 def test_a_folder_without_adapter_and_a_used_output_folder_are_refused(merge, adapter, tiny_model, tmp_path):
-    assert "no adapter_config.json in this folder" in merge(tiny_model, "-o", tmp_path / "judge")
+    assert "no adapter_config.json in this folder" in merge(tiny_model, tmp_path / "judge")
     (tmp_path / "mine.txt").write_text("keep")
-    assert "already exists; choose another folder" in merge(adapter, "-o", tmp_path)
+    assert "already exists; choose another folder" in merge(adapter, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -156,7 +137,7 @@ def test_a_quantised_base_is_refused_with_the_way_out(merge, adapter, tiny_model
     config = json.loads((base / "config.json").read_text())
     quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
     (base / "config.json").write_text(json.dumps(config | quantised))
-    said = merge(adapter, "-o", tmp_path / "judge", "--base", base)
+    said = merge(adapter, tmp_path / "judge", "--base", base)
     assert "its weights are quantised; pass the unquantised base" in said
 
 
@@ -165,18 +146,18 @@ def test_weights_that_are_no_numbers_are_refused(merge, copy, tmp_path):
     first = next(iter(weights))
     weights[first] = torch.full_like(weights[first], float("nan"))
     save_file(weights, copy / "adapter_model.safetensors", metadata={"format": "pt"})
-    assert f"{first} holds NaN or infinity" in merge(copy, "-o", tmp_path / "judge")
+    assert f"{first} holds NaN or infinity" in merge(copy, tmp_path / "judge")
     assert not (tmp_path / "judge").exists()
 
 
-def resized_adapter(base, folder, change, *, save=None, trained=("q_proj",)):
+def resized_adapter(base, folder, change, *, save=None):
     """An adapter of a base that has more or fewer tokens in training; its embeddings are trained too."""
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(base)
     tokenizer = AutoTokenizer.from_pretrained(base)
     model.resize_token_embeddings(model.get_input_embeddings().weight.shape[0] + change)
     adapted = get_peft_model(
-        model, LoraConfig(r=4, target_modules=list(trained), task_type="CAUSAL_LM", modules_to_save=save)
+        model, LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM", modules_to_save=save)
     )
     for name, weight in adapted.named_parameters():
         if "lora_B" in name or "modules_to_save" in name:
@@ -192,7 +173,7 @@ def resized_adapter(base, folder, change, *, save=None, trained=("q_proj",)):
 @pytest.mark.parametrize("save", [None, ["embed_tokens", "lm_head"]])
 def test_a_base_is_resized_to_the_vocabulary_of_the_adapter(merge, tiny_model, tmp_path, save):
     logits = resized_adapter(tiny_model, tmp_path / "adapter", 8, save=save)
-    assert "judge in" in merge(tmp_path / "adapter", "-o", tmp_path / "judge", "--dtype", "float32")
+    assert "judge in" in merge(tmp_path / "adapter", tmp_path / "judge", "--dtype", "float32")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "judge", dtype=torch.float32)
     with torch.no_grad():
         assert torch.allclose(merged(torch.arange(8)[None]).logits[0], logits, atol=1e-4)
@@ -211,11 +192,7 @@ def drop(folder, *parts):
 @pytest.mark.parametrize(
     ("change", "dropped", "finding"),
     [
-        (
-            8,
-            ("lm_head",),
-            r"another vocabulary \(embed_tokens {new} tokens\) than its base has \({old}\), .*: no lm_head",
-        ),
+        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) than its base has \({old}\), .*: no lm_head"),
         (8, ("embed_tokens",), r"\(lm_head {new} tokens\) than its base has \({old}\), .*: no embed_tokens"),
         (-8, (), "its tokenizer has {old} tokens, and the model embeddings of {new}"),
     ],
@@ -226,13 +203,7 @@ def test_a_vocabulary_that_cannot_be_restored_is_named_with_both_sizes(
     old = AutoModelForCausalLM.from_pretrained(tiny_model).get_input_embeddings().weight.shape[0]
     resized_adapter(tiny_model, tmp_path / "adapter", change)
     drop(tmp_path / "adapter", *dropped)
-    said = merge(tmp_path / "adapter", "-o", tmp_path / "judge")
+    said = merge(tmp_path / "adapter", tmp_path / "judge")
     assert re.search(finding.format(old=old, new=old + change), said), said
     with pytest.raises(ModelError, match=finding.format(old=old, new=old + change)):
         load_engine("transformers", EngineOptions(model=str(tmp_path / "adapter")))
-
-
-def test_adapted_embeddings_of_another_size_are_named_with_both_sizes(merge, tiny_model, tmp_path):
-    resized_adapter(tiny_model, tmp_path / "adapter", 8, trained=("embed_tokens",))
-    drop(tmp_path / "adapter", "base_layer", "embed_tokens.weight", "lm_head")
-    assert "than its base has" in merge(tmp_path / "adapter", "-o", tmp_path / "judge")

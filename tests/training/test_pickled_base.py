@@ -2,7 +2,6 @@
 
 import json
 import math
-import runpy
 import shutil
 import sys
 from pathlib import Path
@@ -25,23 +24,19 @@ CONFIGS = recipe_runs.ROOT / "configs/train"
 ON_THE_CPU = ("--use_cpu", "true", "--tf32", "false")
 
 
-def write_rows(path, *, preferences):
+def labelled_rows(*, preferences=False):
     """Forty labelled pairs, or the same with a chosen and a rejected judgment of each."""
-    with path.open("w") as file:
-        for number in range(40):
-            sample = word_sample(f"pickled {number}")
-            line, _, reason = reply_of(sample).partition("\n")
-            row = {"id": sample.id, "question": sample.question}
-            row |= {"answer_1": sample.answers[0], "answer_2": sample.answers[1]}
-            labels = {"scores": [int(score) for score in line.split()], "reason": reason}
-            judgments = {"chosen": f"{line}\n{reason}", "rejected": f"5 4\n{reason}"}
-            file.write(json.dumps(row | (judgments if preferences else labels)) + "\n")
-    return path
+    for sample in (word_sample(f"pickled {number}") for number in range(40)):
+        line, _, reason = reply_of(sample).partition("\n")
+        labels = {"scores": [int(score) for score in line.split()], "reason": reason}
+        judgments = {"chosen": f"{line}\n{reason}", "rejected": f"5 4\n{reason}"}
+        row = {"id": sample.id, "question": sample.question, "answers": sample.answers}
+        yield row | (judgments if preferences else labels)
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    return write_rows(tmp_path_factory.mktemp("rows") / "rows.jsonl", preferences=False)
+    return recipe_runs.write_rows(tmp_path_factory.mktemp("rows") / "rows.jsonl", labelled_rows())
 
 
 def flags(base, rows, out):
@@ -79,14 +74,12 @@ def test_the_bases_sampling_settings_do_not_forbid_to_save(trained, vicuna):
 
 
 @pytest.mark.parametrize("recipe", ["judgelm_7b_lora", "judgelm_7b_qlora"])
-def test_an_adapter_on_it_is_trained_and_merged_pickled_or_not(vicuna, rows, tmp_path, monkeypatch, recipe):
+def test_an_adapter_on_it_is_trained_and_merged_pickled_or_not(vicuna, rows, tmp_path, recipe):
     out = tmp_path / "adapter"
     more = ("--global_batch", "8", "--max_steps", "2", "--learning_rate", "0.05", "--warmup_steps", "0")
     assert recipe_runs.run_here(CONFIGS / f"{recipe}.yaml", *flags(vicuna, rows, out), *more) is None
     pickled = pickle_weights(out, tmp_path / "pickled")
-    arguments = ["merge_lora.py", str(pickled), "-o", str(tmp_path / "judge"), "--dtype", "float32"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    runpy.run_path(str(recipe_runs.ROOT / "train/merge_lora.py"), run_name="__main__")
+    assert recipe_runs.merge_here(pickled, tmp_path / "judge", "--dtype", "float32") is None
     ids = torch.arange(5, 45)[None]
     base = AutoModelForCausalLM.from_pretrained(vicuna, dtype=torch.float32)
     beside = AutoPeftModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
@@ -98,7 +91,7 @@ def test_an_adapter_on_it_is_trained_and_merged_pickled_or_not(vicuna, rows, tmp
 
 def test_preference_tuning_begins_from_a_pickled_judge(trained, tmp_path, monkeypatch):
     judge = pickle_weights(trained, tmp_path / "judge")
-    rows = write_rows(tmp_path / "rows.jsonl", preferences=True)
+    rows = recipe_runs.write_rows(tmp_path / "rows.jsonl", labelled_rows(preferences=True))
     recipe = yaml.safe_load((CONFIGS / "judgelm_7b_dpo.yaml").read_text())
     del recipe["judgments"]  # rows bring their own
     config = tmp_path / "config.yaml"
@@ -122,7 +115,6 @@ def test_a_harmful_base_is_refused_before_rows_are_made(vicuna, rows, tmp_path):
 
 
 def test_unsafe_loading_cannot_be_asked_for(vicuna, rows, tmp_path):
-    config = recipe_runs.configure(
-        tmp_path, model_name_or_path=str(vicuna), train_data=[str(rows)], model_init_kwargs={"weights_only": False}
-    )
-    assert "weights_only: false would run code that the weights bring" in recipe_runs.run_here(config)
+    unsafe = {"model_name_or_path": str(vicuna), "train_data": [rows], "model_init_kwargs": {"weights_only": False}}
+    end = recipe_runs.run_here(recipe_runs.configure(tmp_path, **unsafe))
+    assert "weights_only: false would run code that the weights bring" in end

@@ -1,9 +1,12 @@
 """The training configs: each is read as its recipe reads it, and holds what it says it holds."""
 
+import contextlib
 import itertools
 import os
 import re
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +16,11 @@ from accelerate.commands.launch import launch_command_parser
 from packaging.specifiers import SpecifierSet
 from trl import ModelConfig, SFTConfig, TrlParser
 
-from judgelm.errors import ConfigError
 from judgelm.package import extra_requirements
 from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import JudgeArguments, accumulation_steps, row_options
 from judgelm.training.grpo import GRPOArguments, JudgeGRPOConfig, check_grpo_arguments, prompts_of_a_generation
 from judgelm.training.preference import PreferenceArguments
-from tests.support.recipe_runs import build
 
 ROOT = Path(__file__).parents[2]
 TRAIN = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "dpo" not in path.stem)  # see test_dpo.py
@@ -60,6 +61,8 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
     judge, sft, model = parse(path)
     commands = commands_of(path)
     assert {command[3] for command in commands} == {f"configs/train/{path.name}"}
+    if path.stem.startswith("judgelm"):
+        assert (model.attn_implementation, sft.padding_free) == (None, False)  # "No recipe names one"
     if path.stem.startswith("judgelm") and commands[0][2] == "sft":
         assert judge.global_batch == 128
     rows = sft.per_device_train_batch_size
@@ -123,80 +126,46 @@ def test_accelerate_knows_every_key_of_its_configs(path):
     known = vars(launch_command_parser().parse_args(["train/sft.py"]))
     assert set(loaded.deepspeed_config) | set(loaded.fsdp_config) <= set(known)
     assert loaded.num_processes % loaded.num_machines == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "stage", "offload"),
-    [("zero2", 2, "none"), ("zero3", 3, "none"), ("zero3_offload", 3, "cpu"), ("zero3_2nodes", 3, "none")],
-)
-def test_deepspeed_is_told_the_stage_and_takes_batch_and_accumulation_from_training(name, stage, offload):
-    loaded = load_config_from_file(str(ROOT / f"configs/accelerate/{name}.yaml"))
-    settings = loaded.deepspeed_config
-    assert (settings["zero_stage"], settings["offload_param_device"]) == (stage, offload)
+    settings = loaded.deepspeed_config  # which takes batch and accumulation from the training
     assert not {"gradient_accumulation_steps", "gradient_clipping", "deepspeed_config_file"} & set(settings)
-    assert settings.get("zero3_save_16bit_model", False) == (stage == 3)
+    assert settings.get("zero3_save_16bit_model", False) == (settings.get("zero_stage") == 3)
 
 
-def test_two_machines_are_told_apart_on_the_command_line():
-    from accelerate.commands.launch import _validate_launch_command
-
-    path = ROOT / "configs/accelerate/zero3_2nodes.yaml"
-    arguments = ["--config_file", str(path), "--machine_rank", "1", "--main_process_ip", "10.0.0.7", "train/sft.py"]
-    told, _, _ = _validate_launch_command(launch_command_parser().parse_args(arguments))
-    assert (int(told.machine_rank), told.main_process_ip) == (1, "10.0.0.7")
-    assert (told.num_machines, told.num_processes, told.mixed_precision) == (2, 16, "bf16")
-    assert (told.use_deepspeed, told.deepspeed_multinode_launcher) == (True, "standard")
+TRAINING = """
+import signal
+signal.signal(signal.SIGUSR1, lambda *_: exit(print("saved") or 138))
+print("training", flush=True)
+while True:
+    signal.pause()
+"""
 
 
-def test_the_slurm_script_starts_one_launcher_on_each_machine(tmp_path):
-    # scontrol, srun and accelerate are stood in for: srun runs its command on "machine 1", accelerate prints its own
+@pytest.mark.parametrize("given", [(), ("--config", "configs/train/judgelm_33b.yaml", "--output_dir", "runs/a b")])
+def test_the_slurm_script_starts_a_launcher_on_each_machine_and_passes_usr1_on(tmp_path, given):
+    # scontrol, srun and accelerate are stood in for: srun runs its command on "machine 1"; accelerate prints its
+    # arguments, starts a training as torch's launcher does, and ends with 1 if that ends with another code than 0
     for name, body in {
         "scontrol": "printf 'node7\\nnode8\\n'",
-        "srun": 'shift; SLURM_NODEID=1 "$@"',
-        "accelerate": 'printf "%s\\n" "$@"',
+        "srun": 'shift; export SLURM_NODEID=1; echo "$$"; exec "$@"',
+        "accelerate": f"printf '%s\\n' \"$@\"; {sys.executable} -c '{TRAINING}' || exit 1",
     }.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "SLURM_JOB_NODELIST": "node[7-8]",
-        "SLURM_JOB_ID": "31234",
-    }
-    script = ["bash", str(ROOT / "configs/slurm/judgelm_33b.sh")]
-    config = ["--config", "configs/train/judgelm_33b.yaml"]
-    for given in ([], [*config, "--output_dir", "runs/a b"]):
-        done = subprocess.run([*script, *given], capture_output=True, text=True, check=True, env=environment)
-        assert done.stdout.splitlines() == [
-            "launch", "--config_file", "configs/accelerate/zero3_2nodes.yaml", "--machine_rank", "1",
-            "--main_process_ip", "node7", "--main_process_port", "21234", "train/sft.py", *(given or config),
-        ]  # fmt: skip
-
-
-def test_passes_follow_from_the_global_batch_on_any_number_of_processes():
-    assert accumulation_steps(None, per_device=3, accumulation=5, processes=1) == 5
-    # 128 rows, 4 a device: 32 passes on 1 process, 16 on 2, 4 on 8
-    passes = [accumulation_steps(128, per_device=4, accumulation=1, processes=count) for count in (1, 2, 8)]
-    assert passes == [32, 16, 4]
-    assert accumulation_steps(128, per_device=4, accumulation=4, processes=8) == 4
-
-
-def test_another_batch_than_the_stated_one_is_refused_with_the_accumulation_that_mends_it():
-    # 4 x 4 x 2 = 32; 128 / (4 x 2) = 16
-    with pytest.raises(ConfigError) as error:
-        accumulation_steps(128, per_device=4, accumulation=4, processes=2)
-    assert str(error.value) == (
-        "global_batch is 128, but per_device_train_batch_size 4 x gradient_accumulation_steps 4 x 2 processes make "
-        "32; gradient_accumulation_steps: 16 would give it, or leave it out"
-    )
-    with pytest.raises(ConfigError, match="no accumulation gives it, since 128 is no multiple of 24 rows a pass"):
-        accumulation_steps(128, per_device=4, accumulation=1, processes=6)
-    with pytest.raises(ConfigError, match="no accumulation gives it, since 0 is"):
-        accumulation_steps(0, per_device=4, accumulation=4, processes=6)
-
-
-def test_the_stated_batch_is_checked_before_anything_is_loaded(tmp_path):
-    more = ("--output_dir", str(tmp_path), "--gradient_accumulation_steps", "4")
-    judge, sft, model = parse(ROOT / "configs/train/judgelm_33b.yaml", *more)
-    # one process here instead of sixteen: 128 / 2 = 64
-    with pytest.raises(ConfigError, match="x 1 processes make 8; gradient_accumulation_steps: 64 would give it"):
-        build("sft", judge, sft, model)
+    slurm = {"SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_ID": "31234"}
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | slurm
+    script = ["bash", str(ROOT / "configs/slurm/judgelm_33b.sh"), *given]
+    job = subprocess.Popen(script, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    task = int(job.stdout.readline())
+    said = list(iter(lambda: job.stdout.readline().rstrip("\n"), "training"))
+    assert said == [
+        "launch", "--config_file", "configs/accelerate/zero3_2nodes.yaml", "--machine_rank", "1", "--main_process_ip",
+        "node7", "--main_process_port", "21234", "train/sft.py",
+        *(given or ("--config", "configs/train/judgelm_33b.yaml")),
+    ]  # fmt: skip
+    os.kill(task, signal.SIGUSR1)
+    try:
+        end, _ = job.communicate(timeout=20)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+    assert (end, job.returncode) == ("saved\n", 1)

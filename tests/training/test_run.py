@@ -1,52 +1,44 @@
-"""The disk of a run, signals, lack of memory, and stale locks."""
+"""The disk of a run, signals, and stale locks."""
 
-import contextlib
 import errno
-import json
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import transformers
 from safetensors import SafetensorError
-from trl import ModelConfig, SFTConfig
 
-from benchmarks.synthetic.pairs import generate
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.arguments import JudgeArguments
-from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
+from judgelm.training.checkpoints import checkpoints_in, flaw_of
 from judgelm.training.run import (
     PreemptionCallback,
     check_disk_space,
     checkpoint_bytes,
+    connect_processes,
     disk_full_as_error,
     max_checkpoints,
+    out_of_memory_as_error,
     remove_stale_locks,
 )
 from judgelm.training.save import save_judge
-from tests.support.recipe_runs import ROOT, SETTINGS, build, configure, losses_of, read_to_step, run_here, start
-
-
-@pytest.fixture(scope="module")
-def train_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("world") / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
-    return path
-
-
-def prepared(tiny_model, train_file, tmp_path, *, model=None, **options):
-    own = {name: value for name, value in SETTINGS.items() if name != "template"}
-    judge = JudgeArguments(train_data=[str(train_file)], template="judgelm-compact")
-    model = ModelConfig(model_name_or_path=str(tiny_model), **(model or {}))
-    args = SFTConfig(**(own | {"output_dir": str(tmp_path / "out")} | options))
-    return build("sft", judge, args, model), judge, model
+from tests.support.recipe_runs import (
+    LORA,
+    TWO,
+    configure,
+    finish,
+    losses_of,
+    prepare,
+    read_to_step,
+    start,
+)
 
 
 def bytes_of(folder):
@@ -54,26 +46,18 @@ def bytes_of(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if "checkpoint-" not in str(path.relative_to(folder)))
 
 
-LORA = {"use_peft": True, "lora_r": 64, "lora_target_modules": ["all-linear"]}
-
-
 @pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        ({}, {}),
-        (LORA, {}),
-        ({}, {"save_only_model": True}),
-        ({}, {"optim": "adafactor"}),
-        ({}, {"optim": "rmsprop"}),
-    ],
+    "options",
+    [{}, {"model": LORA | {"lora_r": 64}}, {"save_only_model": True}, {"optim": "adafactor"}, {"optim": "rmsprop"}],
     ids=["full", "lora", "weights alone", "adafactor", "rmsprop"],
 )
-def test_the_estimate_is_within_a_tenth_of_what_is_written(tiny_model, train_file, tmp_path, model, options):
-    trainer, judge, model = prepared(tiny_model, train_file, tmp_path, model=model, max_steps=3, **options)
+def test_the_estimate_is_within_a_tenth_of_what_is_written(tiny_model, train_file, tmp_path, options):
+    trainer, *arguments = prepare(
+        tiny_model, tmp_path / "out", train_file, **{"max_steps": 1, "save_steps": 1} | options
+    )
     weights, states = checkpoint_bytes(trainer)
-    assert max_checkpoints(trainer, 2) == 1
     trainer.train()
-    save_judge(trainer, judge, model)
+    save_judge(trainer, *arguments)
     [checkpoint] = checkpoints_in(tmp_path / "out")
     assert weights + states == pytest.approx(bytes_of(checkpoint), rel=0.1)
     assert weights == pytest.approx(bytes_of(tmp_path / "out"), rel=0.1)
@@ -90,29 +74,25 @@ def test_the_estimate_is_within_a_tenth_of_what_is_written(tiny_model, train_fil
         (2, {"save_strategy": "no"}, 0),
     ],
 )
-def test_as_many_checkpoints_are_reckoned_as_lie_there_at_once(
-    tiny_model, train_file, tmp_path, limit, options, at_once
-):
-    trainer, *_ = prepared(tiny_model, train_file, tmp_path, **options)
+def test_as_many_checkpoints_are_reckoned_as_lie_there_at_once(tmp_path, limit, options, at_once):
+    shape = {"per_device_train_batch_size": 8, "num_train_epochs": 1, "use_cpu": True}
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), **shape, **options)
+    trainer = SimpleNamespace(args=args, train_dataset=range(18 * 8))
     assert max_checkpoints(trainer, limit) == at_once
-    trainer.args.metric_for_best_model = "eval_loss"  # the best one stays beside the last
-    best = at_once + (limit == 1)
-    assert max_checkpoints(trainer, limit) == best
+    args.metric_for_best_model = "eval_loss"  # the best one stays beside the last
+    assert max_checkpoints(trainer, limit) == at_once + (limit == 1)
 
 
 def test_a_disk_too_small_is_refused_before_training_with_what_would_do(tiny_model, train_file, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3_000_000))
-    # a checkpoint has 0.5 MB of weights and 1 MB of states: 3 of them and a judge, 2 and a judge, 4 x weights
-    sentence = (
-        r"needs 5\.\d MB of disk \(3 checkpoints of 1\.\d MB at once, and the judge\), and 3\.0 MB are free; "
-        r"save_total_limit: 1 needs 3\.\d MB; save_only_model: true needs 2\.\d MB, .*; choose an output_dir"
-    )
+    # a checkpoint has 0.5 MB of weights and 1 MB of states: 3 of them and a judge
+    sentence = r"needs 5\.\d MB of disk \(3 checkpoints of 1\.\d MB at once, and the judge\), and 3\.0 MB are free; "
     with pytest.raises(ConfigError, match=sentence):
-        prepared(tiny_model, train_file, tmp_path)
+        prepare(tiny_model, tmp_path / "out", train_file)
 
 
 def test_checkpoints_that_are_there_need_no_more_room(tiny_model, train_file, tmp_path, monkeypatch):
-    trainer, *_ = prepared(tiny_model, train_file, tmp_path)
+    trainer, *_ = prepare(tiny_model, tmp_path / "out", train_file)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
     with pytest.raises(ConfigError):
         check_disk_space(trainer, 2)
@@ -132,60 +112,22 @@ def test_checkpoints_that_are_there_need_no_more_room(tiny_model, train_file, tm
     ],
 )
 def test_a_full_disk_is_one_sentence(tmp_path, error):
-    sentence = r"no space left on the disk; free .* and the same command starts over"
+    sentence = "no space left on the disk; free some, and the same command starts over"
     with pytest.raises(RunError, match=sentence), disk_full_as_error(tmp_path):
         raise error
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 4 MB, where a run's two checkpoints of 1.5 MB, its rows and its judge have just room."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small file system is not permitted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+def test_other_errors_stay_what_they_are(tmp_path):
+    with pytest.raises(RuntimeError, match="shapes"), disk_full_as_error(tmp_path):
+        raise RuntimeError("shapes do not fit")
 
 
-def fill_behind(checkpoint, filler):
-    """Take all room that is left once a checkpoint is whole, as another program would."""
-    while not (checkpoint / STATE_NAME).exists():
-        time.sleep(0.005)
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
-
-
-def test_a_disk_that_fills_up_while_saving_leaves_the_last_good_checkpoint(
-    tiny_model, train_file, small_disk, tmp_path
-):
-    out, filler = small_disk / "out", small_disk / "filler"
-    config = configure(
-        tmp_path, model_name_or_path=str(tiny_model), train_data=[str(train_file)], output_dir=str(out),
-        save_total_limit=1, max_steps=12, save_steps=6,
-    )  # fmt: skip
-    thread = threading.Thread(target=fill_behind, args=(out / "checkpoint-6", filler))
-    thread.start()
-    said = run_here(config)
-    thread.join()
-    assert said.startswith(f"error: {out}: no space left on the disk; free 1.5 MB or more")
-    assert said.endswith(f"resumes from {out / 'checkpoint-6'}")
-    assert flaw_of(out / "checkpoint-6") == ""
-    filler.unlink()
-    assert run_here(config) is None
-    assert [path.name for path in checkpoints_in(out)] == ["checkpoint-12"]
-
-
-TWO = ("torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
-WAITING = """
-import time
-from judgelm.training.run import PreemptionCallback
-with PreemptionCallback().handle_signals():
-    print("listening", flush=True)
-    time.sleep(60)
-"""
+def test_lack_of_memory_is_one_sentence_with_the_ways_out(tmp_path):
+    args = SimpleNamespace(output_dir=tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    trainer = SimpleNamespace(args=args, state=SimpleNamespace(global_step=3, max_steps=18))
+    sentence = r"out of memory in step 4 of 18 \(CUDA\); .* \(now 4\) .* \(now 2\) .*; the run then starts over"
+    with pytest.raises(RunError, match=sentence), out_of_memory_as_error(trainer):
+        raise torch.OutOfMemoryError("CUDA\nlong details")
 
 
 def step_end(preemption, tmp_path, **options):
@@ -215,25 +157,33 @@ def test_a_signal_saves_whole_checkpoint_and_stops(tmp_path, number):
     assert not args.save_only_model  # weights alone could not be gone on from
 
 
+def listen(listening):
+    with PreemptionCallback().handle_signals():
+        listening.set()
+        time.sleep(60)
+
+
 def test_a_second_request_ends_the_process_at_once_and_an_echo_of_the_first_does_not():
-    process = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "listening\n"
+    fork = multiprocessing.get_context("fork")
+    listening = fork.Event()
+    process = fork.Process(target=listen, args=(listening,))
+    process.start()
+    assert listening.wait(20)
     process.terminate()
     time.sleep(0.3)
     process.terminate()  # as when a launcher passes on what the whole group was sent
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(timeout=2)
+    process.join(2)
+    assert process.is_alive()
     process.terminate()
-    assert process.wait(timeout=20) == -signal.SIGTERM
+    process.join(20)
+    assert process.exitcode == -signal.SIGTERM
 
 
-@pytest.fixture(scope="module")
-def settings(tiny_model, tmp_path_factory):
+@pytest.fixture
+def settings(tiny_model, train_file):
     """Two processes with two rows each and two passes: the global batch of 8 again."""
-    path = tmp_path_factory.mktemp("world") / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
     return {
-        "model_name_or_path": str(tiny_model), "train_data": [str(path)], "per_device_train_batch_size": 2,
+        "model_name_or_path": str(tiny_model), "train_data": [train_file], "per_device_train_batch_size": 2,
         "model_init_kwargs": {"attention_dropout": 0.1},
     }  # fmt: skip
 
@@ -245,8 +195,7 @@ def workers(launcher):
 
 @pytest.mark.slow
 def test_one_of_two_processes_hears_a_signal_and_both_stop_at_the_same_step(settings, tmp_path):
-    whole = configure(tmp_path / "whole", **settings)
-    said, _ = start(whole, launcher=TWO).communicate(timeout=280)
+    finish(start(configure(tmp_path / "whole", **settings), launcher=TWO))
     config = configure(tmp_path / "stopped", **settings)
     launcher = start(config, launcher=TWO)
     read_to_step(launcher, 4)
@@ -255,9 +204,7 @@ def test_one_of_two_processes_hears_a_signal_and_both_stop_at_the_same_step(sett
     assert launcher.returncode == 1
     assert "stopped by SIGUSR1 after step" in said
     assert flaw_of(checkpoints_in(tmp_path / "stopped/out")[0]) == ""
-    again = start(config, launcher=TWO)
-    said, _ = again.communicate(timeout=280)
-    assert again.returncode == 0, said[-3000:]
+    finish(start(config, launcher=TWO))
     last = "out/checkpoint-18"
     assert losses_of(tmp_path / "stopped" / last) == pytest.approx(losses_of(tmp_path / "whole" / last), rel=1e-6)
 
@@ -270,42 +217,6 @@ def test_a_launcher_of_two_processes_passes_sigterm_on(settings, tmp_path):
     said, _ = launcher.communicate(timeout=280)
     assert "stopped by SIGTERM after step" in said
     assert flaw_of(checkpoints_in(tmp_path / "out")[0]) == ""
-
-
-TRAINING = """
-import signal
-signal.signal(signal.SIGUSR1, lambda *_: exit(print("saved") or 138))
-print("training", flush=True)
-while True:
-    signal.pause()
-"""
-
-
-def test_the_slurm_script_passes_usr1_on_to_the_training_processes(tmp_path):
-    # scontrol, srun and accelerate are stood in for; the last one starts a training process as torch's launcher does,
-    # and ends with 1 if that one ends with another code than 0
-    for name, body in {
-        "scontrol": "echo node7",
-        "srun": 'shift; export SLURM_NODEID=0; echo "$$"; exec "$@"',
-        "accelerate": f"{sys.executable} -c '{TRAINING}' || exit 1",
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node7", "SLURM_JOB_ID": "1",
-    }  # fmt: skip
-    script = ["bash", str(ROOT / "configs/slurm/judgelm_33b.sh")]
-    job = subprocess.Popen(script, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
-    task = int(job.stdout.readline())
-    assert job.stdout.readline() == "training\n"
-    os.kill(task, signal.SIGUSR1)
-    try:
-        said, _ = job.communicate(timeout=20)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-    assert said == "saved\n"
-    assert job.returncode == 1
 
 
 HOUR_S = 3600
@@ -328,9 +239,10 @@ def make_older(path, seconds):
         os.utime(one, (then, then))
 
 
-def test_a_stale_lock_is_removed_and_named(lock):
+def test_a_stale_lock_is_removed_and_named_before_deepspeed_builds(lock):
     said = []
-    remove_stale_locks(said.append)
+    alone = SimpleNamespace(world_size=1, deepspeed_plugin=object(), device=torch.device("cpu"))
+    connect_processes(alone, said.append)
     assert not lock.exists()
     assert said == [f"removed {lock}: an interrupted build left it 60 minutes ago, and no process holds it"]
 
@@ -355,8 +267,3 @@ def test_a_folder_that_changes_keeps_its_lock_until_it_is_quiet(lock):
     assert 0.5 < time.monotonic() - began < 30
     assert "no process of this machine holds this lock, but another machine may; waiting 1 s" in said[0]
     assert said[1].startswith(f"removed {lock}: ")
-
-
-def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(RuntimeError, match="CUDA"), disk_full_as_error(tmp_path):
-        raise RuntimeError("CUDA out of memory")

@@ -1,61 +1,143 @@
-"""The loss: the same without padding, weighted on the score line, never seen across rows."""
+"""The loss: of labelled positions alone, weighted on the score line, never across rows; and its end where it breaks."""
 
 import json
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections import Counter
 
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
-from transformers.utils import is_liger_kernel_available
-from trl import ModelConfig, SFTConfig
+from torch.nn.functional import cross_entropy
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, TrainerCallback
+from trl import SFTConfig
+from trl.kernels import chunked_logprob
+from trl.trainer import utils as trl_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from benchmarks.synthetic.pairs import generate
-from judgelm.errors import ConfigError
-from judgelm.training.arguments import JudgeArguments
-from judgelm.training.trainer import ScoreLineCollator, is_padding_free, score_line_tokens
-from tests.support.recipe_runs import build
+from judgelm.errors import TrainingError
+from judgelm.training.rows.dataset import Schedule
+from judgelm.training.trainer import (
+    ScoreLineCollator,
+    cast_weights,
+    is_padding_free,
+    score_line_tokens,
+    use_single_pass,
+)
+from tests.support.poisoned_training import poison
+from tests.support.recipe_runs import LORA, ROOT, TWO, configure, finish, prepare, start, write_rows, write_world
+from tests.support.tiny_judges import word_sample
 
-ROOT = Path(__file__).parents[2]
-COMMON = {
-    "max_length": 384, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 2,
-    "learning_rate": 0.001, "use_cpu": True, "bf16": False, "save_strategy": "no", "report_to": "none",
-    "gradient_checkpointing": False, "disable_tqdm": True, "logging_steps": 1,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def train_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("world") / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in generate(40, seed=0, split="train")))
-    return str(path)
+STEP_TOKENS = 100
+"""Labelled tokens of a whole step, of which the batch is a part."""
 
 
 @pytest.fixture
 def tune(tiny_model, train_file, tmp_path):
-    """Builds a trainer of the tiny model on the world's rows."""
+    """Builds a trainer of two passes of four rows a step."""
 
-    def prepared(judge=None, **options):
-        arguments = JudgeArguments(train_data=[train_file], template="judgelm-compact", **(judge or {}))
-        sft = SFTConfig(output_dir=str(tmp_path / "judge"), **COMMON | options)
-        return build("sft", arguments, sft, ModelConfig(model_name_or_path=str(tiny_model)))
+    def prepared(base=tiny_model, **options):
+        return prepare(base, tmp_path / "judge", train_file, **{"save_strategy": "no", "max_steps": 1} | options)[0]
 
     return prepared
 
 
-def logged(trainer):
-    """Train; each step's loss and norm of its gradients."""
-    trainer.train()
-    return [(entry["loss"], entry["grad_norm"]) for entry in trainer.state.log_history if "loss" in entry]
+@pytest.fixture(scope="module")
+def untied(tiny_model, tmp_path_factory):
+    """A model of the tiny one's shape whose output layer has weights of its own."""
+    folder = tmp_path_factory.mktemp("untied")
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        config = AutoConfig.from_pretrained(tiny_model, tie_word_embeddings=False)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(folder)
+    return folder
 
 
 def batch_of(trainer):
     return next(iter(trainer.get_train_dataloader()))
+
+
+def gradients_of(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+
+
+@pytest.mark.parametrize("padding_free", [False, True])
+@pytest.mark.parametrize("case", ["tied", "untied", "lora"])
+def test_loss_and_gradients_are_those_of_all_logits(tune, untied, case, padding_free):
+    options = {"untied": {"base": untied}, "lora": {"model": LORA}}
+    trainer = tune(padding_free=padding_free, **options.get(case, {}))
+    batch, model = batch_of(trainer), trainer.model.eval()  # without dropout
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.1)  # at 0, as it begins, the adapter changes nothing
+    labels = batch["labels"][:, 1:]
+    logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
+    expected = cross_entropy(logits[:, :-1].transpose(1, 2), labels, reduction="sum") / STEP_TOKENS
+    ours = trainer.compute_loss(model, dict(batch), num_items_in_batch=STEP_TOKENS)
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
+    gradients, plain = gradients_of(model, ours), gradients_of(model, expected)
+    assert gradients.keys() == plain.keys()
+    for name in gradients:
+        torch.testing.assert_close(gradients[name], plain[name], atol=1e-6, rtol=1e-4)
+
+
+def test_the_step_over_several_passes_and_the_metrics_are_those_of_all_positions(tune, monkeypatch):
+    logged = []
+    for alone in (True, False):
+        trainer = tune()
+        if not alone:
+            monkeypatch.setattr(trl_utils, "_use_triton", chunked_logprob._use_triton)
+        trainer.train()
+        [entry] = [entry for entry in trainer.state.log_history if "loss" in entry]
+        logged.append([entry[name] for name in ("loss", "grad_norm", "mean_token_accuracy", "entropy", "num_tokens")])
+    assert logged[0] == pytest.approx(logged[1], rel=1e-5)
+
+
+def positions_scored(monkeypatch, compute):
+    """How many positions went through the output layer."""
+    seen = []
+    apply = trl_utils._ChunkedLogProbFunction.apply
+    record = lambda hidden, *rest: seen.append(len(hidden)) or apply(hidden, *rest)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(trl_utils._ChunkedLogProbFunction, "apply", record)
+        compute()
+    return seen
+
+
+def test_only_labelled_positions_pass_the_output_layer_in_training_and_evaluation(tune, train_file, monkeypatch):
+    judge = {"reason_prob": 0, "eval_data": [train_file], "eval_pairs": 0}
+    trainer = tune(judge=judge, per_device_eval_batch_size=96)
+    batch = batch_of(trainer)
+    labelled = int((batch["labels"] != -100).sum())
+    assert labelled < batch["labels"].numel() / 10
+    assert positions_scored(monkeypatch, lambda: trainer.compute_loss(trainer.model, dict(batch))) == [labelled]
+    expected = sum(label != -100 for row in trainer.eval_dataset["labels"] for label in row)
+    assert positions_scored(monkeypatch, trainer.evaluate) == [expected]
+
+
+def test_a_batch_without_a_label_gives_nought_and_gradients_of_nought(tune):
+    # as a process may have one that shares its weights with others: it must pass all layers with them
+    trainer = tune()
+    batch = batch_of(trainer)
+    batch["labels"] = torch.full_like(batch["labels"], -100)
+    loss = trainer.compute_loss(trainer.model, batch, num_items_in_batch=STEP_TOKENS)
+    assert loss.item() == 0
+    gradients = gradients_of(trainer.model, loss)
+    assert gradients.keys() == {name for name, _ in trainer.model.named_parameters()}
+    assert not any(gradient.any() for gradient in gradients.values())
+
+
+def test_two_judgments_are_compared_by_their_own_tokens_alone(tiny_model, tmp_path, monkeypatch):
+    row = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
+    rows = write_rows(tmp_path / "rows.jsonl", [row | {"id": str(number)} for number in range(4)])
+    trainer, *_ = prepare(tiny_model, tmp_path / "out", rows, recipe="dpo", judge={"swap_prob": 0})
+    batch = batch_of(trainer)
+    tokens = int(batch["completion_mask"].sum())  # 8 judgments of 3 tokens
+    assert tokens == 24
+    scored = positions_scored(monkeypatch, lambda: trainer.compute_loss(trainer.model, batch))
+    assert scored == [tokens, tokens]  # the judge, and its reference
 
 
 def weighted_by_hand(base, rows, weight):
@@ -77,13 +159,22 @@ def weighted_by_hand(base, rows, weight):
     return loss.item(), norm.item()
 
 
-@pytest.mark.parametrize(("bf16", "tolerance"), [(False, 1e-5), (True, 2e-3)])
-def test_the_loss_and_its_gradients_are_the_same_without_padding(tune, bf16, tolerance):
-    padded, free = tune(bf16=bf16), tune(bf16=bf16, padding_free=True)
-    assert len(batch_of(padded)["input_ids"]) == 4
-    assert len(batch_of(free)["input_ids"]) == 1
-    for one, other in zip(logged(padded), logged(free), strict=True):
-        assert other == pytest.approx(one, rel=tolerance)
+@pytest.mark.parametrize("padding_free", [False, True])
+@pytest.mark.parametrize("weight", [3.0, 0.25, 1.0])
+def test_score_tokens_weigh_more_or_less_over_the_whole_step(tune, tiny_model, weight, padding_free):
+    trainer = tune(judge={"score_weight": weight}, padding_free=padding_free)
+    assert len(batch_of(trainer)["input_ids"]) == (1 if padding_free else 4)
+    rows = trainer.rows.dataset.select(range(8))  # two passes of four rows
+    trainer.train()
+    [(loss, norm)] = [(one["loss"], one["grad_norm"]) for one in trainer.state.log_history if "loss" in one]
+    assert (loss, norm) == pytest.approx(weighted_by_hand(tiny_model, rows, weight), rel=1e-4)
+
+
+def test_the_eval_loss_is_weighted_alike(tune, tiny_model, train_file):
+    judge = {"score_weight": 3.0, "eval_data": [train_file], "swap_prob": 0, "eval_pairs": 0}
+    trainer = tune(judge=judge, per_device_eval_batch_size=96)
+    expected, _ = weighted_by_hand(tiny_model, trainer.eval_dataset, 3.0)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -102,31 +193,12 @@ def test_a_row_does_not_see_the_tokens_of_another(tune, dtype):
 @pytest.mark.parametrize(
     ("asked", "attention", "expected"),
     [
-        (False, "flash_attention_2", True),
-        (False, "flash_attention_3", True),
-        (False, "kernels-community/flash-attn3", True),
-        (False, "sdpa", False),
-        (False, None, False),
-        (True, "sdpa", True),
+        (False, "flash_attention_2", True), (False, "kernels-community/flash-attn3", True), (False, "sdpa", False),
+        (False, None, False), (True, "sdpa", True),
     ],
-)
+)  # fmt: skip
 def test_a_kernel_that_takes_any_lengths_gets_no_padding(asked, attention, expected):
     assert is_padding_free(asked, attention) is expected
-
-
-@pytest.mark.parametrize("padding_free", [False, True])
-@pytest.mark.parametrize("weight", [3.0, 0.25])
-def test_score_tokens_weigh_more_or_less_over_the_whole_step(tune, tiny_model, weight, padding_free):
-    trainer = tune({"score_weight": weight}, padding_free=padding_free, max_steps=1)
-    rows = trainer.rows.dataset.select(range(8))  # two passes of four rows
-    assert logged(trainer) == [pytest.approx(weighted_by_hand(tiny_model, rows, weight), rel=1e-4)]
-
-
-def test_the_eval_loss_is_weighted_alike(tune, tiny_model, train_file):
-    judge = {"score_weight": 3.0, "eval_data": [train_file], "swap_prob": 0}
-    trainer = tune(judge, per_device_eval_batch_size=40)
-    expected, _ = weighted_by_hand(tiny_model, trainer.eval_dataset, 3.0)
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -157,64 +229,136 @@ def test_a_line_end_that_is_a_byte_ends_the_score_line_too():
     assert score_line_tokens([0, 1, 2], tokenizer) == 3  # the whole of what there is
 
 
-@pytest.mark.parametrize(
-    ("judge", "options", "message"),
-    [
-        ({"score_weight": 0}, {}, "score_weight is 0; it is a number above 0"),
-        ({"score_weight": -1.0}, {}, "score_weight is -1.0"),
-        ({"score_weight": math.inf}, {}, "score_weight is inf"),
-        ({"score_weight": math.nan}, {}, "score_weight is nan"),
-        ({"score_weight": 2.0, "loss_on": "all"}, {}, "loss_on 'all' has no score line"),
-        ({"score_weight": 2.0}, {"loss_type": "dft"}, "loss_type is 'dft'"),
-        ({"score_weight": 2.0}, {"label_smoothing_factor": 0.1}, "label_smoothing_factor 0.1"),
-    ],
-)
-def test_a_weight_that_cannot_be_is_refused(tune, judge, options, message):
-    with pytest.raises(ConfigError, match=message):
-        tune(judge, **options)
+def test_weights_are_cast_and_stay_shared_but_whole_numbers_and_exempt_modules_as_they_are():
+    table = torch.ones(3, 2)
+    whole = torch.ones(1, dtype=torch.long)
+    weights = {"embed.weight": table, "head.weight": table, "steps": whole, "gate.bias": table}
+    cast = cast_weights(weights, torch.bfloat16, {"gate"})
+    assert cast["embed.weight"].dtype == torch.bfloat16
+    assert cast["head.weight"] is cast["embed.weight"]
+    assert (cast["steps"].dtype, cast["gate.bias"].dtype) == (torch.long, torch.float32)
 
 
-@pytest.mark.skipif(is_liger_kernel_available(), reason="it is installed")
-def test_liger_kernels_that_are_not_installed_are_refused_with_the_way_out(tune):
-    with pytest.raises(ConfigError, match="run: pip install liger-kernel"):
-        tune(use_liger_kernel=True)
+def test_what_is_counted_in_epochs_stays_so_where_all_epochs_are_one_pass(tmp_path):
+    options = {"eval_strategy": "epoch", "eval_delay": 2, "save_strategy": "epoch", "bf16": False, "use_cpu": True}
+    args = SFTConfig(output_dir=str(tmp_path), **options)
+    schedule = Schedule(epochs=3.0, steps=None, batch=16, group_by_length=False, seed=0)
+    use_single_pass(args, schedule, epochs=3, rows_per_epoch=40)
+    # 40 rows, 16 a step: an epoch ends within the third
+    assert (args.eval_steps, args.save_steps, args.eval_delay) == (3, 3, 6)
 
 
 @pytest.mark.slow
 def test_two_processes_divide_by_the_weights_of_all_rows(tune, tiny_model, train_file, tmp_path):
-    judge = {"score_weight": 3.0, "reference_drop_prob": 0.5, "swap_prob": 0.5}
-    expected = [loss for loss, _ in logged(tune(judge))]
-    options = COMMON | judge | {
-        "gradient_accumulation_steps": 1, "model_name_or_path": str(tiny_model), "train_data": [train_file],
-        "template": "judgelm-compact", "output_dir": str(tmp_path / "two"),
-    }  # fmt: skip
-    (tmp_path / "two.yaml").write_text(json.dumps(options))
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-        str(ROOT / "train/sft.py"), "--config", str(tmp_path / "two.yaml"),
-    ]  # fmt: skip
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=280, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    losses = [float(line.split("'loss': '")[1].split("'")[0]) for line in done.stdout.splitlines() if "'loss'" in line]
+    trainer = tune(judge={"score_weight": 3.0}, max_steps=2)
+    trainer.train()
+    expected = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    files = {"model_name_or_path": str(tiny_model), "train_data": [train_file], "score_weight": 3.0}
+    config = configure(tmp_path / "two", **files, gradient_accumulation_steps=1, max_steps=2)
+    said = finish(start(config, launcher=TWO))
+    losses = [float(line.split("'loss': '")[1].split("'")[0]) for line in said.splitlines() if "'loss'" in line]
     assert losses == pytest.approx(expected, rel=1e-3)  # printed with four digits
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"eos_token": "<pad>"},
-        {"chat_template_path": "elsewhere"},
-        {"shuffle_dataset": True},
-        {"assistant_only_loss": True},
-        {"eval_packing": True},
-        {"ignore_data_skip": True},
-        {"auto_find_batch_size": True},
-    ],
-    ids=lambda option: next(iter(option)),
-)
-def test_options_that_would_undo_the_rows_are_refused(tune, option):
-    [name] = option
-    with pytest.raises(ConfigError, match=rf"^{name} is .*; leave {name} out$"):
-        tune(**option)
+SHAPE = {
+    "max_length": 384, "per_device_train_batch_size": 2, "max_steps": 6, "learning_rate": 0.001, "save_steps": 1,
+    "save_total_limit": 1,
+}  # fmt: skip
+"""Two passes of two rows a step."""
+
+
+@pytest.fixture
+def rows(tmp_path):
+    return write_world(tmp_path / "rows.jsonl", 40)
+
+
+def breaking(base, rows, folder, **options):
+    return prepare(base, folder, rows, **SHAPE | options)[0]
+
+
+def broken(folder):
+    """The one file of a broken step."""
+    [path] = folder.glob("nan_step_*.json")
+    return path, json.loads(path.read_text())
+
+
+def checkpoints(folder):
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
+
+
+def rare_tokens(dataset):
+    """Place and id of each token that one row alone has."""
+    holders = Counter(token for row in dataset for token in set(row["input_ids"]))
+    return [(place, id_) for place, row in enumerate(dataset) for id_ in row["input_ids"] if holders[id_] == 1]
+
+
+def test_a_row_that_breaks_the_loss_ends_the_training_at_its_step(tiny_model, rows, tmp_path):
+    folder = tmp_path / "judge"
+    trainer = breaking(tiny_model, rows, folder, model={"use_peft": True, "lora_r": 2})
+    dataset = trainer.rows.dataset
+    place, token = max(each for each in rare_tokens(dataset) if each[0] < 24)  # the last before step 6
+    step = place // 4
+    assert step > 0
+    poison(trainer.model, token)  # in memory: a base with NaN on disk is refused
+    with pytest.raises(TrainingError, match=rf"nan_step_{step}\.json: in step {step} .* the loss is nan"):
+        trainer.train()
+    path, found = broken(folder)
+    assert path.name == f"nan_step_{step}.json"
+    assert (found["step"], found["what"], found["loss"]) == (step, "loss", "nan")
+    assert found["sample_ids"] == dataset["sample_id"][step * 4 : step * 4 + 4]
+    assert dataset["sample_id"][place] in found["sample_ids"]
+    assert found["learning_rate"] == pytest.approx(0.001 * (6 - step) / 6)  # linear from 0.001 over six steps
+    assert checkpoints(folder) == [f"checkpoint-{step}"]  # steps 0 to step - 1
+
+
+class BreakWeight(TrainerCallback):
+    """One weight becomes infinite at the end of a step, as after gradients that overflowed."""
+
+    def on_step_end(self, args, state, control, model=None, **others):
+        if state.global_step == 3:
+            next(model.parameters()).data[0, 0] = float("inf")
+
+
+def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tmp_path):
+    trainer = breaking(tiny_model, rows, tmp_path)
+    trainer.add_callback(BreakWeight())
+    with pytest.raises(TrainingError, match=r"nan_step_2\.json: in step 2 .* weights are not finite"):
+        trainer.train()
+    _, found = broken(tmp_path)
+    assert found["what"] == "weights"
+    assert 0 < found["loss"] < 20  # the loss of that step was still one
+    assert found["sample_ids"] == trainer.rows.dataset["sample_id"][8:12]
+    assert checkpoints(tmp_path) == ["checkpoint-2"]
+    with pytest.raises(TrainingError):
+        trainer.save_model(str(tmp_path))
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_the_loss_of_a_broken_step_of_dpo_is_the_mean_over_its_passes(tiny_model, tmp_path):
+    samples = [word_sample(number) for number in range(16)]
+    pairs = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in samples]
+    judgments = write_rows(tmp_path / "pairs.jsonl", [row | {"chosen": "8 6", "rejected": "3 7"} for row in pairs])
+    trainer = breaking(tiny_model, judgments, tmp_path, recipe="dpo", gradient_accumulation_steps=4, learning_rate=0.0)
+    trainer.add_callback(BreakWeight())
+    with pytest.raises(TrainingError, match="weights are not finite"):
+        trainer.train()
+    assert broken(tmp_path)[1]["loss"] == pytest.approx(math.log(2), abs=1e-4)  # judge and reference are still one
+
+
+@pytest.mark.slow
+def test_two_processes_stop_together_where_the_rows_of_one_break(tiny_model, rows, tmp_path):
+    dataset = breaking(tiny_model, rows, tmp_path / "first").rows.dataset
+    # a pass of two rows in each of two processes: rows 2 and 3 of a step are the second's
+    place, token = next(each for each in rare_tokens(dataset) if each[0] % 4 > 1)
+    folder = tmp_path / "judge"
+    options = SHAPE | {"gradient_accumulation_steps": 1, "max_steps": 10, "model": {"use_peft": True, "lora_r": 2}}
+    (tmp_path / "two.json").write_text(json.dumps([[str(tiny_model), str(folder), rows], options, token]))
+    process = start(tmp_path / "two.json", launcher=TWO, script=ROOT / "tests/support/poisoned_training.py")
+    said, _ = process.communicate(timeout=280)
+    assert process.returncode != 0
+    assert "the loss is nan" in said
+    _, found = broken(folder)
+    assert found["step"] == place // 4
+    begin = place // 4 * 4
+    assert found["sample_ids"] == dataset["sample_id"][begin : begin + 4]  # both processes' rows
+    assert checkpoints(folder) == ([f"checkpoint-{place // 4}"] if place >= 4 else [])

@@ -180,6 +180,7 @@ class RowBuilder:
     """
 
     row: ClassVar[type]
+    options_type: ClassVar[type[RowOptions]] = RowOptions
 
     def __init__(self, tokenizer: Tokenizer, options: RowOptions) -> None:
         for name in ("swap_prob", "reference_drop_prob", "reason_prob"):

@@ -192,6 +192,7 @@ class PreferenceRowBuilder(RowBuilder):
     """Builds the rows of `train/dpo.py` from pairs of judgments."""
 
     row: ClassVar[type] = PreferenceRow
+    options_type = PreferenceRowOptions
     options: PreferenceRowOptions
 
     def items(self, paths: Sequence[str]) -> Iterator[JudgmentPair]:
@@ -417,6 +418,7 @@ class PairRowBuilder(SFTRowBuilder):
     """Builds the rows of `train/preference.py` from labelled pairs."""
 
     row: ClassVar[type] = PairRow
+    options_type = PairRowOptions
     options: PairRowOptions
 
     def _row(self, item: LabelledPair, epoch: int) -> Any | str:
@@ -487,6 +489,7 @@ class JudgingPromptBuilder(SFTRowBuilder):
     """Builds the rows of `train/grpo.py` from labelled pairs."""
 
     row: ClassVar[type] = JudgingPrompts
+    options_type = JudgingPromptOptions
     options: JudgingPromptOptions
 
     def _row(self, item: LabelledPair, epoch: int) -> Any | str:

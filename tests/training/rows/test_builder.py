@@ -1,9 +1,7 @@
 """Training rows: the same tokens that a judge reads at test time, and a loss in the right places."""
 
-import json
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -12,18 +10,18 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
+from judgelm.training.rows.builder import IGNORED, RowCounts, RowOptions, SFTRowBuilder
 from judgelm.training.rows.preferences import JudgingPromptBuilder, JudgingPromptOptions, PairRowBuilder, PairRowOptions
+from tests.support.recipe_runs import write_rows
 
 SAME = "a big fox jumps " * 100
+SINGLE = Sample(id="s", question="what is it", answers=("a fox",), reference="a big fox")
+GRADE = Label(sample_id="s", winner=None, scores=(7,))
+THREE = Sample(id="m", question="what is it", answers=("a fox", "a dog", "a cat"))
+RANKED = Label(sample_id="m", winner=None, scores=(8, 6, 1.5), reason="the fox can jump")
 SAMPLE = Sample(id="1", question="what is it", answers=("a fox", "a dog"), reference="a big fox")
 PLAIN = Label(sample_id="1", winner=1, scores=(8, 6), reason="the first can jump")
 REFERENCED = Label(sample_id="1", winner=2, scores=(2, 9.5), reason="the dog is lazy")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_model):
-    return AutoTokenizer.from_pretrained(tiny_model)
 
 
 def builder(tokenizer, **options):
@@ -42,28 +40,22 @@ def halves(row, tokenizer):
     return tokenizer.decode(prompt), tokenizer.decode(target)
 
 
-def test_without_reference_the_plain_judgment_is_learned(tokenizer):
-    row = build(builder(tokenizer, reference_drop_prob=1.0), SAMPLE, PLAIN, REFERENCED)
-    prompt, target = halves(row, tokenizer)
-    assert prompt == "[Q] what is it\n[1] a fox\n[2] a dog\n[S]"
-    assert target == "8 6\nthe first can jump</s>"
+GIVEN, WITH_REFERENCE = "[Q] what is it\n[1] a fox\n[2] a dog\n[S]", "[R] a big fox\n"
 
 
-def test_with_reference_prompt_and_target_change_together(tokenizer):
-    row = build(builder(tokenizer, reference_drop_prob=0.0), SAMPLE, PLAIN, REFERENCED)
-    prompt, target = halves(row, tokenizer)
-    assert "[R] a big fox\n" in prompt
-    assert target == "2 9.5\nthe dog is lazy</s>"
-
-
-def test_a_reference_nobody_judged_with_is_not_shown(tokenizer):
-    row = build(builder(tokenizer, reference_drop_prob=0.0), SAMPLE, PLAIN, None)
-    assert "[R]" not in halves(row, tokenizer)[0]
-
-
-def test_a_bare_score_line_has_no_end(tokenizer):
-    row = build(builder(tokenizer, reason_prob=0.0), SAMPLE, PLAIN, None)
-    assert halves(row, tokenizer)[1] == "8 6\n"
+@pytest.mark.parametrize(
+    ("options", "referenced", "shown", "target"),
+    [
+        ({"reference_drop_prob": 1.0}, REFERENCED, False, "8 6\nthe first can jump</s>"),
+        ({"reference_drop_prob": 0.0}, REFERENCED, True, "2 9.5\nthe dog is lazy</s>"),
+        ({"reference_drop_prob": 0.0}, None, False, "8 6\nthe first can jump</s>"),  # nobody judged with it
+        ({"reason_prob": 0.0}, None, False, "8 6\n"),  # a bare score line has no end
+    ],
+)
+def test_prompt_and_target_change_together_with_the_reference(tokenizer, options, referenced, shown, target):
+    prompt, found = halves(build(builder(tokenizer, **options), SAMPLE, PLAIN, referenced), tokenizer)
+    assert ((WITH_REFERENCE in prompt), prompt.replace(WITH_REFERENCE, "")) == (shown, GIVEN)
+    assert found == target
 
 
 def test_prompt_tokens_are_those_of_a_batch_run(tokenizer):
@@ -92,12 +84,18 @@ def test_a_long_answer_is_cut_and_the_target_kept_whole(tokenizer):
     assert rows.counts.cut == 1
 
 
-def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer):
-    row = build(
-        builder(tokenizer, window=120), SAMPLE, Label(sample_id="1", winner=1, scores=(8, 6), reason="fox " * 200), None
-    )
+@pytest.mark.parametrize(
+    ("sample", "scores", "line"),
+    [
+        (SAMPLE, (8, 6), "8 6\n"),
+        (Sample(id="s", question="what", answers=(" big" * 300,), reference="a fox"), (7,), " 7\n"),
+    ],
+)
+def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer, sample, scores, line):
+    label = Label(sample_id="1", winner=None, scores=scores, reason="fox " * 200)
+    row = build(builder(tokenizer, window=120), sample, label, None)
     target = halves(row, tokenizer)[1]
-    assert target.startswith("8 6\nfox fox")
+    assert target.startswith(f"{line}fox fox")
     assert not target.endswith("</s>")
     assert len(row.input_ids) <= 120
 
@@ -110,6 +108,10 @@ def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer):
         (SAMPLE, Label(sample_id="1", winner=2, scores=(0, 9)), "scores outside the scale"),
         (Sample(id="1", question=" big" * 300, answers=("a", "b")), PLAIN, "too long"),
         (Sample(id="1", question="q", answers=(f"{SAME}over", f"{SAME}lazy")), PLAIN, "equal after cut"),
+        (Sample(id="s", question="q", answers=("a",)), GRADE, "single answer without reference"),
+        (SINGLE, None, "no teacher scores"),
+        (SINGLE, Label(sample_id="s", winner=None, scores=(11,)), "scores outside the scale"),
+        (THREE, Label(sample_id="m", winner=1, scores=(8, 6)), "not one score for each answer"),
     ],
 )
 def test_what_cannot_be_learned_is_left_out_and_counted(tokenizer, sample, label, reason):
@@ -142,12 +144,6 @@ def test_draws_depend_on_seed_and_id_alone(tokenizer):
     assert 70 < sum(dropped(0, ids).values()) < 130  # 100 expected, standard deviation 7
 
 
-SINGLE = Sample(id="s", question="what is it", answers=("a fox",), reference="a big fox")
-GRADE = Label(sample_id="s", winner=None, scores=(7,))
-THREE = Sample(id="m", question="what is it", answers=("a fox", "a dog", "a cat"))
-RANKED = Label(sample_id="m", winner=None, scores=(8, 6, 1.5), reason="the fox can jump")
-
-
 def test_a_single_answer_stands_beside_its_reference_and_only_its_score_is_learned(tokenizer):
     rows = builder(tokenizer, reference_drop_prob=1.0)  # which is of no concern here
     prompt, target = halves(build(rows, SINGLE, GRADE, GRADE), tokenizer)
@@ -163,7 +159,6 @@ def test_the_forced_score_is_the_highest_of_the_judges_scale(tokenizer):
 
 @pytest.mark.parametrize("template", ["judgelm-v1", "judgelm-paper", "judgelm-chat", "judgelm-compact"])
 @given(score=st.integers(4, 40).map(lambda quarters: quarters / 4))
-@settings(max_examples=8, deadline=None)
 def test_a_single_answers_row_begins_with_the_tokens_that_are_continued_at_test_time(tokenizer, template, score):
     chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
     chat.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
@@ -178,16 +173,6 @@ def test_a_single_answers_row_begins_with_the_tokens_that_are_continued_at_test_
     assert chat.decode(row.input_ids[len(tokenized.ids) :]) == f" {score:g}\n"
 
 
-def test_a_single_answers_reason_over_half_the_window_keeps_the_row_within_it(tokenizer):
-    label = Label(sample_id="s", winner=None, scores=(7,), reason="fox " * 200)
-    long = Sample(id="s", question="what", answers=(" big" * 300,), reference="a fox")
-    rows = builder(tokenizer, window=120)
-    row = build(rows, long, label, None)
-    assert len(row.input_ids) <= 120
-    assert halves(row, tokenizer)[1].startswith(" 7\nfox fox")
-    assert rows.counts.cut == 1
-
-
 def test_of_three_answers_a_score_each_and_the_reason_are_learned(tokenizer):
     rows = builder(tokenizer)
     prompt, target = halves(build(rows, THREE, RANKED, None), tokenizer)
@@ -196,76 +181,42 @@ def test_of_three_answers_a_score_each_and_the_reason_are_learned(tokenizer):
     assert (rows.counts.kinds, rows.counts.step) == ({"multi": 1}, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("sample", "label", "reason"),
-    [
-        (Sample(id="s", question="q", answers=("a",)), GRADE, "single answer without reference"),
-        (SINGLE, None, "no teacher scores"),
-        (SINGLE, Label(sample_id="s", winner=None, scores=(11,)), "scores outside the scale"),
-        (THREE, Label(sample_id="m", winner=1, scores=(8, 6)), "not one score for each answer"),
-    ],
-)
-def test_what_one_answer_or_more_lack_is_counted(tokenizer, sample, label, reason):
-    rows = builder(tokenizer)
-    assert build(rows, sample, label, None) is None
-    assert rows.counts.left_out == {reason: 1}
-
-
-def test_rows_of_every_kind_are_read_from_files_without_being_told_of(tokenizer, tmp_path):
-    files = {
-        "single": [{"question": "q", "answer": "a fox", "score": 7, "reference": "a dog"}] * 2,
-        "pair": [{"question": "q", "answer_1": "a", "answer_2": "b", "scores": [8, 6]}],
-        "multi": [{"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6, 5], "reason": "it can"}] * 3,
-    }
-    for name, found in files.items():
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in found))
-    rows = builder(tokenizer)
-    targets = [halves(row, tokenizer)[1] for row in rows.read([str(tmp_path / name) for name in files])]
-    assert targets == [" 7\n"] * 2 + ["8 6\n"] + ["8 6 5\nit can</s>"] * 3
-    assert rows.counts.kinds == {"single": 2, "pair": 1, "multi": 3}
-    assert rows.counts.made == 6
-
-
-def test_one_file_may_hold_rows_of_all_kinds(tokenizer, tmp_path):
-    path = tmp_path / "mixed.jsonl"
-    found = [
-        {"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6, 5]},
-        {"question": "q", "answers": ["a", "b"], "scores": [8, 6]},
-        {"question": "q", "answers": ["a"], "scores": [8], "reference": "r"},
-        {"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6]},
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in found))
-    rows = builder(tokenizer)
-    assert [halves(row, tokenizer)[1] for row in rows.read([str(path)])] == ["8 6 5\n", "8 6\n", " 8\n"]
-    assert rows.counts.left_out == {"unreadable label": 1}
-
-
-def test_files_are_read_with_both_judgments(tokenizer, tmp_path):
-    path = tmp_path / "train.jsonl"
-    row = {
+def test_rows_of_every_kind_are_read_from_any_file_with_both_judgments(tokenizer, tmp_path):
+    judgelm = {
         "question_id": "1", "question_body": "what", "answer1_body": "a fox", "answer2_body": "a dog",
         "score": [8, 6], "text": "8 6\nbecause", "reference": {"text": "a fox"},
         "score_w_reference": [9, 2], "text_w_reference": "9 2\nit can",
     }  # fmt: skip
-    path.write_text("".join(json.dumps(row | {"question_id": str(i)}) + "\n" for i in range(3)) + "torn\n")
+    files = {
+        "single": [{"question": "q", "answer": "a fox", "score": 7, "reference": "a dog"}] * 2,
+        "judgelm": [judgelm],
+        "mixed": [
+            {"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6, 5], "reason": "it can"},
+            {"question": "q", "answers": ["a", "b"], "scores": [8, 6]},
+            {"question": "q", "answers": ["a"], "scores": [8], "reference": "r"},
+            {"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6]},
+        ],
+    }
+    paths = [write_rows(tmp_path / f"{name}.jsonl", found) for name, found in files.items()]
+    (tmp_path / "judgelm.jsonl").open("a").write("torn\n")
     rows = builder(tokenizer, reference_drop_prob=0.0)
-    assert [halves(found, tokenizer)[1] for found in rows.read([str(path)])] == ["9 2\nit can</s>"] * 3
-    assert rows.counts.left_out == {"unusable line": 1}
+    targets = [halves(row, tokenizer)[1] for row in rows.read(paths)]
+    assert targets == [" 7\n", " 7\n", "9 2\nit can</s>", "8 6 5\nit can</s>", "8 6\n", " 8\n"]
+    assert (rows.counts.kinds, rows.counts.made) == ({"single": 3, "pair": 2, "multi": 1}, 6)
+    assert rows.counts.left_out == {"unusable line": 1, "unreadable label": 1}
 
 
 @pytest.mark.parametrize(("swap_prob", "line"), [(0.0, "4 7"), (1.0, "7 4")])
 def test_a_preference_is_learned_as_its_scores_in_either_order(tokenizer, tmp_path, swap_prob, line):
-    path = tmp_path / "train.jsonl"
-    path.write_text('{"id": "1", "question": "what", "answer_1": "a fox", "answer_2": "a dog", "preference": 0.25}\n')
-    [row] = builder(tokenizer, swap_prob=swap_prob).read([str(path)])
+    path = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answers": ["a", "b"], "preference": 0.25}])
+    [row] = builder(tokenizer, swap_prob=swap_prob).read([path])
     assert halves(row, tokenizer)[1].strip() == line
 
 
 def test_a_file_without_a_usable_row_is_an_error(tokenizer, tmp_path):
-    path = tmp_path / "train.jsonl"
-    path.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
+    path = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answers": ["a", "b"]}])
     with pytest.raises(InputError, match="no row can be trained on"):
-        list(builder(tokenizer).read([str(path)]))
+        list(builder(tokenizer).read([path]))
 
 
 def test_a_probability_out_of_range_is_named(tokenizer):
@@ -275,17 +226,7 @@ def test_a_probability_out_of_range_is_named(tokenizer):
 
 @pytest.mark.parametrize(
     ("scores", "step"),
-    [
-        ([], 1),
-        ([(8, 6), (1, 10)], 1),
-        ([(8, 6), (8.5, 6)], 0.5),
-        ([(8.25, 6)], 0.25),
-        ([(8.1, 6)], 0.1),
-        ([(8.33, 6)], 0.1),
-    ],
+    [((), 1), ((8, 6, 1, 10), 1), ((8, 6, 8.5), 0.5), ((8.25, 6), 0.25), ((8.1, 6), 0.1), ((8.33, 6), 0.1)],
 )
-def test_the_step_is_the_widest_that_all_scores_share(tokenizer, scores, step):
-    rows = builder(tokenizer)
-    for pair in scores:
-        assert build(rows, SAMPLE, Label(sample_id="1", winner=1, scores=pair), None) is not None
-    assert rows.counts.step == step
+def test_the_step_is_the_widest_that_all_scores_share(scores, step):
+    assert RowCounts(scores=set(scores)).step == step

@@ -1,31 +1,33 @@
-"""Rows of all epochs, one behind another: each epoch whole, drawn anew, in an order that the seed alone decides."""
+"""Rows of all epochs: each epoch whole, in an order that the seed decides, the same bytes on any number of processes.
 
-import json
+Workers import this module for `Dying`, so it imports nothing of TRL.
+"""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
-from trl import SFTConfig
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from benchmarks.synthetic.pairs import generate
-from judgelm.errors import InputError
-from judgelm.training.rows.builder import RowOptions
-from judgelm.training.rows.dataset import Schedule, build_epochs, training_order
-from judgelm.training.trainer import use_single_pass
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.errors import InputError, RunError
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Label, Sample
+from judgelm.training.rows.builder import CHUNK, RowJob, RowOptions, SFTRowBuilder, make_chunks
+from judgelm.training.rows.dataset import Schedule, build_epochs, rows_in, training_order
+from tests.support.recipe_runs import write_world
 
 ROWS = 40
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tiny_model):
-    return AutoTokenizer.from_pretrained(tiny_model)
-
-
-@pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("world") / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in generate(ROWS, seed=0, split="train")))
-    return str(path)
+    return write_world(tmp_path_factory.mktemp("world") / "train.jsonl", ROWS)
 
 
 def laid_out(tokenizer, file, folder, *, epochs=3.0, steps=None, group=False, seed=0, **options):
@@ -88,16 +90,17 @@ def test_what_an_earlier_run_left_is_used_until_the_data_changes(tokenizer, file
     again = laid_out(tokenizer, file, tmp_path)
     assert kept.stat().st_mtime_ns == before
     assert again.counts == made.counts
-    other = tmp_path / "other.jsonl"
-    other.write_text("".join(json.dumps(row) + "\n" for row in generate(ROWS, seed=1, split="train")))
-    laid_out(tokenizer, str(other), tmp_path)
+    laid_out(tokenizer, write_world(tmp_path / "other.jsonl", ROWS + 1), tmp_path)
     assert len(list(tmp_path.glob("*.arrow"))) == 2
 
 
 def test_steps_decide_how_many_epochs_there_are(tokenizer, file, tmp_path):
     assert laid_out(tokenizer, file, tmp_path, steps=5).epochs == 1
-    assert laid_out(tokenizer, file, tmp_path, steps=6).epochs == 2
     assert laid_out(tokenizer, file, tmp_path, epochs=1.5).epochs == 2
+    # 15 x 8 rows are 3 epochs of 40, which is known once the first is made
+    by_steps, by_epochs = laid_out(tokenizer, file, tmp_path, steps=15), laid_out(tokenizer, file, tmp_path)
+    assert by_steps.epochs == 3
+    assert by_steps.dataset["input_ids"] == by_epochs.dataset["input_ids"]
 
 
 def test_grouping_by_length_keeps_epochs_whole_and_saves_padding():
@@ -136,11 +139,110 @@ def test_rows_that_would_be_others_are_not_taken_for_those_of_an_earlier_run(tok
     assert tokenizer.eos_token_id not in ends[1]
 
 
-def test_what_is_counted_in_epochs_stays_so_where_all_epochs_are_one_pass(tokenizer, file, tmp_path):
-    options = {"eval_strategy": "epoch", "eval_delay": 2, "save_strategy": "epoch", "bf16": False, "use_cpu": True}
-    args = SFTConfig(output_dir=str(tmp_path), **options)
-    schedule = Schedule(epochs=3.0, steps=None, batch=16, group_by_length=False, seed=0)
-    rows = laid_out(tokenizer, file, tmp_path)
-    use_single_pass(args, schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
-    # 40 rows, 16 a step: an epoch ends within the third
-    assert (args.eval_steps, args.save_steps, args.eval_delay) == (3, 3, 6)
+MANY = 2 * CHUNK + 40
+OPTIONS = RowOptions(template="judgelm-compact", window=300, swap_prob=0.5)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    path = write_world(tmp_path_factory.mktemp("world") / "train.jsonl", MANY)
+    with open(path, "a") as lines:
+        lines.write("torn\n")
+    return path
+
+
+def laid_out_by(tokenizer, file, folder, **options):
+    schedule = Schedule(epochs=3.0, steps=None, batch=8, group_by_length=False, seed=0)
+    return build_epochs(tokenizer, OPTIONS, [file], schedule, folder, **options)
+
+
+def bytes_in(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+WITHOUT_GUARD = """
+import sys
+from pathlib import Path
+from transformers import AutoTokenizer
+from judgelm.training.rows.builder import RowOptions
+from judgelm.training.rows.dataset import Schedule, build_epochs
+print("main runs")
+options = RowOptions(template="judgelm-compact", window=300, swap_prob=0.5)
+schedule = Schedule(epochs=3.0, steps=None, batch=8, group_by_length=False, seed=0)
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+print(build_epochs(tokenizer, options, [sys.argv[2]], schedule, Path(sys.argv[3]), workers=2).counts.made)
+"""
+
+
+def test_the_files_are_the_same_bytes_on_any_number_of_workers_started_by_any_script(
+    tokenizer, tiny_model, many, tmp_path
+):
+    (tmp_path / "script.py").write_text(WITHOUT_GUARD)  # it runs once: workers do not import it
+    command = [sys.executable, str(tmp_path / "script.py"), str(tiny_model), many, str(tmp_path / "2")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert (done.stdout, done.returncode) == (f"main runs\n{MANY}\n", 0), done.stderr
+    made = laid_out_by(tokenizer, many, tmp_path / "1", workers=1)
+    assert bytes_in(tmp_path / "1") == bytes_in(tmp_path / "2")
+    assert (made.counts.made, made.per_epoch, made.epochs) == (MANY, MANY, 3)
+    assert made.counts.left_out == {"unusable line": 1}
+    alone = {row.sample_id: row.input_ids.tolist() for row in SFTRowBuilder(tokenizer, OPTIONS).read([many], 1)}
+    second = made.dataset.select(range(MANY, 2 * MANY))
+    assert dict(zip(second["sample_id"], second["input_ids"], strict=True)) == alone
+
+
+class Dying(SFTRowBuilder):
+    """Ends its process as the kernel would for want of memory, but not the one that reads."""
+
+    def build(self, item, epoch=0):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, many, tmp_path):
+    with pytest.raises(RunError, match=r"a process that builds training rows died.*dataset_num_proc: 1"):
+        laid_out_by(tokenizer, many, tmp_path, builder=Dying, workers=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_few_items_are_made_here(tokenizer):
+    job = RowJob(builder=Dying, tokenizer=tokenizer, options=OPTIONS, epochs=[])
+    assert sum(chunk.items for chunk in make_chunks(range(5), job, None)) == 5  # no epoch, so nothing is made of them
+
+
+PAIR = Sample(id="1", question="what is it", answers=("a fox", "a big fox"))
+
+
+def whole_text_tokenizer(text, *merges):
+    """BPE over the whole text, blanks marked and one put in front, as Vicuna's has it: tokens may span words."""
+    known = [("▁", "f"), ("▁f", "o"), ("▁fo", "x"), ("\n", "t"), ("▁", "8"), *merges]
+    vocabulary = ["<unk>", "</s>", *sorted({*text.replace(" ", "▁"), *"▁8"}), *("".join(pair) for pair in known)]
+    fast = Tokenizer(models.BPE({piece: at for at, piece in enumerate(vocabulary)}, known, unk_token="<unk>"))
+    fast.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    return PreTrainedTokenizerFast(tokenizer_object=fast, eos_token="</s>", unk_token="<unk>")
+
+
+@pytest.mark.parametrize("template", ["judgelm-compact", "judgelm-v1"])
+@pytest.mark.parametrize("joined", [False, True], ids=["border kept", "border spanned"])
+@pytest.mark.parametrize("scores", [(8, 6), (10, 7), (1.5, 9)])
+def test_a_targets_tokens_are_those_behind_the_whole_prompt(template, joined, scores):
+    line = " ".join(f"{score:g}" for score in scores)
+    target = f"{line}\nthe first can jump"
+    prompt = get_template(template).render(PAIR, (0, 1), None)
+    text = "".join(span.text for span in prompt.spans)
+    tokenizer = whole_text_tokenizer(text + target, *([(text[-1], target[0])] if joined else []))
+    row = SFTRowBuilder(tokenizer, RowOptions(template=template, window=2000)).build(
+        LabelledPair(
+            sample=PAIR,
+            plain=Label(sample_id="1", winner=1, scores=scores, reason="the first can jump"),
+            referenced=None,
+        )
+    )
+    alone, whole = (tokenizer(found)["input_ids"] for found in (text, text + target))
+    assert (whole[: len(alone)] != alone) == joined
+    assert tokenizer.unk_token_id not in whole
+    behind = tokenizer(target)["input_ids"] if joined else whole[len(alone) :]
+    assert row.input_ids.tolist() == [*alone, *behind, tokenizer.eos_token_id]
+
+
+def test_rows_are_counted_where_that_needs_no_parsing(many):
+    assert rows_in([many]) == MANY + 1  # the torn one counts
+    assert rows_in([many, "rows.json"]) is None

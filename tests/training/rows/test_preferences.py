@@ -1,9 +1,6 @@
 """Rows of two judgments, and prompts in both orders."""
 
-import json
-
 import pytest
-from transformers import AutoTokenizer
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
@@ -20,6 +17,7 @@ from judgelm.training.rows.preferences import (
     PreferenceRowBuilder,
     PreferenceRowOptions,
 )
+from tests.support.recipe_runs import write_rows
 
 TEMPLATE = "judgelm-compact"
 PAIR = {"id": "1", "question": "what is it", "answer_1": "a fox", "answer_2": "a dog"}
@@ -28,18 +26,9 @@ GIVEN = "[Q] what is it\n[1] a fox\n[2] a dog\n[S]"
 EXCHANGED = "[Q] what is it\n[1] a dog\n[2] a fox\n[S]"
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_model):
-    return AutoTokenizer.from_pretrained(tiny_model)
-
-
 @pytest.fixture
 def write(tmp_path):
-    def write_rows(*rows, name="rows.jsonl"):
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return str(tmp_path / name)
-
-    return write_rows
+    return lambda *rows, name="rows.jsonl": write_rows(tmp_path / name, rows)
 
 
 @pytest.fixture
@@ -55,27 +44,30 @@ def run(tmp_path):
     return judged
 
 
-def builder(tokenizer, **options):
-    return PreferenceRowBuilder(
-        tokenizer, PreferenceRowOptions(**({"template": TEMPLATE, "window": 300, "swap_prob": 0} | options))
-    )
-
-
 def read(tokenizer, *paths, epoch=0, **options):
     """The rows as text (prompt, chosen, rejected), and the counts."""
-    made = builder(tokenizer, **options)
-    rows = list(made.read(paths, epoch))
-    texts = [
-        tuple(tokenizer.decode(getattr(row, name)) for name in ("prompt_ids", "chosen_ids", "rejected_ids"))
-        for row in rows
-    ]
+    made = PreferenceRowBuilder(
+        tokenizer, PreferenceRowOptions(**({"template": TEMPLATE, "window": 300, "swap_prob": 0} | options))
+    )
+    columns = ("prompt_ids", "chosen_ids", "rejected_ids")
+    texts = [tuple(tokenizer.decode(getattr(row, name)) for name in columns) for row in made.read(paths, epoch)]
     return texts, made.counts
 
 
-def test_a_row_may_carry_both_judgments(tokenizer, write):
-    [texts], counts = read(tokenizer, write(STATED))
-    assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
-    assert (counts.made, counts.with_reason, counts.scores) == (1, 1, {8.0, 6.0})
+@pytest.mark.parametrize(
+    ("rejected", "options", "chosen", "expected"),
+    [
+        (STATED["rejected"], {}, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>"),
+        ("3 7", {}, "8 6\n", "3 7\n"),  # no reason stands against none, and a bare score line has no end
+        (STATED["rejected"], {"reason_prob": 0}, "8 6\n", "3 7\n"),
+        # where only the reasons differ they are kept
+        ("8 6\nAnswer 2 is lazy.", {"reason_prob": 0}, "8 6\nAnswer 1 can jump.</s>", "8 6\nAnswer 2 is lazy.</s>"),
+    ],
+)
+def test_a_row_may_carry_both_judgments(tokenizer, write, rejected, options, chosen, expected):
+    [texts], counts = read(tokenizer, write(STATED | {"rejected": rejected}), **options)
+    assert texts == (GIVEN, chosen, expected)
+    assert (counts.made, counts.with_reason, counts.scores) == (1, "</s>" in chosen, {8.0, 6.0})
 
 
 def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, write):
@@ -83,19 +75,6 @@ def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, wri
     equal = STATED | {"id": "2", "answer_1": f"{long}over", "answer_2": f"{long}lazy"}
     texts, counts = read(tokenizer, write(STATED, equal))
     assert (len(texts), counts.left_out) == (1, {"equal after cut": 1})
-
-
-def test_a_bare_score_line_has_no_end_and_no_reason_stands_against_none(tokenizer, write):
-    [texts], counts = read(tokenizer, write(STATED | {"rejected": "3 7"}))
-    assert texts == (GIVEN, "8 6\n", "3 7\n")
-    [texts], _ = read(tokenizer, write(STATED), reason_prob=0)
-    assert texts == (GIVEN, "8 6\n", "3 7\n")
-    assert counts.with_reason == 0
-
-
-def test_where_only_the_reasons_differ_they_are_kept(tokenizer, write):
-    [texts], _ = read(tokenizer, write(STATED | {"rejected": "8 6\nAnswer 2 is lazy."}), reason_prob=0)
-    assert texts[1:] == ("8 6\nAnswer 1 can jump.</s>", "8 6\nAnswer 2 is lazy.</s>")
 
 
 def test_both_judgments_are_swapped_or_none(tokenizer, write):
@@ -200,38 +179,36 @@ def test_replies_about_other_texts_are_refused(tokenizer, write, run, change):
         read(tokenizer, path, judged, judgments=(judged,))
 
 
-def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, run):
-    with pytest.raises(
-        InputError, match=r"no two judgments to tune on \(1 chosen and rejected alike\); give judgments"
-    ):
-        read(tokenizer, write(STATED | {"rejected": STATED["chosen"]}))
-    # a preference set's chosen and rejected are answers, not judgments
-    with pytest.raises(InputError, match=r"\(1 without two judgments\)"):
-        read(tokenizer, write({"question": "q", "chosen": "8 6", "rejected": "3 7"}))
-    with pytest.raises(InputError, match=r"\(1 scores outside the scale\)"):
-        read(tokenizer, write(STATED), scale=(1, 5))
-    path = write(PAIR | {"winner": 1})
-    judged = run(path, {"*": "3 7\n"}, both_orders=False)
-    with pytest.raises(InputError, match=r"\(1 no teacher scores\)"):
+@pytest.mark.parametrize(
+    ("row", "options", "reason"),
+    [
+        (STATED | {"rejected": STATED["chosen"]}, {}, "chosen and rejected alike"),
+        # a preference set's chosen and rejected are answers, not judgments
+        ({"question": "q", "chosen": "8 6", "rejected": "3 7"}, {}, "without two judgments"),
+        (STATED, {"scale": (1, 5)}, "scores outside the scale"),
+    ],
+)
+def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, row, options, reason):
+    with pytest.raises(InputError, match=rf"no two judgments to tune on \(1 {reason}\); give judgments"):
+        read(tokenizer, write(row), **options)
+
+
+@pytest.mark.parametrize(
+    ("asked", "finding"),
+    [
+        ({"template": "judgelm-v1"}, "the run has template 'judgelm-v1', the training"),
+        ({"scale": (1, 5)}, r"has scale \[1, 5\], the training has \(1, 10\)"),
+        ({"manifest": None}, r"cannot read judged\.run\.json beside it"),
+        ({"manifest": "{}"}, "not the manifest of a run of judgelm-batch"),
+    ],
+)
+def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, tmp_path, asked, finding):
+    path, manifest = write(PAIR | {"score": [8, 6]}), tmp_path / "judged.run.json"
+    judged = run(path, {"*": "3 7\n"}, **{name: value for name, value in asked.items() if name != "manifest"})
+    if "manifest" in asked:
+        manifest.unlink() if asked["manifest"] is None else manifest.write_text(asked["manifest"])
+    with pytest.raises(InputError, match=finding):
         read(tokenizer, path, judged, judgments=(judged,))
-
-
-def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, tmp_path):
-    path = write(PAIR | {"score": [8, 6]})
-
-    def refused(judged, match):
-        with pytest.raises(InputError, match=match):
-            read(tokenizer, path, judged, judgments=(judged,))
-
-    refused(
-        run(path, {"*": "3 7\n"}, "v1.jsonl", template="judgelm-v1"), "the run has template 'judgelm-v1', the training"
-    )
-    refused(run(path, {"*": "3 7\n"}, "five.jsonl", scale=(1, 5)), r"has scale \[1, 5\], the training has \(1, 10\)")
-    judged = run(path, {"*": "3 7\n"})
-    (tmp_path / "judged.run.json").unlink()
-    refused(judged, r"cannot read judged\.run\.json beside it .* keep the files of a run together")
-    (tmp_path / "judged.run.json").write_text("{}")
-    refused(judged, "not the manifest of a run of judgelm-batch")
 
 
 def test_the_rows_of_all_epochs_are_made_anew_when_the_judgments_change(tokenizer, write, run, tmp_path):
@@ -253,17 +230,12 @@ REASONED = "reasoned-compact"
 PROMPT_OPTIONS = JudgingPromptOptions(template=REASONED, window=200, reply_tokens=64)
 
 
-def write_pairs(path, *rows):
-    path.write_text("".join(json.dumps({"id": str(i), "question": "q"} | row) + "\n" for i, row in enumerate(rows)))
-    return str(path)
-
-
 def pair(first, second, **label):
-    return {"answer_1": first, "answer_2": second} | label
+    return {"question": "q", "answers": [first, second]} | label
 
 
-def test_the_prompts_are_those_of_the_mode(tokenizer, tmp_path):
-    path = write_pairs(tmp_path / "rows.jsonl", pair("a", "b", winner="2"))
+def test_the_prompts_are_those_of_the_mode(tokenizer, write):
+    path = write(pair("a", "b", winner="2"))
     builder = JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS)
     [row] = builder.read([path])
     requests = next(Reasoned(template=REASONED, both_orders=True)(Sample(id="0", question="q", answers=("a", "b"))))
@@ -272,13 +244,12 @@ def test_the_prompts_are_those_of_the_mode(tokenizer, tmp_path):
     assert [row.prompt, row.swapped, row.winner] == [*texts, 2]
 
 
-def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, tmp_path):
+def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, write):
     long = "word " * 300
-    path = write_pairs(
-        tmp_path / "rows.jsonl",
+    path = write(
         pair("a", "b", winner="tie"),
         pair("a", "b", preference=0.5),
-        {"question": long} | pair("a", "b", winner="1"),
+        pair("a", "b", winner="1", question=long),
         pair("a", long, preference=0.9),  # is cut
         pair("a", "b", scores=[3, 7]),
     )
@@ -288,35 +259,19 @@ def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, tmp_path
     assert (builder.counts.made, builder.counts.cut) == (2, 1)
 
 
-def test_a_file_of_ties_is_refused(tokenizer, tmp_path):
-    path = write_pairs(tmp_path / "rows.jsonl", pair("a", "b", winner="tie"))
-    with pytest.raises(InputError, match="no row can be trained on \\(1 a tie\\)"):
-        list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([path]))
+def test_a_file_of_ties_is_refused(tokenizer, write):
+    with pytest.raises(InputError, match=r"no row can be trained on \(1 a tie\)"):
+        list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([write(pair("a", "b", winner="tie"))]))
 
 
-def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, tmp_path):
-    rows = [pair(f"a{index}", "b", winner=str(1 + index % 2)) for index in range(5)]
+def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, write, tmp_path):
+    rows = [pair(f"a{index}", "b", winner=str(1 + index % 2), id=str(index)) for index in range(5)]
     schedule = Schedule(epochs=1, steps=None, batch=4, group_by_length=False, seed=0)
-    built = build_epochs(
-        tokenizer,
-        PROMPT_OPTIONS,
-        [write_pairs(tmp_path / "rows.jsonl", *rows)],
-        schedule,
-        tmp_path / "rows",
-        JudgingPromptBuilder,
-    )
+    files = [write(*rows)]
+    built = build_epochs(tokenizer, PROMPT_OPTIONS, files, schedule, tmp_path / "rows", JudgingPromptBuilder)
     paired = in_both_orders(built, step=4)
     shown = [paired.dataset[index] for index in range(len(paired.dataset))]
-    assert [(row["pair"], row["order"]) for row in shown] == [
-        (0, 0),
-        (0, 1),
-        (1, 0),
-        (1, 1),
-        (2, 0),
-        (2, 1),
-        (3, 0),
-        (3, 1),
-    ]
+    assert [(row["pair"], row["order"]) for row in shown] == [(index // 2, index % 2) for index in range(8)]
     for given, swapped in zip(shown[::2], shown[1::2], strict=True):
         number = int(given["sample_id"])
         assert given["best"] == 1 + number % 2 == 3 - swapped["best"]
