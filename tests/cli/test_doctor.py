@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from judgelm.engines.model_cache import CACHE_VARIABLE, read_speeds
-from judgelm.prompts import template
+from judgelm.prompts import catalog
 from judgelm.prompts.sanitization import Sanitizer
 
 
@@ -93,7 +93,7 @@ def test_a_models_tokens_are_attacked_and_its_judge_is_measured(cli, tiny_judge,
 
 
 def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
-    monkeypatch.setattr(template.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
+    monkeypatch.setattr(catalog.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
     code, printed, _ = cli("judgelm", "doctor", "--injection")
     assert code == 1
     assert "got through block end/[Question] in answer_" in printed

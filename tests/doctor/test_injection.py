@@ -16,7 +16,7 @@ from judgelm.doctor.injection import (
 from judgelm.engines.openai.requests import PromptRenderer
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
-from judgelm.prompts import template
+from judgelm.prompts import catalog
 from judgelm.prompts.catalog import TEMPLATES, get_template
 from judgelm.prompts.chat_templates import role_markers, special_tokens
 from judgelm.prompts.sanitization import Sanitizer
@@ -66,7 +66,7 @@ def test_nothing_becomes_a_token_in_a_plain_template(name, family):
 
 def test_a_template_without_defence_is_found_out(monkeypatch):
     """The checks themselves can fail: the same template, its delimiters declared and not defended."""
-    monkeypatch.setattr(template.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
+    monkeypatch.setattr(catalog.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
     found = through(check_attacks(V1))
     for one in attacks_on(V1):
         if one.family in ("block end", "look-alike", "line end", "fake block", "padding"):
