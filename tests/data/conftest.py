@@ -5,6 +5,7 @@ import json
 import pytest
 
 from judgelm.data.labelled_set import read_labels
+from tests.support import benchmark_files
 
 
 @pytest.fixture
@@ -30,3 +31,9 @@ def labelled(write):
         return read_labels(write(*rows), on_reject=lambda reject: messages.append(reject.message), **options), messages
 
     return read
+
+
+@pytest.fixture
+def imported(write, tmp_path):
+    """Imports rows as a benchmark: the result, and the rows made."""
+    return lambda name, *rows, file="pairs.jsonl": benchmark_files.imported(name, tmp_path, write(*rows, name=file))

@@ -60,7 +60,7 @@ FORMATS = [
 def files(draw):
     """Rows of one format, mostly with all that it needs and some of what it may have."""
     needs = draw(st.sampled_from(FORMATS))
-    needed = {name: NEEDED.get(name) or OTHERS.get(name, TEXTS) for name in needs}
+    needed = {name: NEEDED.get(name, OTHERS.get(name, TEXTS)) for name in needs}
     row = st.tuples(fuzzing.rows(OTHERS), st.fixed_dictionaries(needed), fuzzing.rows(needed))
     return draw(st.lists(row.map(lambda three: three[0] | (three[1] if len(three[0]) % 4 else three[2])), max_size=5))
 

@@ -1,12 +1,8 @@
 """GSM-Symbolic: questions of templates, and which of the three files they are from."""
 
-import json
-
 import pytest
 
-from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
-from tests.support import benchmark_files
 
 
 def row(template, instance, answer="6 - 2 = 4\n#### 4", **fields):
@@ -16,15 +12,8 @@ def row(template, instance, answer="6 - 2 = 4\n#### 4", **fields):
     } | fields  # fmt: skip
 
 
-def imported(tmp_path, name, rows):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return benchmark_files.imported("gsm-symbolic", tmp_path, path)
-
-
-def test_a_row_is_a_question_with_its_number_and_its_template(tmp_path):
-    done, [first, second] = imported(tmp_path, "GSM_p1.jsonl", [row(0, 0), row(0, 1, "...\n#### 1,045.0")])
+def test_a_row_is_a_question_with_its_number_and_its_template(imported):
+    done, [first, second] = imported("gsm-symbolic", row(0, 0), row(0, 1, "...\n#### 1,045.0"), file="GSM_p1.jsonl")
     assert done.unlabelled == 2
     assert (first["id"], first["question"], first["reference"]) == ("gsm-symbolic-p1-0-0", "Ann has 0 pears.", "4")
     assert second["reference"] == "1045"
@@ -44,8 +33,8 @@ def test_a_row_is_a_question_with_its_number_and_its_template(tmp_path):
         ("GSM_symbolic.jsonl", "GSM-Symbolic"),
     ],
 )
-def test_the_name_says_which_file_it_is(tmp_path, name, data_set):
-    _, [only] = imported(tmp_path, name, [row(0, 0)])
+def test_the_name_says_which_file_it_is(imported, name, data_set):
+    _, [only] = imported("gsm-symbolic", row(0, 0), file=name)
     assert only["metadata"]["data_set"] == data_set
     assert only["id"] == f"{data_set.lower()}-0-0"
 
@@ -53,9 +42,9 @@ def test_the_name_says_which_file_it_is(tmp_path, name, data_set):
 @pytest.mark.parametrize(
     ("name", "finding"), [("problems.jsonl", "none of them"), ("p1/GSM_p2.jsonl", "P1 and P2"), ("gsmp1.jsonl", "none")]
 )
-def test_a_name_that_does_not_say_it_is_refused(tmp_path, name, finding):
+def test_a_name_that_does_not_say_it_is_refused(imported, name, finding):
     with pytest.raises(InputError, match=finding):
-        imported(tmp_path, name, [row(0, 0)])
+        imported("gsm-symbolic", row(0, 0), file=name)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +57,12 @@ def test_a_name_that_does_not_say_it_is_refused(tmp_path, name, finding):
         ({"question": ["Ann"]}, "question"),
     ],
 )
-def test_rows_that_cannot_be_used_are_rejects(tmp_path, fields, reason):
-    done, rows = imported(tmp_path, "GSM_p1.jsonl", [row(0, 0), row(0, 1) | fields])
+def test_rows_that_cannot_be_used_are_rejects(imported, fields, reason):
+    done, rows = imported("gsm-symbolic", row(0, 0), row(0, 1) | fields, file="GSM_p1.jsonl")
     assert len(rows) == 1
     assert reason in done.rejects[0].message
 
 
-def test_its_rows_are_refused_as_gsm8k(tmp_path):
-    path = tmp_path / "GSM_p1.jsonl"
-    path.write_text(json.dumps(row(0, 0)) + "\n")
+def test_its_rows_are_refused_as_gsm8k(imported):
     with pytest.raises(InputError, match="a row of GSM-Symbolic, whose lines do not name its questions"):
-        import_benchmark("gsm8k", [str(path)], tmp_path / "out.jsonl")
+        imported("gsm8k", row(0, 0))

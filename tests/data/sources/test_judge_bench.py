@@ -1,12 +1,9 @@
 """JUDGE-BENCH's ratings: files in the schema of its data/README.md."""
 
-import json
-
 import pytest
 
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.errors import InputError
-from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
 
@@ -20,31 +17,26 @@ def content(**changes):
     }
 
 
-def imported(tmp_path, made, file="my_set.json"):
-    (tmp_path / file).write_text(json.dumps(made))
-    return benchmark_files.imported("judge-bench-nlp", tmp_path, tmp_path / file)
-
-
-def test_a_property_of_a_text_is_a_row(tmp_path):
-    _, [row] = imported(tmp_path, content())
+def test_a_property_of_a_text_is_a_row(imported):
+    _, [row] = imported("judge-bench-nlp", content(), file="my_set.json")
     assert (row["id"], row["category"]) == ("my-set-3-fluency", "my-set: fluency")
     assert (row["question"], row["answer"], row["scores"]) == ("Rate:", "Some text.", [2.5])
 
 
-def test_names_are_those_of_the_authors_tables(tmp_path):
-    _, [row] = imported(tmp_path, content(), "roscoe-gsm8k-overall.json")
+def test_names_are_those_of_the_authors_tables(imported):
+    _, [row] = imported("judge-bench-nlp", content(), file="roscoe-gsm8k-overall.json")
     assert row["metadata"]["data_set"] == "roscoe-gsm8k"
 
 
-def test_a_scale_whose_best_value_is_the_smaller_one_is_turned(tmp_path):
-    _, [row] = imported(tmp_path, content(worst=7, best=1))
+def test_a_scale_whose_best_value_is_the_smaller_one_is_turned(imported):
+    _, [row] = imported("judge-bench-nlp", content(worst=7, best=1), file="my_set.json")
     assert row["scores"] == [-2.5]
 
 
-def test_categorical_properties_are_rejects(tmp_path):
+def test_categorical_properties_are_rejects(imported):
     made = content()
     made["annotations"].append({"metric": "safe", "category": "categorical", "prompt": "{{ instance }}"})
-    done, rows = imported(tmp_path, made)
+    done, rows = imported("judge-bench-nlp", made, file="my_set.json")
     assert len(rows) == 1
     assert "safe is categorical" in done.rejects[0].reason
 
@@ -58,9 +50,9 @@ def test_categorical_properties_are_rejects(tmp_path):
         (content(prompt="no place"), "no graded or continuous property"),
     ],
 )
-def test_other_files_are_refused(tmp_path, made, message):
+def test_other_files_are_refused(imported, made, message):
     with pytest.raises(InputError, match=message):
-        imported(tmp_path, made)
+        imported("judge-bench-nlp", made, file="my_set.json")
 
 
 def test_the_published_files(tmp_path):

@@ -1,11 +1,8 @@
 """EVOUNA: rows in its published schema."""
 
-import json
-
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import MODELS
-from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
 ROW = {
@@ -17,13 +14,8 @@ ROW = {
 }
 
 
-def imported(tmp_path, rows):
-    (tmp_path / "NQ.json").write_text(json.dumps(rows))
-    return benchmark_files.imported("evouna", tmp_path, tmp_path / "NQ.json")
-
-
-def test_each_models_answer_is_a_row(tmp_path):
-    _, rows = imported(tmp_path, [ROW])
+def test_each_models_answer_is_a_row(imported, tmp_path):
+    _, rows = imported("evouna", ROW, file="NQ.json")
     assert [row["id"] for row in rows] == [f"NQ-1-{model}" for model in MODELS]
     assert rows[0]["reference"] == "A. Author"
     assert rows[0]["metadata"]["references"] == ["A. Author", "The Author"]
@@ -32,8 +24,8 @@ def test_each_models_answer_is_a_row(tmp_path):
     assert (labels["NQ-1-fid"].scores, labels["NQ-1-gpt4"].scores) == ((0.0,), (1.0,))
 
 
-def test_improper_questions_and_answers_without_a_verdict_are_rejects(tmp_path):
-    done, rows = imported(tmp_path, [ROW, ROW | {"improper": True}, ROW | {"judge_gpt4": None}])
+def test_improper_questions_and_answers_without_a_verdict_are_rejects(imported):
+    done, rows = imported("evouna", ROW, ROW | {"improper": True}, ROW | {"judge_gpt4": None}, file="NQ.json")
     assert len(rows) == 9
     reasons = " ".join(reject.reason for reject in done.rejects)
     assert "marked as improper" in reasons

@@ -21,12 +21,6 @@ SECOND = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def imported(write, tmp_path):
-    """Imports rows as a benchmark: the result, and the rows made."""
-    return lambda name, *rows: benchmark_files.imported(name, tmp_path, write(*rows))
-
-
 def test_rewardbench_rows_know_subset_and_section_which_are_in_the_protocol_file(imported, tmp_path):
     _, [row] = imported("rewardbench", FIRST)
     winner = row["winner"]

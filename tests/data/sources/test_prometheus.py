@@ -31,16 +31,10 @@ Score 5: Yes.
 ROW = {"idx": 7, "response_source": "vicuna", "category": "generic", "instruction": PROMPT, "gpt4_score": [5, 4, 5]}
 
 
-def imported(tmp_path, *rows):
-    path = tmp_path / "vicuna_eval.json"
-    path.write_text(json.dumps(rows))
-    return benchmark_files.imported("prometheus", tmp_path, path)
-
-
-def test_a_prompt_becomes_its_parts(tmp_path):
+def test_a_prompt_becomes_its_parts(imported):
     without = PROMPT.replace("###Reference Answer (Score 5):\nHello you.\n\n", "")
-    _, [row, other] = imported(tmp_path, ROW, ROW | {"instruction": without})
-    assert row["id"] == "vicuna_eval-1"
+    _, [row, other] = imported("prometheus", ROW, ROW | {"instruction": without})
+    assert row["id"] == "pairs-1"
     assert (row["question"], row["answer"]) == ("Say hello.\nIn two words.", "Hello there.")
     assert (row["reference"], row["answer_models"]) == ("Hello you.", ["vicuna"])
     assert row["metadata"] == {"rubric": "[Is it kind?]\nScore 1: No.\nScore 5: Yes.", "gpt4_score": [5, 4, 5]}
@@ -57,8 +51,8 @@ def test_a_prompt_becomes_its_parts(tmp_path):
         ({"gpt4_score": []}, 'field "gpt4_score": expected a list of scores from 1 to 5'),
     ],
 )
-def test_what_cannot_be_used_is_a_reject_that_says_why(tmp_path, change, finding):
-    done, rows = imported(tmp_path, ROW, ROW | {"idx": 8} | change)
+def test_what_cannot_be_used_is_a_reject_that_says_why(imported, change, finding):
+    done, rows = imported("prometheus", ROW, ROW | {"idx": 8} | change)
     assert len(rows) == 1
     assert finding in done.rejects[0].message
 

@@ -7,7 +7,6 @@ import pytest
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.preference_sets import best_of_n_key
 from judgelm.errors import InputError
-from tests.support import benchmark_files
 from tests.support.benchmark_files import published
 
 QUESTION = [{"content": "Say a.", "language": "English", "role": "user"}]
@@ -23,45 +22,38 @@ BEST = {
 STYLES = {"id": 8, "prompt": "Why?", "chosen": ["c1", "c2", "c3"], "rejected": ["r1", "r2", "r3"], "error": "e"}
 
 
-def imported(name, tmp_path, rows, file="in.json"):
-    path = tmp_path / file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(rows))
-    return benchmark_files.imported(name, tmp_path, path)
-
-
-def test_rmbs_pair_knows_its_section_and_scenario(tmp_path):
-    _, [row] = imported("rmb", tmp_path, [PAIR])
+def test_rmbs_pair_knows_its_section_and_scenario(imported):
+    _, [row] = imported("rmb", PAIR)
     assert (row["id"], row["category"]) == ("pairwise-harmlessness-12", "Harmlessness Pairwise")
     assert row[f"answer_{row['winner']}"] == "a"
     assert row["answer_models"][row["winner"] - 1] == "m1"
     assert row["metadata"] == {"scenario": "S1"}
 
 
-def test_rmbs_best_of_n_is_a_pair_with_each_loser(tmp_path):
-    _, rows = imported("rmb", tmp_path, [BEST], "BoN_set/in.json")
+def test_rmbs_best_of_n_is_a_pair_with_each_loser(imported):
+    _, rows = imported("rmb", BEST, file="BoN_set/in.json")
     assert [row["id"] for row in rows] == ["bon-helpfulness-7-1", "bon-helpfulness-7-2"]
     assert {best_of_n_key(row["id"]) for row in rows} == {"bon-helpfulness-7"}
     assert {row["category"] for row in rows} == {"Helpfulness BoN"}
     assert best_of_n_key("pairwise-harmlessness-12") == "pairwise-harmlessness-12"
 
 
-def test_rmbs_dialogues_are_rendered_with_their_speakers(tmp_path):
+def test_rmbs_dialogues_are_rendered_with_their_speakers(imported):
     said = (("assistant", "a"), ("user", "Again."))
     turns = QUESTION + [{"role": role, "content": text, "language": "English"} for role, text in said]
-    _, [row] = imported("rmb", tmp_path, [PAIR | {"conversation_input": turns}])
+    _, [row] = imported("rmb", PAIR | {"conversation_input": turns})
     assert row["question"] == "User: Say a.\n\nAssistant: a\n\nUser: Again."
 
 
-def test_rmb_refuses_other_files_and_places(tmp_path):
+def test_rmb_refuses_other_files_and_places(imported):
     with pytest.raises(InputError, match="it lacks pair_uid"):
-        imported("rmb", tmp_path, [BEST])  # its folder is not BoN_set
+        imported("rmb", BEST)  # its folder is not BoN_set
     with pytest.raises(InputError, match="SET/GOAL/SCENARIO"):
-        imported("rmb", tmp_path, [PAIR | {"category_path": "Other/S1"}])
+        imported("rmb", PAIR | {"category_path": "Other/S1"})
 
 
-def test_rm_bench_compares_each_style_with_each(tmp_path):
-    _, rows = imported("rm-bench", tmp_path, [STYLES], "chat_filtered.json")
+def test_rm_bench_compares_each_style_with_each(imported):
+    _, rows = imported("rm-bench", STYLES, file="chat_filtered.json")
     by_id = {row["id"]: row for row in rows}
     assert len(rows) == 9
     # rows of the authors' matrix are the chosen styles: above the diagonal hard, below easy
@@ -72,15 +64,15 @@ def test_rm_bench_compares_each_style_with_each(tmp_path):
     assert (hard[f"answer_{hard['winner']}"], hard[f"answer_{3 - hard['winner']}"]) == ("c1", "r3")
 
 
-def test_rm_benchs_domain_comes_from_the_row_else_the_files_name(tmp_path):
-    _, rows = imported("rm-bench", tmp_path, [STYLES | {"domain": "safety-refuse"}], "total_dataset.json")
+def test_rm_benchs_domain_comes_from_the_row_else_the_files_name(imported):
+    _, rows = imported("rm-bench", STYLES | {"domain": "safety-refuse"}, file="total_dataset.json")
     assert {row["category"] for row in rows} == {"Safety, easy", "Safety, normal", "Safety, hard"}
     with pytest.raises(InputError, match="begins with none of chat, math"):
-        imported("rm-bench", tmp_path, [STYLES], "other.json")
+        imported("rm-bench", STYLES, file="other.json")
 
 
-def test_rm_benchs_equal_texts_are_rejects_one_by_one(tmp_path):
-    done, rows = imported("rm-bench", tmp_path, [STYLES | {"rejected": ["c1", "r2", "r3"]}], "code_filtered.json")
+def test_rm_benchs_equal_texts_are_rejects_one_by_one(imported, tmp_path):
+    done, rows = imported("rm-bench", STYLES | {"rejected": ["c1", "r2", "r3"]}, file="code_filtered.json")
     assert (len(rows), len(done.rejects)) == (8, 1)
     assert "were not read" in json.loads((tmp_path / "out.protocol.json").read_text())["unverified"]
 
