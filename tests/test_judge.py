@@ -62,11 +62,6 @@ def test_rank_takes_two_answers_or_more():
                 judge.rank("q", answers)
 
 
-def test_engine_arguments_go_to_the_engine():
-    with pytest.raises(ConfigError, match="the scripted engine has no engine arguments of its own, but got retries"):
-        Judge("8 6", engine="scripted", engine_args={"retries": 3})
-
-
 def test_the_cards_step_is_what_the_judge_is_asked_for(tiny_model, tmp_path):
     for path in tiny_model.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -29,9 +29,8 @@ def test_reasons_and_distributions_stand_in_the_rows_and_are_summed_up(batch, pa
     assert [rows[key]["probability"] for key in ("p0", "p1", "p2")] == [1, 0.5, None]
     assert rows["p0"]["shown"][0]["distribution"]["likeliest"] == [[8, 6, 1]]
     assert rows["p2"]["shown"][1]["distribution"]["first_better"] is None
-    assert [["because" in shown.get("reason", "") for shown in row["shown"]] for row in rows.values()] == [
-        [False, False], [True, True], [False, False],
-    ]  # fmt: skip
+    explained = {key: ["because" in shown.get("reason", "") for shown in row["shown"]] for key, row in rows.items()}
+    assert explained == {"p0": [False, False], "p1": [True, True], "p2": [False, False]}
     assert "2 of 3" in err
     assert "0.167 (n = 6)" in err  # one of six orders has all of its mass elsewhere
     assert "less than half of the probability" in err

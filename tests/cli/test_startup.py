@@ -43,7 +43,6 @@ def run(program, *arguments, **environment):
         "judgelm report --help",
         "judgelm panel --help",
         "judgelm modes --help",
-        "judgelm serve --help",
         "judgelm study qa --help",
         "judgelm study judgelm --help",
         "judgelm data --help",
@@ -73,7 +72,6 @@ def test_the_names_of_the_modes_are_those_there_are():
         ("judgelm eval --proto", "--protocol"),
         ("judgelm eval --protocol p", "pandalm"),
         ("judgelm modes m", "multi multimodal"),
-        ("judgelm serve --engine s", "scripted"),
         ("judgelm-batch --mode s", "single ssr"),
         ("judgelm-batch --reasons c", "close"),
         ("judgelm-batch pai", ""),  # nothing of ours, so that bash goes on to file names
@@ -86,6 +84,7 @@ def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported(li
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
+        ("judgelm serve --engine s", "scripted"),
         ("judgelm data import mm", "mmlu-pro mm-vet"),
         ("judgelm-batch --mode ssr --mode-arg tau", "tau="),
         ("judgelm-batch --template judgelm-c", "judgelm-chat judgelm-compact"),
