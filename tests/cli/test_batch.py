@@ -153,6 +153,7 @@ def test_rejected_lines_are_kept_with_place_and_reason(cli, pairs, tmp_path):
     ("arguments", "finding"),
     [
         (["nowhere.jsonl", "-o", "out.jsonl", *SCRIPTED, "8 6"], "no such file"),
+        (["{pairs}", "-o", "out.jsonl", *SCRIPTED, "8 6", "--self-answers", "nowhere.jsonl"], "no such file"),
         (
             ["{pairs}", "-o", "out.jsonl", "--model", "x", "--mode", "duel"],
             "mode 'duel' does not exist; available: pair",

@@ -219,6 +219,7 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
         ({"score_weight": 2.0}, ConfigError, "score_weight is 2.0, but DPO"),
         ({"beta": 0.0}, ConfigError, "beta is 0.0; it must be above 0"),
         ({"max_length": None}, ConfigError, "max_length is missing"),
+        ({"train_data": []}, ConfigError, "train_data is empty"),
         ({"judgments": []}, InputError, r"no two judgments to tune on \(40 without two judgments\)"),
         ({"judgments": ["nowhere.jsonl"]}, InputError, r"cannot read nowhere\.run\.json beside it"),
     ],
