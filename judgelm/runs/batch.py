@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject
-from judgelm.data.readers.streams import all_input_files, is_stream
+from judgelm.data.readers.streams import all_input_files, input_files, is_stream
 from judgelm.data.samples import AS_WRITTEN, Reading, ReferencePolicy, SampleStream, are_two_outputs
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import InputError
@@ -232,7 +232,8 @@ def files_of_job(job: BatchJob) -> list[str]:
     Raises:
         InputError: an input is missing.
     """
-    return [*all_input_files(job.inputs), *(path for path in (job.references, job.self_answers) if path)]
+    others = (path for path in (job.references, job.self_answers) if path)
+    return [*all_input_files(job.inputs), *(file for path in others for file in input_files(path))]
 
 
 def _open_stream(

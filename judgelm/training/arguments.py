@@ -165,6 +165,8 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     Raises:
         ConfigError: they do not fit, or Liger kernels are not installed.
     """
+    if not judge.train_data:
+        raise ConfigError("train_data is empty; give it a file of labelled rows")
     if judge.loss_on not in ("completion", "all"):
         raise ConfigError(f"loss_on {judge.loss_on!r} does not exist; available: completion, all")
     if len(judge.scale) != 2 or not all(map(math.isfinite, judge.scale)) or judge.scale[0] >= judge.scale[1]:

@@ -148,6 +148,7 @@ TRY = (*RUN, *SCRIPTED, "8 6")
     ("arguments", "finding"),
     [
         (["nowhere.jsonl", "-o", "out.jsonl", *SCRIPTED, "8 6"], "no such file"),
+        ([*RUN, *SCRIPTED, "8 6", "--self-answers", "nowhere.jsonl"], "no such file"),
         ([*RUN, "--model", "x", "--mode", "duel"], "mode 'duel' does not exist; available: pair"),
         ([*RUN, "--model", "x", "--engine", "vlm"], "engine 'vlm' does not exist"),
         ([*RUN, "--engine", "scripted"], "the scripted engine has no default judge; name one"),

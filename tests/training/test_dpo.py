@@ -123,6 +123,7 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
 @pytest.mark.parametrize(
     ("judge", "options", "error", "sentence"),
     [
+        ({"train_data": []}, {}, ConfigError, "^train_data is empty"),
         ({"template": "judgelm-v1"}, {}, CardError, "trained with template 'judgelm-compact' .*; set template: judge"),
         ({"scale": [1, 5]}, {}, CardError, r"on the scale 1 to 10, but .* scale \[1, 5\]; .*scale: \[1, 10\]"),
         ({"loss_on": "all"}, {}, ConfigError, "^loss_on"),
