@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-from jinja2 import Environment
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ConfigError, ModelError, RunError
@@ -236,6 +235,8 @@ def render_model_card(card: Card, *, name: str) -> str:
         card: the judge's card, with the facts of `train/sft.py` or `train/merge_lora.py` under `training`.
         name: the judge's name, for the title and the command.
     """
+    from jinja2 import Environment  # every command reads cards, and few write them
+
     facts = card.training
     base = str(facts.get("base_model") or "")
     kinds = {_KINDS.get(kind, kind): count for kind, count in (facts.get("rows_by_kind") or {}).items()}

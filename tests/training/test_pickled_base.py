@@ -30,7 +30,7 @@ def labelled_rows(*, preferences=False):
         line, _, reason = reply_of(sample).partition("\n")
         labels = {"scores": [int(score) for score in line.split()], "reason": reason}
         judgments = {"chosen": f"{line}\n{reason}", "rejected": f"5 4\n{reason}"}
-        row = {"id": sample.id, "question": sample.question, "answers": sample.answers}
+        row = {"question": sample.question, "answer_1": sample.answers[0], "answer_2": sample.answers[1]}
         yield row | (judgments if preferences else labels)
 
 

@@ -335,9 +335,10 @@ def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tm
 
 
 def test_the_loss_of_a_broken_step_of_dpo_is_the_mean_over_its_passes(tiny_model, tmp_path):
-    samples = [word_sample(number) for number in range(16)]
-    pairs = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in samples]
-    judgments = write_rows(tmp_path / "pairs.jsonl", [row | {"chosen": "8 6", "rejected": "3 7"} for row in pairs])
+    judged = {"chosen": "8 6", "rejected": "3 7"}
+    samples = map(word_sample, range(16))
+    pairs = ({"question": one.question, "answer_1": one.answers[0], "answer_2": one.answers[1]} for one in samples)
+    judgments = write_rows(tmp_path / "pairs.jsonl", (row | judged for row in pairs))
     trainer = breaking(tiny_model, judgments, tmp_path, recipe="dpo", gradient_accumulation_steps=4, learning_rate=0.0)
     trainer.add_callback(BreakWeight())
     with pytest.raises(TrainingError, match="weights are not finite"):
