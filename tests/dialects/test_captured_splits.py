@@ -132,8 +132,9 @@ def test_fresh_texts_come_back_or_the_split_is_doubted(shared_data, refilled, fo
     question, answers, reference = texts_shown(folder, item)
     question, *answers = (data.draw(TEXTS) for _ in [question, *answers])
     reference = data.draw(TEXTS) if reference is not None and not folder.startswith("llmbar") else None
-    question = "" if folder in NO_QUESTION else question
-    request = refilled(folder, question=question or None, answers=answers, reference=reference)
+    shows_question = folder not in NO_QUESTION
+    question = question if shows_question else ""
+    request = refilled(folder, question=question if shows_question else None, answers=answers, reference=reference)
     [(_, task)] = recognised(request)
     assert task.dialect == FOLDERS[folder][0]
     found = (task.sample.question, [*task.sample.answers], task.sample.reference)
