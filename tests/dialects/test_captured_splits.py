@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.catalog import DIALECTS
-from tests.support.captures import recognised, requests
+from tests.support.captures import last_turn, recognised, requests
 
 # dialect, kind of verdict, scale: the folders of captured requests
 CLIENTS = {
@@ -102,11 +102,10 @@ def texts_shown(folder, item):
 
 
 def judged(shared_data, folder):
-    """(item, request) of the judging requests; of a dialogue the last turn is judged."""
+    """(item, request) of the judging requests."""
     for item, request in requests(shared_data, folder):
         if not item.get("aux"):
-            last = item.get("turns", [{}])[-1]
-            yield item | last | ({"answers": [last["answer"]]} if "answer" in last else {}), request
+            yield last_turn(item), request
 
 
 def test_every_captured_folder_is_in_the_table(shared_data):
