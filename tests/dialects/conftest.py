@@ -21,7 +21,7 @@ def refilled(shared_data) -> Callable[..., ChatRequest]:
             judging = [pair for pair in captures.requests(shared_data, folder) if not pair[0].get("aux")]
             templates[folder] = next((pair for pair in judging if pair[0].get("id") == "plain"), judging[0])
         item, request = templates[folder]
-        item = item | item.get("turns", [{}])[-1]
+        item = captures.last_turn(item)
         texts = {item.get("source", item["question"]): question, item.get("reference"): reference}
         texts |= dict(zip(item["answers"], answers, strict=True))
         escaped = folder.startswith("ragas") and not folder.startswith("ragas_discrete")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.catalog import DIALECTS
-from tests.support.captures import recognised, requests
+from tests.support.captures import last_turn, recognised, requests
 
 # dialect, kind of verdict, scale: the folders of captured requests
 CLIENTS = {
@@ -102,11 +102,10 @@ def texts_shown(folder, item):
 
 
 def judged(shared_data, folder):
-    """(item, request) of the judging requests; of a dialogue the last turn is judged."""
+    """(item, request) of the judging requests."""
     for item, request in requests(shared_data, folder):
         if not item.get("aux"):
-            last = item.get("turns", [{}])[-1]
-            yield item | last | ({"answers": [last["answer"]]} if "answer" in last else {}), request
+            yield last_turn(item), request
 
 
 def test_every_captured_folder_is_in_the_table(shared_data):
@@ -132,8 +131,9 @@ def test_fresh_texts_come_back_or_the_split_is_doubted(shared_data, refilled, fo
     question, answers, reference = texts_shown(folder, item)
     question, *answers = (data.draw(TEXTS) for _ in [question, *answers])
     reference = data.draw(TEXTS) if reference is not None and not folder.startswith("llmbar") else None
-    question = "" if folder in NO_QUESTION else question
-    request = refilled(folder, question=question or None, answers=answers, reference=reference)
+    shows_question = folder not in NO_QUESTION
+    question = question if shows_question else ""
+    request = refilled(folder, question=question if shows_question else None, answers=answers, reference=reference)
     [(_, task)] = recognised(request)
     assert task.dialect == FOLDERS[folder][0]
     found = (task.sample.question, [*task.sample.answers], task.sample.reference)

@@ -44,6 +44,12 @@ def requests(shared_data, folder):
         yield row["item"], read(row["body"])
 
 
+def last_turn(item):
+    """The item with the question and answers of a dialogue's last turn, which is what is judged."""
+    last = item.get("turns", [{}])[-1]
+    return item | last | ({"answers": [last["answer"]]} if "answer" in last else {})
+
+
 def bodies(shared_data, folder):
     """The captured requests as they were sent."""
     return [row["body"] for row in _rows(shared_data / "dialects" / folder / "requests.jsonl")]
