@@ -45,7 +45,7 @@ def test_over_completions_they_are_the_local_engines(tiny_judge, tokenizer):
     for key, one in found.items():
         assert (one.texts, one.approximation) == (expected[key].texts, "")
         ours, local = (list(map(math.exp, done.candidate_logprobs)) for done in (one, expected[key]))
-        assert sum(local) > 0.9, "the judge writes score lines"
+        assert sum(local) > 0.8, "the judge writes score lines"
         assert [a for a in ours if a > 0] == pytest.approx(
             [b for a, b in zip(ours, local, strict=True) if a > 0], abs=1e-3
         )

@@ -96,7 +96,7 @@ def test_memory_is_what_machine_and_control_groups_leave(tmp_path, monkeypatch, 
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4000))
     files = {"proc/self/cgroup": groups} if groups else {}
     for group, (names, *values) in limits.items():
-        files |= {f"sys/fs/cgroup/{group}/{name}": f"{value}\n" for name, value in zip(names, values, strict=True)}
+        files |= {f"sys/fs/cgroup/{group}/{name}": str(value) for name, value in zip(names, values, strict=True)}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
