@@ -63,6 +63,12 @@ class ResponseFormat(BaseModel):
     json_schema: Any = None
 
 
+class StreamOptions(BaseModel):
+    """What a streamed reply ends with."""
+
+    include_usage: bool | None = _expecting("true or false")
+
+
 class SamplingBody(BaseModel):
     """Fields that chats and plain prompts share. The description of a field says what is expected in it."""
 
@@ -82,6 +88,7 @@ class SamplingBody(BaseModel):
     frequency_penalty: float | None = _range(-2, 2)
     logit_bias: dict[str, Any] | None = _expecting("an object")
     stream: bool | None = _expecting("true or false")
+    stream_options: StreamOptions | None = _expecting("an object")
 
     def fields(self) -> dict[str, Any]:
         """Those of `ChatRequest`."""
