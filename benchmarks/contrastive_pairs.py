@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from string import ascii_uppercase
 
-from judgelm.data.readers.fields import ID_FIELDS
+from judgelm.data.readers.values import ID_FIELDS
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row, convert_rows
 from judgelm.errors import InputError

@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from judgelm.data.readers.fields import content_id
+from judgelm.data.readers.values import content_id
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.sources.codes import winner_field

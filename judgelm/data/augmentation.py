@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.labelled_pair import LabelledPair, score_line, swapped_preference, training_scores, uniform_hash
-from judgelm.data.readers.fields import content_id
+from judgelm.data.readers.values import content_id
 from judgelm.data.sources.source import json_scores
 from judgelm.data.swap_names import Ambiguous, OnAmbiguous, swap_names
 from judgelm.errors import ConfigError

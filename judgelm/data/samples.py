@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.fields import describe
+from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import first_row, read_rows
 from judgelm.data.readers.rows import (
     FileUse,

@@ -158,8 +158,9 @@ def test_deepeval_computes_the_expected_grade_with_logprobs(shares):
 )
 def test_deepevals_token_of_the_grade_carries_the_grades_of_one_per_cent_and_more(result, shares):
     *_, grade, end = rendered(LOGPROBS, result).logprobs
-    found = {token: math.exp(logprob) for token, logprob in grade.candidates}
-    assert found == pytest.approx(shares, rel=1e-6, abs=1e-12)
+    assert {token: math.exp(logprob) for token, logprob in grade.candidates} == pytest.approx(
+        shares, rel=1e-6, abs=1e-12
+    )
     assert end == TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),))
     fewest = rendered(replace(LOGPROBS, top_logprobs=1), result).logprobs
     assert {len(token.candidates) for token in fewest} == {1}

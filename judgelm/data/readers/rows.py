@@ -14,7 +14,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TypeVar
 
-from judgelm.data.readers.fields import (
+from judgelm.data.readers.values import (
     ID_FIELDS,
     as_float,
     describe,

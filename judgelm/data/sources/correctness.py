@@ -14,7 +14,7 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe
+from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import OnReject, Reject, Row
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, cast
 
-from judgelm.data.readers.fields import content_id, describe
+from judgelm.data.readers.values import content_id, describe
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows
 from judgelm.data.sources.alpaca_eval import converted_annotations

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from judgelm.data.readers.fields import describe, encodable
+from judgelm.data.readers.values import describe, encodable
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, reject_row
 from judgelm.errors import InputError, RunError

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from judgelm.data.readers.fields import ID_FIELDS
+from judgelm.data.readers.values import ID_FIELDS
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import Row
 from judgelm.data.sources import (

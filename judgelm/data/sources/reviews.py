@@ -6,7 +6,7 @@ from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 
-from judgelm.data.readers.fields import describe
+from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.sources.layouts import split_review
