@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from string import ascii_uppercase
 
-from judgelm.data.readers.values import ID_FIELDS
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row, convert_rows
+from judgelm.data.readers.values import ID_FIELDS
 from judgelm.errors import InputError
 from judgelm.parsing.short_answers import Task, canonical, final_answer
 from judgelm.prompts.self_reference import question_of

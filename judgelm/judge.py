@@ -27,7 +27,7 @@ from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
-from judgelm.runs.stats import RunStats
+from judgelm.runs.session import RunStats
 
 _NAMED_ONLY = ("scripted", "openai")
 """Engines whose model is no folder or hub id but a script, or a name that a server gives."""

@@ -456,3 +456,10 @@ class Judgment:
     def reason(self) -> str | None:
         """The judge's explanation of the first order it explained, where one was asked for."""
         return next((prompt.reason for prompt in self.shown if prompt.reason is not None), None)
+
+
+def winner_of(scores: tuple[float, float]) -> Winner:
+    """The answer with the higher of two scores; a tie where neither is, as with NaN."""
+    if scores[0] > scores[1]:
+        return 1
+    return 2 if scores[1] > scores[0] else "tie"

@@ -22,7 +22,7 @@ from judgelm.errors import InputError
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
-    from judgelm.runs.stats import PanelStats, RunStats
+    from judgelm.runs.session import PanelStats, RunStats
 
 
 def batch(
@@ -86,8 +86,8 @@ def batch(
     """
     # these load a judge's parts, for which help does not wait
     from judgelm.cli.canary import check_at_start, check_canary_options
-    from judgelm.cli.loading import announced
     from judgelm.cli.run import (
+        announced,
         cascade_of,
         check_names,
         check_paths,

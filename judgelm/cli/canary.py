@@ -55,7 +55,7 @@ def record_command(
     The file holds the pairs, so a check needs nothing else. Exit codes: 0 done, 1 usage or input error, or no judge to
     ask, 3 the judge drifted, 130 interrupted.
     """
-    from judgelm.cli.loading import loaded_judge
+    from judgelm.cli.run import loaded_judge
     from judgelm.metrics.drift import DriftLimits
     from judgelm.runs.canary import read_pairs, write_canary
 
@@ -102,7 +102,7 @@ def check_command(
 
     Exit codes: 0 done, 1 usage or input error, or no judge to ask, 3 the judge drifted, 130 interrupted.
     """
-    from judgelm.cli.loading import loaded_judge
+    from judgelm.cli.run import loaded_judge
     from judgelm.runs.canary import read_canary
 
     recorded = read_canary(canary)
@@ -161,7 +161,7 @@ def _checked(judge: "Judge", recorded: "Canary", limits: "DriftLimits", *, quiet
 def _judged(judge: "Judge", pairs: "Sequence[CanaryPair]", limits: "DriftLimits", *, quiet: bool) -> "Canary":
     """The pairs judged in both orders, with probabilities where the judge writes score lines."""
     from judgelm.runs.canary import judge_canary
-    from judgelm.runs.stats import RunStats
+    from judgelm.runs.session import RunStats
 
     writes_scores = judge.released is None or bool(judge.released.template)
     mode = judge.mode("pair", both_orders=True, **({"distribution": True} if writes_scores else {}))

@@ -36,7 +36,7 @@ from judgelm.yaml_files import read_yaml
 if TYPE_CHECKING:
     from judgelm.data.readers.rows import RejectCounts
     from judgelm.records import Judgment
-    from judgelm.runs.stats import RunStats
+    from judgelm.runs.session import RunStats
 
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_DRIFT, EXIT_INTERRUPTED = 1, 2, 3, 130

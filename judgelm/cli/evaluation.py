@@ -25,7 +25,7 @@ from judgelm.records import Judgment
 from judgelm.reports.wording import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.serialization import is_judgment_row
+from judgelm.runs.runner import is_judgment_row
 from judgelm.runs.session import last_provenance
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console
-from judgelm.cli.loading import loaded_judge, shown_address
 from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
+from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError, MissingExtraError

@@ -9,6 +9,7 @@ from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names
 from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
 from judgelm.training.arguments import JudgeArguments
+from judgelm.training.hub import save_judge
 from judgelm.training.run import (
     PreemptionCallback,
     TrainingRun,
@@ -18,7 +19,6 @@ from judgelm.training.run import (
     out_of_memory_as_error,
     parse_arguments,
 )
-from judgelm.training.save import save_judge
 
 
 def run_training(

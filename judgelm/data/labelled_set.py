@@ -25,8 +25,7 @@ from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.sources.codes import majority
 from judgelm.data.sources.registry import recognise
 from judgelm.errors import InputError
-from judgelm.modes.pairwise import winner_of
-from judgelm.records import Judgment, Label, Sample, TextHashes, Winner
+from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

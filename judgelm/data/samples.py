@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import first_row, read_rows
 from judgelm.data.readers.rows import (
     FileUse,
@@ -29,7 +28,7 @@ from judgelm.data.readers.rows import (
     unique,
 )
 from judgelm.data.readers.streams import all_input_files
-from judgelm.data.readers.values import bytes_in
+from judgelm.data.readers.values import bytes_in, describe
 from judgelm.data.sources.codes import LabelDecoder, Values
 from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
 from judgelm.data.sources.source import Source

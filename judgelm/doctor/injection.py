@@ -22,7 +22,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.modes.flow import Mode
 from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.catalog import Template
-from judgelm.prompts.chat_templates import role_markers, special_tokens
+from judgelm.prompts.sanitization import role_markers, special_tokens
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Judgment, Prompt, Sample, Scores, Unparsed
 from judgelm.runs.runner import judge

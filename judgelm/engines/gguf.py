@@ -38,7 +38,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
 from judgelm.engines.weights import all_parameters, first_not_finite, is_lfs_pointer
 from judgelm.errors import ConfigError, ModelError, RunError, first_line
-from judgelm.prompts.chat_templates import render_chat
+from judgelm.prompts.sanitization import render_chat
 
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAGIC = b"GGUF"

@@ -18,7 +18,6 @@ from typing import ClassVar, Literal, NamedTuple
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import cut_off, failure_of, read_reply, thinking_of, with_usage
 from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, sampling_for
-from judgelm.modes.pairwise import winner_of
 from judgelm.modes.qa import QA_ANSWERING, context_of
 from judgelm.modes.self_reference import stops
 from judgelm.parsing.scores import parse_pair, split_score_line
@@ -37,6 +36,7 @@ from judgelm.records import (
     Shown,
     Span,
     Unparsed,
+    winner_of,
 )
 
 PLAIN = "Question: {question}\nAnswer:"

@@ -49,6 +49,7 @@ from judgelm.records import (
     Shown,
     Unparsed,
     Winner,
+    winner_of,
 )
 
 _GIVEN = (0, 1)
@@ -269,13 +270,6 @@ def in_sample_order(shown: Shown) -> tuple[float, float] | None:
 def _restored(order: tuple[int, ...], scores: tuple[float, ...]) -> tuple[float, float]:
     first, second = scores
     return (first, second) if order == _GIVEN else (second, first)
-
-
-def winner_of(scores: tuple[float, float]) -> Winner:
-    """The answer with the higher of two scores; a tie where neither is, as with NaN."""
-    if scores[0] > scores[1]:
-        return 1
-    return 2 if scores[1] > scores[0] else "tie"
 
 
 def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -21,10 +21,10 @@ from pydantic import ConfigDict
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import compared, graded, read_reply, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, pair_orders, requests_of, sampling_for
-from judgelm.modes.pairwise import in_sample_order, mean_scores, winner_of
+from judgelm.modes.pairwise import in_sample_order, mean_scores
 from judgelm.parsing.verdicts import StatedVerdict, Statement, settled, unmarked_verdicts
 from judgelm.prompts.catalog import PromptText, sha_of
-from judgelm.records import Completion, Prompt, Sample, Scores, Shown, SpanKind, Unparsed
+from judgelm.records import Completion, Prompt, Sample, Scores, Shown, SpanKind, Unparsed, winner_of
 
 PairLabel = Literal["1", "2", "tie"]
 """The better answer's place in the order shown."""

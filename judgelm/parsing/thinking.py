@@ -5,7 +5,7 @@ Three forms are read: `<think> ... </think>`, Mistral's `[THINK] ... [/THINK]`, 
 (`analysis ... assistantfinal`). Thinking without an end leaves no reply.
 
 `judgelm.modes.thinking` separates every reply once, before any mode or parser reads it. Engines return a reply with the
-block's opening, even where the chat template wrote it into the prompt (`judgelm.prompts.chat_templates.opening_of`), so
+block's opening, even where the chat template wrote it into the prompt (`judgelm.prompts.sanitization.opening_of`), so
 that a block without an end is always recognised.
 """
 

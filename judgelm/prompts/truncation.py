@@ -15,7 +15,7 @@ from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.thinking import OPEN
-from judgelm.prompts.chat_templates import (
+from judgelm.prompts.sanitization import (
     NO_THINKING,
     SpecialTokenSanitizer,
     opening_of,

@@ -8,7 +8,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.agreement import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
-from judgelm.runs.stats import CascadeStats
+from judgelm.runs.session import CascadeStats
 from judgelm.studies.evaluation import CascadeAgreement, Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates

@@ -19,8 +19,7 @@ from judgelm.package import VERSION
 from judgelm.records import Sample
 from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive
-from judgelm.runs.session import RunSession, pending
-from judgelm.runs.stats import AnswerStats
+from judgelm.runs.session import AnswerStats, RunSession, pending
 
 
 def collect(

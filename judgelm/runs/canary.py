@@ -20,9 +20,8 @@ from judgelm.engines.base import Engine
 from judgelm.errors import EngineError, InputError
 from judgelm.metrics.drift import DriftLimits
 from judgelm.modes import BatchMode
-from judgelm.modes.pairwise import winner_of
 from judgelm.parsing.scores import is_assigned
-from judgelm.records import Judgment, Label, Sample, Shown, Winner
+from judgelm.records import Judgment, Label, Sample, Shown, Winner, winner_of
 from judgelm.runs.run_files import content_of_model, provenance
 from judgelm.runs.runner import judge
 

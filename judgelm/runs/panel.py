@@ -19,12 +19,20 @@ from typing import Any, Literal, TypeVar, get_args
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.modes.multi import ranking
-from judgelm.modes.pairwise import winner_of
 from judgelm.package import VERSION
-from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Unparsed, Verdict, Winner
+from judgelm.records import (
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairVerdict,
+    RankingVerdict,
+    Unparsed,
+    Verdict,
+    Winner,
+    winner_of,
+)
 from judgelm.runs.run_files import RunFiles, check_output_is_no_input, read_manifest, standing_judgments
-from judgelm.runs.session import common_mode, last_provenance, write_joined
-from judgelm.runs.stats import PanelJudgeStats, PanelStats, RunStats
+from judgelm.runs.session import PanelJudgeStats, PanelStats, RunStats, common_mode, last_provenance, write_joined
 
 Rule = Literal["vote", "mean"]
 

@@ -13,7 +13,7 @@ from judgelm.dialects.contract import JudgeResult, JudgeTask
 from judgelm.dialects.request_body import ChatBody, CompletionBody, read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Judgment, Prompt, Sample
-from judgelm.runs.serialization import judgment_row
+from judgelm.runs.runner import judgment_row
 from judgelm.serving.handler import Explanation, JudgeHandler
 from judgelm.serving.http_errors import HttpError, read_json, typed_field, wait_for_answer
 from judgelm.serving.judges import ServedJudges

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.modes.pairwise import winner_of
 from judgelm.parsing.scores import parse_pair_original
-from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
+from judgelm.records import Judgment, PairVerdict, Shown, Unparsed, winner_of
 from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import grouped

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.cli.loading import announced
+from judgelm.cli.run import announced
 from judgelm.engines.vllm import START_LOG
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card

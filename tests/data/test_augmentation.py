@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from judgelm.data.augmentation import drop_reference, replace_reference, should_swap, swap_answers
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
 from judgelm.data.swap_names import Ambiguous
-from judgelm.modes.pairwise import winner_of
-from judgelm.records import Label, Sample
+from judgelm.records import Label, Sample, winner_of
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 SCORES = st.tuples(st.integers(1, 10).map(float), st.integers(1, 10).map(float))

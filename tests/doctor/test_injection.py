@@ -18,8 +18,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts import catalog
 from judgelm.prompts.catalog import TEMPLATES, get_template
-from judgelm.prompts.chat_templates import role_markers, special_tokens
-from judgelm.prompts.sanitization import Sanitizer
+from judgelm.prompts.sanitization import Sanitizer, role_markers, special_tokens
 from judgelm.prompts.truncation import Truncator, prompt_key
 from judgelm.records import Sample
 from tests.support.family_tokenizers import FAMILIES, folding_tokenizer, tokenizer_of

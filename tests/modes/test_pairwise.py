@@ -15,7 +15,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card
 from judgelm.records import PairVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
-from judgelm.runs.stats import RunStats
+from judgelm.runs.session import RunStats
 from tests.support.flows import broken, drive, reply, text_of
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")

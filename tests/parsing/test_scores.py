@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.errors import ConfigError
-from judgelm.modes.pairwise import winner_of
 from judgelm.parsing.scores import (
     antisymmetrised,
     pair_distribution,
@@ -20,7 +19,7 @@ from judgelm.parsing.scores import (
     score_lines,
     winner_by,
 )
-from judgelm.records import Scores, Unparsed
+from judgelm.records import Scores, Unparsed, winner_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.thinking import Thinking
-from judgelm.prompts.chat_templates import opening_of, render_chat
+from judgelm.prompts.sanitization import opening_of, render_chat
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt, Span
 

@@ -20,7 +20,7 @@ from judgelm.records import Label
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.stats import CascadeStats
+from judgelm.runs.session import CascadeStats
 from judgelm.studies.evaluation import cascade_agreement
 from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.studies import judged_pair

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.modes.pairwise import winner_of
-from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed
+from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed, winner_of
 from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.judgelm_tables import CostPrices, TableRun, Timing, paper_tables, read_as_authors

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 
 from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
+from judgelm.training.hub import save_judge
 from judgelm.training.run import (
     PreemptionCallback,
     check_disk_space,
@@ -28,7 +29,6 @@ from judgelm.training.run import (
     out_of_memory_as_error,
     remove_stale_locks,
 )
-from judgelm.training.save import save_judge
 from tests.support.recipe_runs import (
     LORA,
     TWO,

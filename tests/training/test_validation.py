@@ -14,8 +14,8 @@ from judgelm.judge import Judge
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.training.arguments import JudgeArguments
+from judgelm.training.hub import save_judge
 from judgelm.training.rows.builder import RowCounts
-from judgelm.training.save import save_judge
 from judgelm.training.trainer import JudgeSFTConfig
 from judgelm.training.validation import (
     ValidationPairs,

@@ -17,8 +17,7 @@ from judgelm.modes.generation import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
-from judgelm.runs.session import end_orphans, mark_children
-from judgelm.runs.stats import RunStats
+from judgelm.runs.session import RunStats, end_orphans, mark_children
 from judgelm.runs.teacher import (
     GPT4_REVIEW_TOKENS,
     CostEstimate,

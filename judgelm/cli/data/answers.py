@@ -30,8 +30,7 @@ from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answers import collect
 from judgelm.runs.run_files import check_output_is_no_input
-from judgelm.runs.session import end_orphans, mark_children
-from judgelm.runs.stats import AnswerStats
+from judgelm.runs.session import AnswerStats, end_orphans, mark_children
 
 LOG_EVERY_S = 30.0
 

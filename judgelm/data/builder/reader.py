@@ -22,10 +22,9 @@ from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
 from judgelm.data.sources.layouts import split_review
 from judgelm.jsonl import Appender
-from judgelm.modes.pairwise import winner_of
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
-from judgelm.records import Label
+from judgelm.records import Label, winner_of
 
 DropReason = Literal[
     "no judgment",

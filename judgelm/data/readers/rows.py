@@ -14,6 +14,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TypeVar
 
+from judgelm.data.readers.streams import row_suffix
 from judgelm.data.readers.values import (
     ID_FIELDS,
     as_float,
@@ -21,10 +22,9 @@ from judgelm.data.readers.values import (
     encodable,
     left_over_names,
     list_value,
+    raw_text,
     whole_number,
 )
-from judgelm.data.readers.streams import row_suffix
-from judgelm.data.readers.values import raw_text
 from judgelm.errors import InputError
 
 _RAW_KEPT_WHOLE = 1_000_000

@@ -1,22 +1,21 @@
 """Values and fields of a row, each checked once, with errors that name file, line, field, finding and way out."""
 
 import ast
+import hashlib
 import io
 import json
 import math
 import re
 import tokenize
 import warnings
-from collections.abc import Callable
-from decimal import Decimal
-from itertools import pairwise
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import lru_cache
+from itertools import pairwise
 from string import ascii_lowercase
-from judgelm.jsonl import parse_json
 
+from judgelm.jsonl import parse_json
 
 _LONGEST_LITERAL = 1_000_000
 _DEEPEST_LITERAL = 30

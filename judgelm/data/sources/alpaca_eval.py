@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject
+from judgelm.data.readers.values import describe
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from judgelm.data.readers.values import describe, list_value
 from judgelm.data.readers.rows import Row
+from judgelm.data.readers.values import describe, list_value
 from judgelm.errors import ConfigError, LabelCodeError
 from judgelm.records import Winner
 

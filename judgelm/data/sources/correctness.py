@@ -14,9 +14,9 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import OnReject, Reject, Row
+from judgelm.data.readers.values import describe
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.parsing.short_answers import canonical, final_answer

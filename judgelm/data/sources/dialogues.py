@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
 from judgelm.data.readers.rows import Row
-from judgelm.data.readers.values import cell_value
+from judgelm.data.readers.values import ID_FIELDS, cell_value, content_id, describe, list_value
 from judgelm.errors import InputError
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Role, Sample

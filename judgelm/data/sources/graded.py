@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import read_json, read_rows
 from judgelm.data.readers.formats import WRAPPERS
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
+from judgelm.data.readers.values import describe
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import InputError
 from judgelm.modes.single import read_gold

@@ -35,8 +35,8 @@ from judgelm.data.sources.public_datasets import DatasetCard, LockedDataset, Spl
 from judgelm.data.sources.registry import get_source
 from judgelm.errors import InputError, JudgelmError, RunError, first_line
 from judgelm.jsonl import parse_json
-from judgelm.modes.pairwise import winner_of
 from judgelm.package import VERSION
+from judgelm.records import winner_of
 
 _TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
 """The root of the HTTP client's errors: httpx's or httpx2's, whichever the hub client uses."""

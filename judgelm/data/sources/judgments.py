@@ -6,9 +6,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, cast
 
-from judgelm.data.readers.values import content_id, describe
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows
+from judgelm.data.readers.values import content_id, describe
 from judgelm.data.sources.alpaca_eval import converted_annotations
 from judgelm.data.sources.correctness import model_of_results
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
@@ -16,9 +16,18 @@ from judgelm.data.sources.pairs import AUTO_J_LABELS
 from judgelm.data.sources.reviews import UNREADABLE, group_files, match_orders, read_results, read_reviews
 from judgelm.data.sources.source import PublishedJudgment, Shape, convert_file
 from judgelm.errors import InputError
-from judgelm.modes.pairwise import winner_of
 from judgelm.parsing.scores import parse_pair
-from judgelm.records import FailureCode, GradeVerdict, Judgment, LabelVerdict, PairVerdict, Shown, Unparsed, Winner
+from judgelm.records import (
+    FailureCode,
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairVerdict,
+    Shown,
+    Unparsed,
+    Winner,
+    winner_of,
+)
 
 Order = tuple[Literal[0, 1], Literal[0, 1]]
 GIVEN: Order = (0, 1)

@@ -10,8 +10,8 @@ from itertools import count, pairwise, product, takewhile
 from pathlib import Path
 from types import MappingProxyType
 
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe
 from judgelm.data.readers.rows import OnReject, Reject, Row, reject_row
+from judgelm.data.readers.values import ID_FIELDS, content_id, describe
 from judgelm.data.sources.preferences import answer_rank, preference_label, preference_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError

@@ -7,8 +7,8 @@ questions. Every function raises InputError with file, line, field, finding and 
 import hashlib
 from dataclasses import replace
 
-from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
 from judgelm.data.readers.rows import Row
+from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
 from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.dialogues import Turn, full_dialogue, question_and_answers, read_turns
 from judgelm.data.sources.layouts import plain_pair_label

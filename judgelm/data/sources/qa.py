@@ -24,9 +24,9 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
-from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import first_row, read_json, read_rows
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
+from judgelm.data.readers.values import describe
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import Gold

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from judgelm.data.readers.values import describe, encodable
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import FileUse, OnReject, Reject, Row, reject_row
+from judgelm.data.readers.values import describe, encodable
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import parse_json
 from judgelm.records import GradeVerdict, Judgment, Sample

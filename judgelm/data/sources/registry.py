@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from judgelm.data.readers.values import ID_FIELDS
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import Row
+from judgelm.data.readers.values import ID_FIELDS
 from judgelm.data.sources import (
     alpaca_eval,
     correctness,

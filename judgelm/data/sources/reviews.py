@@ -6,13 +6,12 @@ from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 
-from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
+from judgelm.data.readers.values import describe
 from judgelm.data.sources.layouts import split_review
 from judgelm.errors import InputError
-from judgelm.modes.pairwise import winner_of
-from judgelm.records import Judgment, PairVerdict, Scores, Shown, TextHashes, Unparsed, Winner
+from judgelm.records import Judgment, PairVerdict, Scores, Shown, TextHashes, Unparsed, Winner, winner_of
 
 NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
 _VERSUS = "-vs-"

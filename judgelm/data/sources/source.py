@@ -14,9 +14,9 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-from judgelm.data.readers.values import describe
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, reject_row
+from judgelm.data.readers.values import describe
 from judgelm.data.sources.codes import FieldCode, LabelDecoder, Soft, Values
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, Sample

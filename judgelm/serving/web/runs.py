@@ -27,7 +27,7 @@ from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.runs.panel import verdict_text
 from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
-from judgelm.runs.serialization import judgment_row
+from judgelm.runs.runner import judgment_row
 from judgelm.studies.pair_labels import by_id, orders_of
 
 _SUFFIX = ".labels.jsonl"

@@ -42,10 +42,9 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.sources.layouts import split_review
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
-from judgelm.modes.pairwise import winner_of
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import TokenizedPrompt
-from judgelm.records import Label, Sample, Shown, TextHashes, Unparsed, Winner, failure_name
+from judgelm.records import Label, Sample, Shown, TextHashes, Unparsed, Winner, failure_name, winner_of
 from judgelm.runs.run_files import iter_judgments
 from judgelm.training.rows.builder import RowBuilder, RowOptions, SFTRowBuilder
 

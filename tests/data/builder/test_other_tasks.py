@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from judgelm.data.augmentation import chat_rows, multi_rows, single_row
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError
-from judgelm.modes.pairwise import winner_of
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Label, Sample
+from judgelm.records import Label, Sample, winner_of
 
 CHAT = get_template("judgelm-chat")
 
