@@ -26,9 +26,10 @@ WORDS = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Give a worker whole files; one loads vLLM, one trains, and these, which take longest, begin first."""
-    first = ("training", "vllm")
+    first = ("training", "vllm", "scripts")
     groups = {item: _group(item) for item in items}
     items.sort(key=lambda item: first.index(groups[item]) if groups[item] in first else len(first))
     for item, group in groups.items():
@@ -39,6 +40,8 @@ def _group(item) -> str:
     parts = item.path.relative_to(Path(__file__).parent).parts
     if "vllm" in parts or "vllm_engine" in item.fixturenames:
         return "vllm"
+    if parts[0] == "recipes" or item.originalname == "test_every_command_and_option_and_file_exists":
+        return "scripts"  # whose help is asked for once
     if parts[0] == "docs":  # its pages know nothing of each other
         return item.nodeid
     return "training" if parts[0] == "training" else "/".join(parts)

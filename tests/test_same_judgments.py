@@ -78,6 +78,7 @@ def test_the_batch_budget_does_not_matter(tiny_model, input_rows, undisturbed, t
     assert run(tiny_model, path, tmp_path / "out.jsonl", *options) == undisturbed
 
 
+@pytest.mark.slow
 def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path):
     shuffled = random.Random(1).sample(input_rows, len(input_rows))
     assert run(tiny_model, write_rows(tmp_path / "in.jsonl", shuffled), tmp_path / "out.jsonl") == undisturbed

@@ -45,7 +45,8 @@ from benchmarks.throughput.systems import Setting, SystemKind, Timing, measure_s
 from judgelm.data.samples import SampleStream
 from judgelm.doctor.machine import look_at_devices
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.weights import all_parameters, prefill_parameters, resolve_dtype
+from judgelm.engines.dtype import resolve_dtype
+from judgelm.engines.weights import all_parameters, prefill_parameters
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Sample
 

@@ -13,8 +13,8 @@ from torch import nn
 
 from benchmarks.gpu.peak_flops import seconds_of
 from judgelm.engines.base import INT8
+from judgelm.engines.dtype import this_cpu_flags
 from judgelm.engines.transformers.layers import Int8Linear, PackedLinear, is_packable
-from judgelm.engines.weights import this_cpu_flags
 
 _ROWS = 1024
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}

@@ -238,7 +238,7 @@ class LabelOptions(ColumnOptions):
     def reading(self) -> "Reading":
         """Column names and label code that the options state."""
         from judgelm.data.samples import Reading
-        from judgelm.data.sources.codes import parse_label_code
+        from judgelm.data.sources.source import parse_label_code
 
         code = None if self.label_code is None else parse_label_code(self.label_code)
         return Reading(columns=parse_columns(self.column or ()), label_code=code)

@@ -14,8 +14,8 @@ from rich.table import Table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, is_stdout, result_table, watch
 from judgelm.cli.options import JudgeOptions
 from judgelm.cluster.plan import RayCluster
+from judgelm.data.readers.files import all_input_files
 from judgelm.data.readers.rows import Reject
-from judgelm.data.readers.streams import all_input_files
 from judgelm.data.samples import SampleStream
 from judgelm.engines.base import Engine
 from judgelm.engines.catalog import check_engine

@@ -30,8 +30,7 @@ from pydantic import TypeAdapter, ValidationError
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, raise_reject, unique
 from judgelm.data.readers.values import content_id
-from judgelm.data.sources.codes import winner_field
-from judgelm.data.sources.source import plain_row
+from judgelm.data.sources.source import plain_row, winner_field
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.generation import AnswerMode, Decoding, GeneratedAnswer, QuestionTask

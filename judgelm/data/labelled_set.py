@@ -22,8 +22,8 @@ from judgelm.data.judged_texts import (
 from judgelm.data.labelled_pair import LabelledPair, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import FileUse, OnReject, Row, raise_reject
 from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
-from judgelm.data.sources.codes import majority
 from judgelm.data.sources.registry import recognise
+from judgelm.data.sources.source import majority
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_of
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.readers.files import first_row, read_rows
+from judgelm.data.readers.files import all_input_files, first_row, read_rows
 from judgelm.data.readers.rows import (
     FileUse,
     OnReject,
@@ -27,11 +27,9 @@ from judgelm.data.readers.rows import (
     reject_row,
     unique,
 )
-from judgelm.data.readers.streams import all_input_files
 from judgelm.data.readers.values import bytes_in, describe
-from judgelm.data.sources.codes import LabelDecoder, Values
 from judgelm.data.sources.registry import LABELS, PAIR_LABELS, TABLE, recognise
-from judgelm.data.sources.source import Source
+from judgelm.data.sources.source import LabelDecoder, Source, Values
 from judgelm.errors import ConfigError, InputError, LabelCodeError
 from judgelm.records import Label, Sample
 

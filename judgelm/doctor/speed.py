@@ -24,10 +24,11 @@ from judgelm.data.samples import SampleStream
 from judgelm.doctor.machine import Devices
 from judgelm.engines.base import INT8, Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
+from judgelm.engines.dtype import available_bytes, stored_dtype
 from judgelm.engines.model_cache import MeasuredSpeed
 from judgelm.engines.model_files import load_config, split_adapter
 from judgelm.engines.transformers.layers import runs_int8
-from judgelm.engines.weights import all_parameters, available_bytes, prefill_parameters, stored_dtype
+from judgelm.engines.weights import all_parameters, prefill_parameters
 from judgelm.errors import ConfigError, EngineError, InputError, ModelError, first_line
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise

@@ -112,7 +112,7 @@ class EngineOptions:
         adapter: folder or hub id of a PEFT adapter.
         adapters: folders or hub ids of LoRA adapters that the model holds at once, for requests that name one.
         revision: hub revision.
-        dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.weights`), `float32`, `bfloat16` or
+        dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype`), `float32`, `bfloat16` or
             `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
         quantization: `4bit` or `8bit` through bitsandbytes, `int8` on x86 CPUs, or None.

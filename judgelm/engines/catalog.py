@@ -66,8 +66,8 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
     try:
         base, _ = split_adapter(options)
         if name == "transformers":
+            from judgelm.engines.dtype import resolve_dtype
             from judgelm.engines.transformers.loaded_model import device_of
-            from judgelm.engines.weights import resolve_dtype
 
             device = device_of(options.device)
             choice = resolve_dtype(base, load_config(base, options), options, device=device, engine=name)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from judgelm.data.judged_texts import difference, digest_of, text_hashes
-from judgelm.data.readers.streams import is_stream
+from judgelm.data.readers.files import is_stream
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
 from judgelm.modes import BatchMode

@@ -40,22 +40,20 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from trl.trainer.utils import create_model_from_path
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.gguf import gguf_record
-from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
-from judgelm.engines.transformers.layers import is_packable
-from judgelm.engines.transformers.loaded_model import attach_adapter
-from judgelm.engines.weights import (
-    all_parameters,
+from judgelm.engines.dtype import (
     available_bytes,
-    first_not_finite,
     measure_products,
     requested_dtype,
     resolve_dtype,
-    safe_unpickling,
     slowness,
     stored_dtype,
     this_cpu_flags,
 )
+from judgelm.engines.gguf import gguf_record
+from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
+from judgelm.engines.transformers.layers import is_packable
+from judgelm.engines.transformers.loaded_model import attach_adapter
+from judgelm.engines.weights import all_parameters, first_not_finite, safe_unpickling
 from judgelm.errors import CardError, ConfigError, ModelError, first_line
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.arguments import JudgeArguments, base_name

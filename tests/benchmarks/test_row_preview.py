@@ -156,6 +156,7 @@ def test_random_rows_depend_on_seed_and_id_alone(rows, tmp_path):
     assert len(ids(rows, 0)) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_the_recipe_shows_a_row_and_its_swap_with_colours_or_without(rows, tiny_model, no_color):
     command = [sys.executable, ROOT / "data_tools" / "show.py", rows, "--model", tiny_model, "--id", "7", "--swap"]

@@ -22,6 +22,7 @@ def run(*arguments, site=None, columns=80):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_faults_are_told_at_the_end_and_by_the_exit_code(tiny_model, tmp_path):
     for name, version in (("trl", "0.1"), ("statsmodels", "0.15")):
         info = tmp_path / f"{name}-{version}.dist-info"

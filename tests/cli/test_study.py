@@ -113,6 +113,7 @@ def test_every_papers_file_plans_its_steps_and_has_its_inputs(cli, monkeypatch, 
     assert out.splitlines()[-1].startswith("judgelm study ")
 
 
+@pytest.mark.slow
 def test_a_paper_runs_from_questions_to_tables_and_is_skipped_the_next_time(cli, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     recipe = yaml.safe_load((ROOT / "configs/study/qa.yaml").read_text(encoding="utf-8"))

@@ -1,5 +1,7 @@
 """`judgelm-batch` on Ray: judgments like those of one process, and everything in it killed in turn."""
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -86,6 +88,19 @@ def finish(pairs, out, judge, **where):
     return done.stderr
 
 
+def test_a_killed_worker(run, expected):
+    process, out, log = run()
+    first, *others = workers()
+    assert len(others) == 1
+    os.kill(first, signal.SIGKILL)
+    assert process.wait(240) == 0, log.read_text()
+    assert judgments(out) == expected
+    stats = manifest(out)["sessions"][-1]["engine"]
+    assert stats["lost_workers"] == 1
+    assert 0 < stats["requests_sent_again"] <= 8, "a worker of one sequence has few in hand"
+    assert "engine: lost workers" in log.read_text()
+
+
 def test_a_killed_run(run, pairs, tiny_judge, expected):
     process, out, _ = run()
     children = [*manifest(out)["sessions"][-1]["children"], *workers()]
@@ -126,3 +141,26 @@ def test_a_killed_node_and_one_that_joins(run, two_nodes, expected):
     assert process.wait(240) == 0, log.read_text()
     assert judgments(out) == expected
     assert manifest(out)["sessions"][-1]["engine"]["lost_workers"] == 1
+
+
+def test_a_run_killed_on_a_cluster_that_stays(run, two_nodes, pairs, tiny_judge, expected):
+    cluster, _ = two_nodes
+    process, out, _ = run(address=cluster.address)
+    before = workers()
+    process.kill()
+    process.wait(60)
+    assert not still_alive(before), "Ray ends what a lost driver had"
+    finish(pairs, out, tiny_judge, address=cluster.address)
+    assert judgments(out) == expected
+
+
+def test_probabilities_and_reasons_are_those_of_one_process(pairs, tiny_judge, tmp_path):
+    alone, together = tmp_path / "alone.jsonl", tmp_path / "together.jsonl"
+    options = ("--distribution", "--limit", "200")
+    subprocess.run(command(pairs, alone, tiny_judge, *options), check=True, capture_output=True)
+    subprocess.run(on_workers(pairs, together, tiny_judge, *options), check=True, capture_output=True)
+    one, two = judgments(alone), judgments(together)
+    assert two.keys() == one.keys()
+    assert {key: row["verdict"] for key, row in two.items()} == {key: row["verdict"] for key, row in one.items()}
+    for key, row in one.items():
+        assert two[key]["probability"] == pytest.approx(row["probability"], abs=1e-5)

@@ -51,7 +51,9 @@ def test_nothing_gets_through_a_template_or_the_parser(name):
     assert through(check_attacks(TEMPLATES[name])) == {}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=() if name in ("llama-3", "vicuna") else pytest.mark.slow) for name in FAMILIES]
+)
 def test_nothing_becomes_a_token_or_a_role_of_a_chat_model(family):
     assert through(check_attacks(get_template("judgelm-chat"), tokenizer_of(family))) == {}
 

@@ -7,10 +7,8 @@ import torch
 from transformers import LlamaConfig
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.transformers.loaded_model import in_gpu_dtype
-from judgelm.engines.weights import (
+from judgelm.engines.dtype import (
     DtypeChoice,
-    all_parameters,
     choose_cpu_dtype,
     choose_gpu_dtype,
     cpu_flags,
@@ -20,6 +18,8 @@ from judgelm.engines.weights import (
     stored_dtype,
     wide_note,
 )
+from judgelm.engines.transformers.loaded_model import in_gpu_dtype
+from judgelm.engines.weights import all_parameters
 from judgelm.training.tiny_model import make_base
 
 # flags as Linux prints them, those that matter and some beside

@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.dtype import stored_dtype
 from judgelm.engines.gguf import (
     check_saved,
     checkpoint_of,
@@ -23,7 +24,6 @@ from judgelm.engines.gguf import (
     read_header,
 )
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.weights import stored_dtype
 from judgelm.errors import ModelError, RunError
 from judgelm.prompts.judge_card import find_card, is_gguf
 from tests.support.gguf_files import F32, weights_of, write_gguf

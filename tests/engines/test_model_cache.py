@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from judgelm.engines import catalog, weights
+from judgelm.engines import catalog, dtype
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine, resolve_options
 from judgelm.engines.model_cache import CACHE_VARIABLE, MeasuredSpeed, read_speeds, write_speeds
@@ -54,7 +54,7 @@ def test_speeds_are_read_for_the_judge_and_machine_that_they_were_measured_with(
     ],
 )
 def test_dtype_auto_takes_the_format_that_was_measured_to_be_faster(model, speeds, taken, ratio, monkeypatch):
-    monkeypatch.setattr(weights, "measure_products", lambda config: pytest.fail("the judge was measured itself"))
+    monkeypatch.setattr(dtype, "measure_products", lambda config: pytest.fail("the judge was measured itself"))
     write_speeds(model, None, [*speeds, INT8])
     resolved, note = resolve_options("transformers", EngineOptions(model=model, device="cpu"))
     assert resolved.dtype == taken
@@ -69,7 +69,7 @@ def test_a_format_that_was_not_measured_is_estimated_as_before(model):
 
 def test_measured_float32_is_taken_only_where_it_fits(model, monkeypatch):
     write_speeds(model, None, [FAST_FLOAT32, BFLOAT16])
-    monkeypatch.setattr(weights, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(dtype, "available_bytes", lambda: 1000)
     resolved, _ = resolve_options("transformers", EngineOptions(model=model, device="cpu"))
     assert resolved.dtype == "bfloat16"
 

@@ -191,6 +191,7 @@ def test_a_run_goes_on_in_its_own_format_on_another_cpu_unless_another_is_asked_
     assert len(judged_rows(out)) == 6
 
 
+@pytest.mark.slow
 def test_a_judge_that_was_loaded_in_another_format_is_loaded_again(begun, model):
     command, out = begun
     with Judge(str(model), engine="transformers") as judge:

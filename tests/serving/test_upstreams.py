@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
+import pytest
 
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
@@ -36,6 +37,7 @@ def backend():
     return ScriptedBackend(marker="### Response:")
 
 
+@pytest.mark.distributed
 def test_one_of_two_that_goes_down_is_not_seen_by_clients():
     with endpoint(backend()) as stays, endpoint(backend()) as goes, in_front_of(stays, goes) as (url, process):
         stays.delay_s = goes.delay_s = 0.01

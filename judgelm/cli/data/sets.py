@@ -212,8 +212,8 @@ def sample_command(
 
     The same command again finds its file finished and draws nothing. Exit codes: 0 done, 1 usage or input error.
     """
+    from judgelm.data.readers.files import input_files
     from judgelm.data.readers.rows import RejectCounts
-    from judgelm.data.readers.streams import input_files
     from judgelm.data.samples import draw_subset
     from judgelm.runs.run_files import check_output_is_no_input, input_identities
 

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from judgelm.data.builder.splits import LENGTH_STRATA, Balance
 from judgelm.data.samples import Reading
-from judgelm.data.sources.codes import parse_label_code
+from judgelm.data.sources.source import parse_label_code
 from judgelm.data.swap_names import OnAmbiguous
 from judgelm.errors import ConfigError
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from judgelm.data.readers.streams import row_suffix
 from judgelm.data.readers.values import (
     ID_FIELDS,
     as_float,
@@ -27,12 +26,24 @@ from judgelm.data.readers.values import (
 )
 from judgelm.errors import InputError
 
+Compression = Literal["gzip", "bzip2", "xz", "zstd"]
+
+COMPRESSED_SUFFIXES: dict[str, Compression] = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+
 _RAW_KEPT_WHOLE = 1_000_000
 _RAW_SHOWN = 10_000
 _PARTICULARS = re.compile(r'(id|opens|question than) "[^"]*"')
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
 _URLS = ("data:", "http://", "https://")
 _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
+
+
+def row_suffix(name: str) -> str:
+    """The ending that tells the kind of a file, in lower case: `.csv` of `a.CSV.gz`; may be empty."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from pathlib import Path
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, rounded_preference, winner_by_preference
 from judgelm.data.readers.rows import OnReject, Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe
-from judgelm.data.sources.codes import is_missing, majority, winner_field
-from judgelm.data.sources.source import Entry, Shape, convert_file
+from judgelm.data.sources.source import Entry, Shape, convert_file, is_missing, majority, winner_field
 from judgelm.records import Label, Sample, Winner, winner_of
 
 _JUDGELM_NEEDS = "question_body, answer1_body, answer2_body"

@@ -20,9 +20,8 @@ from pathlib import Path
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row
 from judgelm.data.readers.values import describe
-from judgelm.data.sources.codes import majority, winner_field
 from judgelm.data.sources.dialogues import read_turns
-from judgelm.data.sources.source import Entry, plain_row
+from judgelm.data.sources.source import Entry, majority, plain_row, winner_field
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 

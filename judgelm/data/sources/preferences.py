@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe, list_value
-from judgelm.data.sources.codes import winner_field
 from judgelm.data.sources.dialogues import Turn, full_dialogue, question_and_answers, read_turns
 from judgelm.data.sources.layouts import plain_pair_label
+from judgelm.data.sources.source import winner_field
 from judgelm.records import Label, Sample, Winner
 
 QUESTION_FIELDS = ("prompt", "question", "instruction")

@@ -26,8 +26,16 @@ from judgelm.data.sources import (
     qa,
     reviews,
 )
-from judgelm.data.sources.codes import FROM_ONE, FROM_ZERO, ZERO_IS_TIE, FieldCode
-from judgelm.data.sources.source import PublishedRuns, Shape, Source, publications
+from judgelm.data.sources.source import (
+    FROM_ONE,
+    FROM_ZERO,
+    ZERO_IS_TIE,
+    FieldCode,
+    PublishedRuns,
+    Shape,
+    Source,
+    publications,
+)
 from judgelm.errors import ConfigError, InputError, not_found
 
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)

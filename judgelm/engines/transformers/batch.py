@@ -20,6 +20,7 @@ from torch import Tensor
 
 from judgelm.engines.base import release_openmp_threads
 from judgelm.engines.candidates import ROOT, ScoreTree
+from judgelm.engines.dtype import available_bytes
 from judgelm.engines.images import ProcessedImage, Vision
 from judgelm.engines.transformers.attention import KVCache, PromptBatch, PromptSegment, Segment, TreeSegment
 from judgelm.engines.transformers.sequences import (
@@ -29,7 +30,6 @@ from judgelm.engines.transformers.sequences import (
     RunningSequence,
     next_tokens,
 )
-from judgelm.engines.weights import available_bytes
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 

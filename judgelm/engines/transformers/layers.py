@@ -22,8 +22,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
+from judgelm.engines.dtype import this_cpu_flags
 from judgelm.engines.transformers.attention import KVCache, PromptSegment
-from judgelm.engines.weights import this_cpu_flags
 from judgelm.errors import ConfigError
 from judgelm.package import EVERYDAY_PAIRS
 from judgelm.prompts.truncation import Tokenizer

@@ -24,6 +24,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from judgelm.engines.base import INT8, EngineOptions, thinking_policy
+from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import (
@@ -42,16 +43,7 @@ from judgelm.engines.model_files import (
 )
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.layers import check_int8, pack, quantise
-from judgelm.engines.weights import (
-    TORCH_HAS_BFLOAT16,
-    DtypeChoice,
-    adapter_vocabulary,
-    check_weights,
-    choose_gpu_dtype,
-    first_not_finite,
-    resolve_dtype,
-    safe_unpickling,
-)
+from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.parsing.thinking import Thinking
 from judgelm.prompts.sanitization import NOT_ASKED

@@ -37,9 +37,10 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.llm_engine import LLMEngine
 
 from judgelm.engines.base import EngineOptions, LoopThread
+from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.model_files import load_config, window_of
 from judgelm.engines.vllm import logged_stages
-from judgelm.engines.weights import DtypeChoice, check_pickled, pickled_files, resolve_dtype
+from judgelm.engines.weights import check_pickled, pickled_files
 from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.jsonl import parse_json
 

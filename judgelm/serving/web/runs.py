@@ -19,7 +19,7 @@ from judgelm.data.judged_texts import match_samples
 from judgelm.data.labelled_set import match_labels, read_labels
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
-from judgelm.data.sources.codes import winner_field
+from judgelm.data.sources.source import winner_field
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.modes.conversation import per_order

@@ -1,4 +1,5 @@
 import csv
+import gzip
 import io
 import json
 import subprocess
@@ -246,6 +247,14 @@ def test_an_unusable_file_is_named_with_the_finding(tmp_path, name, content, fin
         list(read_rows(write(tmp_path, name, content)))
     assert str(caught.value).startswith(f"{tmp_path}/{name}:")
     assert finding in str(caught.value)
+
+
+def test_rows_before_the_damage_of_a_gzip_file_are_given(tmp_path):
+    lines = b"".join(b'{"n": %d, "hash": "%d"}\n' % (number, hash(str(number))) for number in range(100_000))
+    rows = read_rows(write(tmp_path, "a.jsonl.gz", gzip.compress(lines)[:-1000]))
+    assert next(rows).data["n"] == 0
+    with pytest.raises(InputError, match="damaged gzip"):
+        list(rows)
 
 
 def test_a_missing_file_suggests_close_names_before_it_is_read(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import Reading
-from judgelm.data.sources.codes import parse_label_code
+from judgelm.data.sources.source import parse_label_code
 from judgelm.errors import ConfigError, InputError, LabelCodeError
 
 PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
@@ -140,15 +140,23 @@ VALUES = st.one_of(
     st.text(max_size=5),
 )
 LABEL_FIELDS = st.sampled_from(("winner", "label", "preference", "votes", "annotator1", "annotator2", "score"))
-LABELLED = st.tuples(
-    st.sampled_from(("r1", "r2", "r3")),
-    st.dictionaries(LABEL_FIELDS, VALUES, max_size=3),
-    st.sampled_from(({}, PAIR, PAIR | {"answer_1": "b", "answer_2": "a"}, PAIR | {"answer_2": "a"})),
-).map(lambda three: {"id": three[0], "winner": None, **three[1], **three[2]})
+
+
+def labelled_rows(*texts):
+    """Rows with one of the texts: the first row decides the file's layout, so either all rows have texts or none."""
+    row = st.tuples(
+        st.sampled_from(("r1", "r2", "r3")),
+        st.dictionaries(LABEL_FIELDS, VALUES, max_size=3),
+        st.sampled_from(texts),
+    ).map(lambda parts: {"id": parts[0], "winner": None, **parts[1], **parts[2]})
+    return st.lists(row, min_size=1, max_size=6)
+
+
+ROWS = labelled_rows({}) | labelled_rows(PAIR, PAIR | {"answer_1": "b", "answer_2": "a"}, PAIR | {"answer_2": "a"})
 CODES = st.sampled_from((None, "0=first,1=second", "0=first,1=tie,2=second", "a=none"))
 
 
-@given(st.lists(LABELLED, min_size=1, max_size=6), CODES)
+@given(ROWS, CODES)
 def test_a_file_is_read_by_one_code_or_refused_in_any_order_of_its_rows(tmp_path_factory, rows, text):
     path = tmp_path_factory.getbasetemp() / "labels.jsonl"
     code = None if text is None else parse_label_code(text)

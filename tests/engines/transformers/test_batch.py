@@ -10,8 +10,8 @@ import torch
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.dtype import available_bytes
 from judgelm.engines.transformers.batch import PassThread
-from judgelm.engines.weights import available_bytes
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling
 from tests.support.driving import run

@@ -8,6 +8,7 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.dtype import this_cpu_flags
 from judgelm.engines.transformers.layers import (
     Int8Linear,
     OutputHead,
@@ -22,7 +23,6 @@ from judgelm.engines.transformers.layers import (
     quantised_weight,
     runs_int8,
 )
-from judgelm.engines.weights import this_cpu_flags
 from judgelm.errors import ConfigError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run

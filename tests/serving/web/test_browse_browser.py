@@ -165,3 +165,24 @@ def test_blind_labels_show_the_agreement_as_it_grows(page):
     has(page, "browse-findings", "With your labels, run.jsonl: agreement 66.7")
     has(page, "browse-findings", "With your labels, other.jsonl: agreement 66.7")  # 1 1 1 against labels 1 1 2
     assert page.locator("#browse-item .jl-verdict").count() == 0  # the fourth is not labelled
+
+
+def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, page_at, files, tmp_path):
+    run = tmp_path / "run.jsonl"
+    run.write_bytes(files["run"].read_bytes())
+
+    def opened():
+        return page_at(serve_judge(Judge("8 6", engine="scripted"), open_runs([run], files["texts"])))
+
+    page = opened()
+    has(page, "browse-findings", "Your labels (0)")
+    page.locator("#label-second").click()
+    has(page, "browse-place", "Item 2 of 4 listed")
+    reload(page)
+    has(page, "browse-place", "your label: second better")
+    has(page, "browse-findings", "run.labels.jsonl, which judgelm eval --labels reads")
+    has(opened(), "browse-place", "your label: second better")
+    tmp_path.joinpath("run.labels.tmp").mkdir()  # refused like a folder without leave to write, also to root
+    page.locator("#label-first").click()
+    has(page, "browse-problem", "run.labels.jsonl: this label is not saved: Is a directory")
+    assert read_labels(str(tmp_path / "run.labels.jsonl")).labels["a"].winner == 2

@@ -174,6 +174,7 @@ print(build_epochs(tokenizer, options, [sys.argv[2]], schedule, Path(sys.argv[3]
 """
 
 
+@pytest.mark.distributed
 def test_the_files_are_the_same_bytes_on_any_number_of_workers_started_by_any_script(
     tokenizer, tiny_model, many, tmp_path
 ):
@@ -197,6 +198,7 @@ class Dying(SFTRowBuilder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.distributed
 def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, many, tmp_path):
     with pytest.raises(RunError, match=r"a process that builds training rows died.*dataset_num_proc: 1"):
         laid_out_by(tokenizer, many, tmp_path, builder=Dying, workers=2)

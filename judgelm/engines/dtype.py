@@ -1,0 +1,307 @@
+"""Resolves `--dtype auto` to a numeric format.
+
+It is the checkpoint's own, with two exceptions. On a CUDA device a float32 checkpoint runs in bfloat16, in half of the
+memory and several times faster. A CPU without instructions for bfloat16 or float16 emulates them, several times slower
+than float32: there a few products of the model's shape are measured, and float32 is taken where it is clearly faster
+and fits into memory. On a CPU nothing is rounded to fewer bits than the checkpoint has, except a float16 checkpoint
+whose float32 form does not fit, and weights that were blocks of a few bits in a GGUF file: bfloat16 moves them by at
+most 1 part in 256, far less than their quantisation did, and is the fast format of most devices.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from safetensors import SafetensorError, safe_open
+
+from judgelm.engines.base import INT8, EngineOptions
+from judgelm.engines.gguf import gguf_record
+from judgelm.engines.model_cache import read_speeds
+from judgelm.engines.weights import all_parameters
+
+_FLAGS = {
+    "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}
+"""Linux' names of the instructions for products of a format, on x86-64 and Arm."""
+_STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_CLEARLY = 1.5
+"""Minimum speed-up of another format."""
+_WEIGHTS_SHARE = 0.8
+"""Of the free memory; keys, values and activations need the rest."""
+_ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
+_WIDE_BYTES = 1 << 30
+
+TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, including_emulation=False)
+"""True if torch's CUDA device computes in bfloat16; starts CUDA in this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DtypeChoice:
+    """The format to load (`auto` where the checkpoint's is not known), and a note for the user, often empty."""
+
+    dtype: str
+    note: str = ""
+
+
+def resolve_dtype(
+    base: str,
+    config: Any,
+    options: EngineOptions,
+    *,
+    device: str,
+    reserved_bytes: int = 0,
+    engine: str | None = None,
+    has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16,
+) -> DtypeChoice:
+    """The format for `options.dtype` on this machine; on a CPU it measures for a tenth of a second.
+
+    Where `judgelm doctor --speed` measured the engine with this judge in both formats, the faster is taken.
+
+    Args:
+        base: the model's folder or hub id.
+        config: the model's.
+        options: its `dtype`, `quantization` and `trust_remote_code` count.
+        device: torch's name of the device.
+        reserved_bytes: memory that the engine takes besides the weights.
+        engine: the engine that judges; None for other work, for which no speed was measured.
+        has_bfloat16: whether the CUDA device computes in bfloat16; called for float32 checkpoints alone.
+    """
+    stored = stored_dtype(base, config)
+    quantized = options.quantization not in (None, INT8) or getattr(config, "quantization_config", None) is not None
+    if options.dtype == "auto" and device.startswith("cuda"):
+        return choose_gpu_dtype(stored, has_bfloat16)
+    if quantized:
+        return DtypeChoice(dtype=(stored or "auto") if options.dtype == "auto" else options.dtype)
+    flags = this_cpu_flags()
+    if options.dtype != "auto":
+        if device != "cpu":
+            return DtypeChoice(dtype=options.dtype)
+        return requested_dtype(options.dtype, flags, partial(measure_products, config))
+    if stored == "float32":
+        half = half_format(device, flags)
+        weights = all_parameters(config, trust_remote_code=options.trust_remote_code) if half else None
+        return DtypeChoice(dtype=stored, note=wide_note(half, weights))
+    if stored is None or device != "cpu":
+        return DtypeChoice(dtype=stored or "auto")
+    weights = all_parameters(config, trust_remote_code=options.trust_remote_code)
+    free_bytes = available_bytes() - reserved_bytes
+    measured = None if engine is None else _measured_choice(stored, options, engine)
+    fits = weights is not None and 4 * weights <= _WEIGHTS_SHARE * free_bytes
+    if measured is not None and (measured.dtype == stored or fits):
+        return measured
+    return choose_cpu_dtype(stored, measure_products(config), flags, weights=weights, free_bytes=free_bytes)
+
+
+def _measured_choice(stored: str, options: EngineOptions, engine: str) -> DtypeChoice | None:
+    """The faster of the checkpoint's format and float32, as measured with this judge; None where one was not."""
+    rates = {
+        speed.dtype: speed.prompt_tokens_per_s
+        for speed in read_speeds(options.model, options.adapter)
+        if (speed.engine, speed.quantization) == (engine, options.quantization)
+    }
+    if not {stored, "float32"} <= rates.keys():
+        return None
+    fast, slow = sorted(("float32", stored), key=lambda dtype: -rates[dtype])
+    ratio = rates[fast] / rates[slow]
+    return DtypeChoice(dtype=fast, note=f"dtype: {fast} ({ratio:.1f}x the speed of {slow} on this machine, measured)")
+
+
+def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:
+    """The format that the user requested for a CPU, with a note where the CPU emulates it.
+
+    Args:
+        dtype: the format.
+        flags: the CPU's, empty where they are not known.
+        measure: seconds of the same product by format; called where the flags leave the speed open.
+    """
+    if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
+        return DtypeChoice(dtype=dtype)
+    finding = slowness(dtype, measure(), flags)
+    return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as asked ({finding} than float32)" if finding else "")
+
+
+def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> DtypeChoice:
+    """The format on a CUDA device: the checkpoint's, but bfloat16 for float32.
+
+    Args:
+        stored: the checkpoint's format; None where it is not known before it is loaded.
+        has_bfloat16: whether the device computes in bfloat16; called for float32 alone.
+    """
+    if stored != "float32":
+        return DtypeChoice(dtype=stored or "auto")
+    if not has_bfloat16():
+        return DtypeChoice(
+            dtype="float32",
+            note="dtype: float32, the checkpoint's (this GPU has no bfloat16; --dtype float16 takes half the memory)",
+        )
+    return DtypeChoice(
+        dtype="bfloat16", note="dtype: bfloat16 (the checkpoint's float32, rounded; --dtype float32 keeps it)"
+    )
+
+
+def choose_cpu_dtype(
+    stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
+) -> DtypeChoice:
+    """The format on a CPU for a checkpoint in 16 bits.
+
+    Args:
+        stored: `bfloat16` or `float16`.
+        seconds: time of the same product in `float32`, `bfloat16` and `float16`.
+        flags: the CPU's, empty where they are not known.
+        weights: their number; None where it is not known, which keeps the stored format.
+        free_bytes: memory for them.
+    """
+    measured = slowness(stored, seconds, flags)
+    if not measured:
+        speed = seconds["float32"] / seconds[stored]
+        return DtypeChoice(dtype=stored, note=f"dtype: {stored} ({speed:.1f}x the speed of float32 on this CPU)")
+    if weights is not None and 4 * weights <= _WEIGHTS_SHARE * free_bytes:
+        hint = ""
+        if stored == "float16" and (faster := seconds["float32"] / seconds["bfloat16"]) >= _CLEARLY:
+            hint = f"; --dtype bfloat16 rounds the weights and is {faster:.1f}x faster"
+        return DtypeChoice(dtype="float32", note=f"dtype: float32 ({measured}{hint})")
+    size = "an unknown size" if weights is None else f"{4 * weights / 1e9:.1f} GB"
+    unfit = f"{measured} than float32, which takes {size} where {max(0, free_bytes) / 1e9:.1f} GB are free"
+    if stored == "float16" and seconds["float16"] / seconds["bfloat16"] >= _CLEARLY:
+        return DtypeChoice(dtype="bfloat16", note=f"dtype: bfloat16, which rounds the weights ({unfit})")
+    return DtypeChoice(dtype=stored, note=f"dtype: {stored} ({unfit})")
+
+
+def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
+    """A format's slowdown against float32 on a CPU, and the reason; empty where it is not clear."""
+    slower = seconds[dtype] / seconds["float32"]
+    if slower < _CLEARLY:
+        return ""
+    why = f"this CPU has no {dtype} instructions; " if flags and not flags & _FLAGS[dtype] else ""
+    return f"{why}{dtype} products measured {slower:.1f}x slower"
+
+
+def wide_note(half: str | None, weights: int | None) -> str:
+    """Note on a large float32 checkpoint that a 16-bit format would halve; empty otherwise.
+
+    Args:
+        half: the result of `half_format`.
+        weights: number of weights; None where it is not known.
+    """
+    if half is None or weights is None or 4 * weights < _WIDE_BYTES:
+        return ""
+    return (
+        f"dtype: float32, the checkpoint's: {4 * weights / 1e9:.1f} GB of weights; --dtype {half} takes "
+        f"{2 * weights / 1e9:.1f} GB and is faster, and so is a checkpoint that is saved in it"
+    )
+
+
+def half_format(device: str, flags: frozenset[str]) -> str | None:
+    """The 16-bit format that a CPU computes in, for messages; None where there is none."""
+    return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
+
+
+def stored_dtype(base: str, config: Any) -> str | None:
+    """The checkpoint's format, by its config or its first weights; None where neither can be read.
+
+    It is bfloat16 for weights dequantised from a GGUF file's blocks, whatever the cache holds them in.
+    """
+    if (gguf := gguf_record(base)) is not None and gguf.quantised:
+        return "bfloat16"
+    for part in (config, config.get_text_config()):
+        if (dtype := getattr(part, "dtype", None)) is not None:
+            return str(dtype).removeprefix("torch.")
+    for path in sorted(Path(base).glob("*.safetensors")):
+        try:
+            with safe_open(path, "pt") as file:
+                kinds = [_STORED.get(file.get_slice(name).get_dtype()) for name in file.keys()]  # noqa: SIM118
+        except (OSError, SafetensorError):
+            return None  # loading it gives the error
+        return next(filter(None, kinds), None)
+    return None
+
+
+def measure_products(config: Any) -> dict[str, float]:
+    """Seconds of one matrix product of the model's shape in each format, the minimum of several on one thread.
+
+    Measures the thread's own time, so that other processes do not count.
+    """
+    text = config.get_text_config()
+    low, high = _SIDES
+    width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))
+    inner = min(high, max(low, int(getattr(text, "intermediate_size", None) or 4 * width)))
+    rows, weight = torch.randn(_ROWS, width), torch.randn(inner, width)
+    pairs = {
+        name: (rows.to(dtype), weight.to(dtype))
+        for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16))
+    }
+    precise = time.get_clock_info("thread_time").resolution < 1e-5  # on Windows it ticks 64 times a second
+    clock = time.thread_time if precise else time.perf_counter
+    best = dict.fromkeys(pairs, float("inf"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            for _ in range(_ROUNDS):
+                for name, (row, matrix) in pairs.items():
+                    began = clock()
+                    torch.nn.functional.linear(row, matrix)
+                    best[name] = min(best[name], max(clock() - began, 1e-9))
+    finally:
+        torch.set_num_threads(threads)
+    return best
+
+
+def cpu_flags(cpuinfo: str) -> frozenset[str]:
+    """The flags of the first processor in the text of /proc/cpuinfo; empty where it has none."""
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def this_cpu_flags() -> frozenset[str]:
+    """This processor's flags; empty where the system has no /proc/cpuinfo."""
+    path = Path("/proc/cpuinfo")
+    return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """Bytes that this process can have without swapping: the machine's, or what its control groups leave of them.
+
+    Args:
+        root: where `proc` and `sys` are mounted.
+    """
+    return max(0, min([int(psutil.virtual_memory().available), *_left_by_groups(root)]))
+
+
+def _left_by_groups(root: Path) -> Iterator[int]:
+    """Free bytes under each memory limit above this process; cached files count as free."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mount, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            mount = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(mount):  # in a container the path is often the host's, and only the mount exists
+                yield from _left(folder, *names)
+
+
+def _left(folder: Path, limit: str, used: str, cached: str) -> Iterator[int]:
+    try:
+        most, now = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        yield most - now + int(stat.get(cached, 0))
+    except (OSError, ValueError):
+        return  # no limit ("max"), or no such group here
