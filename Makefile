@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install -qq --no-compile -c constraints.txt
 SEED ?= 0
 RUN ?= runs/demo-train$(if $(filter-out 0,$(SEED)),-seed$(SEED))
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml \
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false

@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from filelock import FileLock
+from xdist.scheduler import LoadScopeScheduling
 
 # time is not what properties are about; hangs time out
 hypothesis.settings.register_profile("default-tier", deadline=None, max_examples=30)
@@ -26,25 +27,36 @@ WORDS = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """Give a worker whole files; one loads vLLM, one trains, and these, which take longest, begin first."""
-    first = ("training", "vllm", "scripts")
-    groups = {item: _group(item) for item in items}
-    items.sort(key=lambda item: first.index(groups[item]) if groups[item] in first else len(first))
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
+LONGEST = ("training", "vllm", "scripts")
 
 
-def _group(item) -> str:
-    parts = item.path.relative_to(Path(__file__).parent).parts
-    if "vllm" in parts or "vllm_engine" in item.fixturenames:
+def group_of(test: str) -> str:
+    """Tests that one process runs: those of a file; all trainings; all with vLLM; all that read the help of scripts."""
+    path = test.partition("::")[0].removeprefix("tests/")
+    if "/vllm/" in path or "[vllm" in test or "test_vllm" in test:
         return "vllm"
-    if parts[0] == "recipes" or item.originalname == "test_every_command_and_option_and_file_exists":
-        return "scripts"  # whose help is asked for once
-    if parts[0] == "docs":  # its pages know nothing of each other
-        return item.nodeid
-    return "training" if parts[0] == "training" else "/".join(parts)
+    if path.startswith("recipes/") or "::test_every_command_and_option_and_file_exists" in test:
+        return "scripts"
+    if path.startswith("docs/"):  # its pages know nothing of each other
+        return test
+    return "training" if path.startswith("training/") else path
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the groups that take longest."""
+    items.sort(key=lambda item: (*LONGEST, group := group_of(item.nodeid)).index(group))
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Gives a process whole groups (xdist's own `loadgroup` has no effect on pytest 9.2, whose node ids are fixed)."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """What xdist uses in place of `--dist`."""
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.[docs]'")
 
+pytestmark = pytest.mark.slow  # the site is built
+
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\bsrc\s*=\s*["']?(?P<src>[^"'\s>]+)"""

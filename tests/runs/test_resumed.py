@@ -174,6 +174,7 @@ def begun(model, tmp_path):
     return command, out
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_its_own_format_on_another_cpu_unless_another_is_asked_for(begun):
     command, out = begun
     job = BatchJob(inputs=(str(command[1]),), out=str(out))
