@@ -1,5 +1,6 @@
 """What tests share: a tiny random judge made on the spot, and where the real data lies."""
 
+import gc
 import importlib.util
 import os
 import signal
@@ -45,6 +46,12 @@ def group_of(test: str) -> str:
 def pytest_collection_modifyitems(items):
     """Begin with the groups that take longest."""
     items.sort(key=lambda item: (*LONGEST, group := group_of(item.nodeid)).index(group))
+
+
+def pytest_collection_finish():
+    """Leave what was imported out of garbage collection: with torch, TRL and vLLM each takes more than a second."""
+    gc.collect()
+    gc.freeze()
 
 
 class GroupScheduling(LoadScopeScheduling):

@@ -17,6 +17,7 @@ def cli(monkeypatch, capsys):
 
         entry = {"judgelm-batch": batch.main, "judgelm": main.main}[program]
         monkeypatch.setattr(sys, "argv", [program, *map(str, arguments)])
+        monkeypatch.setattr("gc.unfreeze", lambda: None)  # or the next run would search all that this process imported
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8"))
         capsys.readouterr()
