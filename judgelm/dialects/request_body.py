@@ -64,7 +64,7 @@ class ResponseFormat(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """What a streamed reply ends with."""
+    """Options of a streamed reply."""
 
     include_usage: bool | None = _expecting("true or false")
 

@@ -426,11 +426,11 @@ def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
     """The pairs on which judges differ."""
     rows: list[Row] = []
     for key in votes.common:
-        said = [votes.judged[name][key] for name in names]
-        if len(set(said)) > 1:
-            verdicts = [_VERDICTS[label] for label in (votes.truth[key], *said)]
+        labels = [votes.judged[name][key] for name in names]
+        if len(set(labels)) > 1:
+            verdicts = [_VERDICTS[label] for label in (votes.truth[key], *labels)]
             question = excerpt(samples[key].question) if key in samples else ""
-            rows.append((key, *verdicts, said.count(votes.truth[key]), question))
+            rows.append((key, *verdicts, labels.count(votes.truth[key]), question))
     return table(
         rows,
         columns("text", id="Pair", label="Label"),
