@@ -26,6 +26,9 @@ RequestFlow = Generator[list[Request], list[Completion], Result]
 Flow = RequestFlow[Judgment]
 """A flow of requests that ends in a judgment."""
 
+Round = RequestFlow[list[Completion]]
+"""A flow that ends in completions of the requests it was made with."""
+
 
 class Mode(Protocol):
     """A way of judging one sample."""
@@ -79,9 +82,7 @@ class BatchMode(Mode, Protocol):
         ...
 
 
-def relayed(
-    flow: RequestFlow[Result], ask: Callable[[list[Request]], RequestFlow[list[Completion]]]
-) -> RequestFlow[Result]:
+def relayed(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round]) -> RequestFlow[Result]:
     """The flow with something between it and its engine.
 
     Args:

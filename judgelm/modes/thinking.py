@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from judgelm.modes.flow import RequestFlow, Result, interleave, relayed
+from judgelm.modes.flow import RequestFlow, Result, Round, interleave, relayed
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
@@ -37,7 +37,7 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
     """
     blocks: _Blocks = {}
 
-    def ask(requests: list[Request]) -> RequestFlow[list[Completion]]:
+    def ask(requests: list[Request]) -> Round:
         if thinking.mode == "on":
             return (yield from _thought(requests, thinking, blocks))
         received = yield requests
@@ -82,7 +82,7 @@ def _endless(thinking: Thinking) -> str:
     return "the judge thinks before it replies and has no room for it; judge with --thinking on, or off if it can"
 
 
-def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> RequestFlow[list[Completion]]:
+def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> Round:
     """Ask a judge that thinks: in one request, or first for the thinking and then for the reply behind it."""
     return interleave([_answered(_step(request, thinking, blocks), thinking, blocks) for request in requests])
 
