@@ -20,6 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many processes as cores: more threads would only wait
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # on a new machine vLLM's sampler would compile for half a minute
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -1,10 +1,8 @@
 """Help, version and completion come at once: what they import and what the shell is offered, and nothing else."""
 
-import os
+import json
 import subprocess
 import sys
-
-import pytest
 
 from judgelm.cli.options import MODE_NAMES
 from judgelm.modes import MODES
@@ -15,89 +13,75 @@ NOT_FOR_HELP = (
 )
 """Not pydantic, which Typer itself loads to read options."""
 LISTED = """
-import sys
-sys.argv = sys.argv[1:]
-from judgelm.cli.{module} import main
-try:
-    main()
-finally:
-    print("loaded:", *({names!r} & sys.modules.keys()), file=sys.stderr)
+import contextlib, io, json, os, sys
+from judgelm.cli import batch, main
+for line, environment in json.loads(sys.argv[1]):
+    os.environ.update(environment)
+    sys.argv = line.split()
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+        (main if sys.argv[0] == "judgelm" else batch).main()
+    print(json.dumps([printed.getvalue(), sorted({names!r} & sys.modules.keys())]))
 """
 
 
-def run(program, *arguments, **environment):
-    """What a program prints, and which of those modules it has loaded."""
-    code = LISTED.format(module="main" if program == "judgelm" else "batch", names=set(NOT_FOR_HELP))
-    command = [sys.executable, "-c", code, program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | environment)
-    return done.stdout, done.stderr.splitlines()[-1].split()[1:]
+def run(*calls):
+    """What each call of a program prints, and which of those modules one process has loaded by then.
+
+    Args:
+        calls: command line and what is added to the environment.
+    """
+    command = [sys.executable, "-c", LISTED.format(names=set(NOT_FOR_HELP)), json.dumps(calls)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "judgelm --help",
-        "judgelm --version",
-        "judgelm-batch --help",
-        "judgelm eval --help",
-        "judgelm report --help",
-        "judgelm panel --help",
-        "judgelm modes --help",
-        "judgelm study qa --help",
-        "judgelm study judgelm --help",
-        "judgelm data --help",
-        "judgelm data build --help",
-        "judgelm data import --help",
-        "judgelm recipe run --help",
-        "judgelm share --help",
-        "judgelm judges --help",
-        "judgelm judges install --help",
-    ],
-)
-def test_help_imports_nothing_that_judging_needs(line):
-    printed, loaded = run(*line.split())
-    assert printed
-    assert loaded == []
+def test_help_imports_nothing_that_judging_needs():
+    commands = (
+        *("--help", "--version", "eval --help", "report --help", "panel --help", "modes --help", "study qa --help"),
+        *("study judgelm --help", "data --help", "data build --help", "data import --help", "recipe run --help"),
+        *("share --help", "judges --help", "judges install --help"),
+    )
+    lines = ["judgelm-batch --help", *(f"judgelm {words}" for words in commands)]
+    for line, (printed, loaded) in zip(lines, run(*((line, {}) for line in lines)), strict=True):
+        assert printed, line
+        assert not loaded, line
 
 
 def test_the_names_of_the_modes_are_those_there_are():
     assert tuple(MODES) == MODE_NAMES
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("judgelm d", "doctor data"),
-        ("judgelm study cal", "calibration"),
-        ("judgelm eval --proto", "--protocol"),
-        ("judgelm eval --protocol p", "pandalm"),
-        ("judgelm modes m", "multi multimodal"),
-        ("judgelm-batch --mode s", "single ssr"),
-        ("judgelm-batch --reasons c", "close"),
-        ("judgelm-batch pai", ""),  # nothing of ours, so that bash goes on to file names
-    ],
-)
-def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported(line, offered):
-    assert completed(line) == (sorted(offered.split()), [])
+def test_what_can_be_named_is_offered_and_nothing_that_judging_needs_imported():
+    offered = {
+        "judgelm d": "doctor data",
+        "judgelm study cal": "calibration",
+        "judgelm eval --proto": "--protocol",
+        "judgelm eval --protocol p": "pandalm",
+        "judgelm modes m": "multi multimodal",
+        "judgelm-batch --mode s": "single ssr",
+        "judgelm-batch --reasons c": "close",
+        "judgelm-batch pai": "",  # nothing of ours, so that bash goes on to file names
+    }
+    assert completed(*offered) == {line: (sorted(words.split()), []) for line, words in offered.items()}
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("judgelm serve --engine s", "scripted"),
-        ("judgelm data import mm", "mmlu-pro mm-vet"),
-        ("judgelm-batch --mode ssr --mode-arg tau", "tau="),
-        ("judgelm-batch --template judgelm-c", "judgelm-chat judgelm-compact"),
-    ],
-)
-def test_names_of_what_must_be_read_are_offered(line, offered):
-    assert completed(line)[0] == sorted(offered.split())
+def test_names_of_what_must_be_read_are_offered():
+    offered = {
+        "judgelm serve --engine s": "scripted",
+        "judgelm data import mm": "mmlu-pro mm-vet",
+        "judgelm-batch --mode ssr --mode-arg tau": "tau=",
+        "judgelm-batch --template judgelm-c": "judgelm-chat judgelm-compact",
+    }
+    assert {line: words for line, (words, _) in completed(*offered).items()} == {
+        line: sorted(words.split()) for line, words in offered.items()
+    }
 
 
-def completed(line):
-    """The proposals for the last word as bash gets them, and the modules loaded for them."""
-    program = line.split()[0]
-    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-    printed, loaded = run(program, **{variable: "complete_bash"}, **words)
-    return sorted(printed.split()), loaded
+def completed(*lines):
+    """For each line the proposals for its last word as bash gets them, and the modules loaded for them."""
+    calls = []
+    for line in lines:
+        variable = f"_{line.split()[0].upper().replace('-', '_')}_COMPLETE"
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        calls.append((line.split()[0], {variable: "complete_bash"} | words))
+    return {line: (sorted(text.split()), loaded) for line, (text, loaded) in zip(lines, run(*calls), strict=True)}
