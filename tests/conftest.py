@@ -29,19 +29,17 @@ WORDS = (
 )
 
 
-LONGEST = ("training", "vllm", "scripts")
+LONGEST = ("training", "vllm")
 
 
 def group_of(test: str) -> str:
-    """Tests that one process runs: those of a file; all trainings; all with vLLM; all that read the help of scripts."""
+    """Tests that one process runs: those of a file; all with vLLM; all that train or read the help of what trains."""
     path = test.partition("::")[0].removeprefix("tests/")
     if "/vllm/" in path or "[vllm" in test or "test_vllm" in test:
         return "vllm"
-    if path.startswith("recipes/") or "::test_every_command_and_option_and_file_exists" in test:
-        return "scripts"
-    if path.startswith("docs/"):  # its pages know nothing of each other
-        return test
-    return "training" if path.startswith("training/") else path
+    if path.startswith(("training/", "recipes/")) or "test_snippets.py::test_every_command" in test:
+        return "training"
+    return test if path.startswith("docs/") else path  # pages know nothing of each other
 
 
 def pytest_collection_modifyitems(items):

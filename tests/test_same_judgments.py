@@ -16,6 +16,7 @@ import pytest
 from judgelm.runs.run_files import read_judgments
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}  # a model this small gains nothing from more
+PAIRS = 80
 WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "because", "it", "can"]
 
 
@@ -23,7 +24,7 @@ WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "becau
 def input_rows():
     rng = random.Random(0)
     text = lambda most: " ".join(rng.choice(WORDS) for _ in range(rng.randint(0, most)))  # noqa: E731
-    return [{"id": f"p{i}", "question": text(12), "answer_1": text(60), "answer_2": text(60)} for i in range(150)]
+    return [{"id": f"p{i}", "question": text(12), "answer_1": text(60), "answer_2": text(60)} for i in range(PAIRS)]
 
 
 def write_rows(path, rows):
@@ -63,15 +64,13 @@ def undisturbed(tiny_model, input_rows, tmp_path_factory):
 
 def test_the_judge_says_many_different_things(undisturbed):
     # or else the tests below would compare little
-    assert len({shown[1] for shown_all in undisturbed.values() for shown in shown_all}) > 50
+    assert len({shown[1] for shown_all in undisturbed.values() for shown in shown_all}) > PAIRS // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [
-        pytest.param(("--max-num-batched-tokens", "1"), marks=pytest.mark.slow),
-        ("--max-num-batched-tokens", "5000", "--max-num-seqs", "7"),
-    ],
+    [("--max-num-batched-tokens", "1"), ("--max-num-batched-tokens", "5000", "--max-num-seqs", "7")],
 )
 def test_the_batch_budget_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path, options):
     path = write_rows(tmp_path / "in.jsonl", input_rows)
@@ -97,17 +96,17 @@ def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, 
     slow = ("--max-num-batched-tokens", "1", "--max-num-seqs", "1")  # there must be time to hit it in its middle
     process = subprocess.Popen(command(tiny_model, path, out, *slow), env=ENVIRONMENT, stderr=subprocess.PIPE)
     until = time.monotonic() + 100
-    while time.monotonic() < until and (not out.exists() or out.read_bytes().count(b"\n") < 40):
+    while time.monotonic() < until and (not out.exists() or out.read_bytes().count(b"\n") < PAIRS // 4):
         time.sleep(0.005)
     os.kill(process.pid, how)
     _, err = process.communicate(timeout=60)
     done_before = out.read_bytes().count(b"\n")
-    assert 40 <= done_before < 150, "the run was not killed in its middle"
+    assert PAIRS // 4 <= done_before < PAIRS, "the run was not killed in its middle"
     if how != signal.SIGKILL:
         assert process.returncode == 130
         assert b"run the same command again to continue" in err
     assert run(tiny_model, path, out) == undisturbed
     lines = out.read_bytes().splitlines()
-    assert len({json.loads(line)["id"] for line in lines}) == len(lines) == 150, "something was judged twice"
+    assert len({json.loads(line)["id"] for line in lines}) == len(lines) == PAIRS, "something was judged twice"
     outcomes = [session["outcome"] for session in json.loads((tmp_path / "out.run.json").read_text())["sessions"]]
     assert outcomes == ["running" if how == signal.SIGKILL else "interrupted", "finished"]

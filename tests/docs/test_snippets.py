@@ -71,15 +71,7 @@ def served():
         yield address
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(
-            page, id=_name(page), marks=[pytest.mark.slow] if page.name in ("cluster.md", "training.md") else []
-        )
-        for page in PAGES  # these import TRL and Ray
-    ],
-)
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_command_and_option_and_file_exists(page):
     for one in snippets(page):
         try:
@@ -93,7 +85,6 @@ def test_every_command_and_option_and_file_exists(page):
             raise AssertionError(f"{one.place}: {error}") from error
 
 
-@pytest.mark.slow
 def test_what_measured_the_figures_can_be_called_so():
     page = ROOT / "docs/benchmarks.md"
     calls = re.findall(r"`((?:make|python|pytest) [^`]+)`", page.read_text(encoding="utf-8"))

@@ -4,11 +4,13 @@ import ast
 import importlib
 import os
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import typer.main
@@ -167,17 +169,16 @@ def _check_recipe(script: str, arguments: list[str]) -> None:
 def _options_in_help(script: str) -> frozenset[str]:
     if not any(ROOT.joinpath(script, name).is_file() for name in ("", "__main__.py")):
         raise SnippetError(f"{script} is no recipe or benchmark")
-    done = subprocess.run(
-        [sys.executable, script, "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
-    if done.returncode:
-        raise SnippetError(f"{script} --help ends with {done.returncode}: {done.stderr[-500:]}")
-    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout))
+    arguments, sys.argv = sys.argv, [script, "--help"]
+    try:
+        with redirect_stdout(StringIO()) as printed:
+            runpy.run_path(str(ROOT / script), run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise SnippetError(f"{script} --help ends with {ended.code}") from ended
+    finally:
+        sys.argv = arguments
+    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", printed.getvalue()))
 
 
 def _check_make(arguments: list[str]) -> None:

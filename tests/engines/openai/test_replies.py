@@ -185,6 +185,7 @@ def test_a_request_that_no_rate_limit_lets_through_fails_alone():
         assert engine.stats()["retries"] == {}
 
 
+@pytest.mark.distributed  # by timing
 def test_a_server_that_queues_gets_fewer_at_once():
     # one at a time, 0.15 s each: of 24 at once, 20 would wait longer than 0.6 s, again and again
     with endpoint(places=1, delay_s=0.15) as server, client(server, timeout_s=0.6, concurrency=24, retries=4) as engine:

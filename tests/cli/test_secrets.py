@@ -57,15 +57,30 @@ def with_password(server):
     return server.base_url.replace("http://", f"http://me:{PASSWORD}@")
 
 
-def batch(folder, base_url, *more):
-    """A run of an engine behind an address."""
+def judging(base_url, *more):
+    """The options of a run of an engine behind an address."""
     engine = ("--engine", "openai", "--model", "tiny", "--engine-arg", f"base_url={base_url}")
-    return run(BATCH, "pairs.jsonl", "-o", "out.jsonl", *engine, "--engine-arg", "retries=0", *more, cwd=folder)
+    return ("pairs.jsonl", "-o", "out.jsonl", *engine, "--engine-arg", "retries=0", *more)
+
+
+@pytest.fixture
+def batch(cli, folder, monkeypatch):
+    """Run `judgelm-batch` there with keys in the environment, and see that it prints none; exit code and errors."""
+    monkeypatch.chdir(folder)
+    for name, secret in ENVIRONMENT.items():
+        monkeypatch.setenv(name, secret)
+
+    def run(base_url, *more):
+        code, printed, errors = cli("judgelm-batch", *judging(base_url, *more))
+        assert_unseen(printed + errors)
+        return code, errors
+
+    return run
 
 
 def test_a_good_run_of_a_server_with_keys(folder):
     with endpoint(ScriptedBackend(marker="### Response:")) as server:
-        assert batch(folder, with_password(server)).returncode == 0
+        assert run(BATCH, *judging(with_password(server)), cwd=folder).returncode == 0
     assert json.loads((folder / "out.run.json").read_text())["sessions"]
     assert_unwritten(folder)
 
@@ -80,19 +95,19 @@ def test_a_good_run_of_a_server_with_keys(folder):
     ],
     ids=["refused", "bad-request", "broken", "no-json"],
 )
-def test_a_server_that_repeats_what_it_was_sent(folder, fault):
+def test_a_server_that_repeats_what_it_was_sent(batch, folder, fault):
     with endpoint(ScriptedBackend(marker="### Response:")) as server:
         server.misbehave(lambda number, *_: fault if number > 2 else None)
-        assert batch(folder, with_password(server)).returncode != 0
+        assert batch(with_password(server))[0] != 0
     assert_unwritten(folder)
 
 
-def test_a_server_that_is_not_there(folder):
+def test_a_server_that_is_not_there(batch):
     with endpoint(ScriptedBackend(marker="### Response:")) as server:
         address = with_password(server)
-    done = batch(folder, address)
-    assert done.returncode == 1
-    assert "cannot be reached" in done.stderr
+    code, errors = batch(address)
+    assert code == 1
+    assert "cannot be reached" in errors
 
 
 @pytest.mark.parametrize(
@@ -105,8 +120,8 @@ def test_a_server_that_is_not_there(folder):
         ("--engine-arg", f"api_key_env=[{KEY}]"),
     ],
 )
-def test_an_argument_that_cannot_be_is_not_repeated(folder, more):
-    assert batch(folder, "http://127.0.0.1:9/v1", *more).returncode == 1
+def test_an_argument_that_cannot_be_is_not_repeated(batch, more):
+    assert batch("http://127.0.0.1:9/v1", *more)[0] == 1
 
 
 @pytest.mark.parametrize(
