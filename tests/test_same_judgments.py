@@ -1,6 +1,6 @@
 """The same input gives the same judgments: whatever the batch, the order, and however often the run was killed.
 
-Real processes, the transformers engine in float32, compared by id.
+The transformers engine in float32, compared by id; what is killed is a real process.
 """
 
 import json
@@ -13,9 +13,10 @@ import time
 
 import pytest
 
+from judgelm.cli.batch import main
 from judgelm.runs.run_files import read_judgments
+from tests.support.batch_runs import BATCH
 
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}  # a model this small gains nothing from more
 PAIRS = 80
 WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "because", "it", "can"]
 
@@ -32,20 +33,21 @@ def write_rows(path, rows):
     return path
 
 
-def command(model, path, out, *options):
+def arguments(model, path, out, *options):
     return [
-        sys.executable, "-c", "from judgelm.cli.batch import main; main()", str(path), "-o", str(out),
-        "--model", str(model),
+        str(path), "-o", str(out), "--model", str(model),
         "--template", "judgelm-compact", "--both-orders", "--max-failure-rate", "1", "--quiet", *options,
     ]  # fmt: skip
 
 
-def run(*arguments):
-    done = subprocess.run(
-        command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=250
-    )
-    assert done.returncode == 0, done.stderr
-    return content(arguments[2])
+def run(model, path, out, *options):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["judgelm-batch", *arguments(model, path, out, *options)])
+        patched.setattr("gc.unfreeze", lambda: None)  # or the next run would search all that this process imported
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return content(out)
 
 
 def content(out):
@@ -67,17 +69,18 @@ def test_the_judge_says_many_different_things(undisturbed):
     assert len({shown[1] for shown_all in undisturbed.values() for shown in shown_all}) > PAIRS // 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [("--max-num-batched-tokens", "1"), ("--max-num-batched-tokens", "5000", "--max-num-seqs", "7")],
+    [
+        pytest.param(("--max-num-batched-tokens", "1"), marks=pytest.mark.slow),
+        ("--max-num-batched-tokens", "5000", "--max-num-seqs", "7"),
+    ],
 )
 def test_the_batch_budget_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path, options):
     path = write_rows(tmp_path / "in.jsonl", input_rows)
     assert run(tiny_model, path, tmp_path / "out.jsonl", *options) == undisturbed
 
 
-@pytest.mark.slow
 def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path):
     shuffled = random.Random(1).sample(input_rows, len(input_rows))
     assert run(tiny_model, write_rows(tmp_path / "in.jsonl", shuffled), tmp_path / "out.jsonl") == undisturbed
@@ -94,7 +97,8 @@ def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undistur
 def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, tmp_path, how):
     path, out = write_rows(tmp_path / "in.jsonl", input_rows), tmp_path / "out.jsonl"
     slow = ("--max-num-batched-tokens", "1", "--max-num-seqs", "1")  # there must be time to hit it in its middle
-    process = subprocess.Popen(command(tiny_model, path, out, *slow), env=ENVIRONMENT, stderr=subprocess.PIPE)
+    command = [BATCH, *arguments(tiny_model, path, out, *slow)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
     until = time.monotonic() + 100
     while time.monotonic() < until and (not out.exists() or out.read_bytes().count(b"\n") < PAIRS // 4):
         time.sleep(0.005)

@@ -104,6 +104,7 @@ def test_pairs_become_rows_with_both_readings_for_whatever_reads_judgelm_rows(an
     assert len(list(builder.read(["train.jsonl"]))) == builder.counts.with_reason == 6
 
 
+@pytest.mark.distributed
 def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(folder):
     write("pairs.jsonl", pairs(40))
     ledger = Ledger()

@@ -243,6 +243,7 @@ def _killed_at(command, path, lines):
     process.communicate()
 
 
+@pytest.mark.distributed
 def test_killed_in_either_stage_it_goes_on_where_it_was(cascade_of, tmp_path):
     job, out = cascade_of(f"q{i}" for i in range(20)).job, tmp_path / "out.jsonl"
     code = _SLOW_RUN.format(pairs=job.inputs[0], out=str(out))

@@ -69,6 +69,7 @@ def test_an_uploaded_run_finds_its_labels_when_it_is_uploaded_again(tmp_path, ru
     assert list(tmp_path.glob("*.labels.jsonl")) == []  # nothing beside the upload, which goes
 
 
+@pytest.mark.distributed
 def test_labels_survive_a_killed_process(run_file):
     code = (
         "import os, sys; from judgelm.serving.web.runs import start_browsing; "
