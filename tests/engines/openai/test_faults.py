@@ -194,6 +194,7 @@ def test_a_server_that_is_killed_half_way_loses_nothing():
         assert judged_by(stays) >= 140
 
 
+@pytest.mark.distributed  # by timing
 def test_a_server_that_is_back_is_found_out_by_one_request(monkeypatch):
     monkeypatch.setattr(openai_pool, "_DOWN_S", 0.3)
     with endpoint(delay_s=0.01) as stays, endpoint(delay_s=0.01) as returns, client(stays, returns) as engine:
