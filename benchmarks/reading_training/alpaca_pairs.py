@@ -21,13 +21,14 @@ from benchmarks.reading_training.pairs import Pair, balanced_by_length, placed, 
 
 MOST_ANSWER, MOST_PAIR, LEAST_ANSWER = 1400, 2200, 40
 MOST_PREFERENCES, PER_INSTRUCTION = 1500, 8
-NEIGHBOURS, LONGER_WRONG = 1400, 0.7
+NEIGHBOURS, LONGER_WRONG, ROUNDS = 1400, 0.7, 8
 _SOFT = "weighted_alpaca_eval_gpt4_turbo"
 
 
 def table(path: Path) -> list[dict[str, Any]]:
     """Rows of a parquet file."""
-    return pq.read_table(path).to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return rows
 
 
 def preferences(data: Path, draw: random.Random) -> list[Pair]:
@@ -85,11 +86,11 @@ def neighbours(data: Path, draw: random.Random) -> list[Pair]:
     np.fill_diagonal(similar, -1)
     splits = [split_of(instruction) for instruction in instructions]
     pairs = []
-    for round_index in range(8):
+    for round_index in range(ROUNDS):
         for index in range(len(instructions)):
             others = [other for other in np.argsort(-similar[index]) if splits[other] == splits[index]]
             other = draw.choice(others[:5])
-            if round_index < 8 and (pair := _neighbour(index, other, round_index, instructions, answers, draw)):
+            if pair := _neighbour(index, other, round_index, instructions, answers, draw):
                 pairs.append(pair)
     chosen = []
     for split, most in (("train", NEIGHBOURS), ("dev", 300)):

@@ -107,19 +107,26 @@ def reference_pairs(rows: Sequence[dict[str, str]], draw: random.Random) -> list
     return pairs
 
 
-def sampled_pairs(
-    rows: Sequence[dict[str, str]], solutions: dict[str, list[str]], draw: random.Random
-) -> list[Pair]:  # fmt: skip
-    """A right solution against a wrong one of the same model, up to two pairs a question."""
-    pairs = []
+def sampled_pairs(rows: Sequence[dict[str, str]], solutions: dict[str, list[str]], draw: random.Random) -> list[Pair]:
+    """A right solution against a wrong one of the same model, up to two pairs a question.
+
+    Of the possible pairs those are taken that bring the right one being longer nearer to half of all.
+    """
+    pairs: list[Pair] = []
+    longer_rights = 0
     for index, row in enumerate(rows):
         truth = as_number(row["answer"].rpartition("#### ")[2])
-        right, wrong = [], []
+        right: list[str] = []
+        wrong: list[str] = []
         for solution in dict.fromkeys(solutions.get(row["question"], ())):
             (right if final_number(solution) == truth else wrong).append(solution)
-        draw.shuffle(right)
-        draw.shuffle(wrong)
-        for number, (good, bad) in enumerate(list(zip(right, wrong, strict=False))[:2]):
+        possible = [(good, bad) for good in right for bad in wrong]
+        draw.shuffle(possible)
+        for number in range(min(2, len(right), len(wrong))):
+            behind = longer_rights * 2 <= len(pairs)
+            good, bad = next((pair for pair in possible if (len(pair[0]) > len(pair[1])) == behind), possible[0])
+            possible = [pair for pair in possible if pair[0] != good and pair[1] != bad]
+            longer_rights += len(good) > len(bad)
             answers, label = placed(good, bad, draw)
             pairs.append(_pair(f"gsm8k-{index}-{number}", row["question"], answers, label, "gsm8k sampled"))
     return pairs

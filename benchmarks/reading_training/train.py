@@ -2,7 +2,7 @@
 
     python -m benchmarks.reading_training.train --model FOLDER --data FOLDER --out FOLDER untrained probes
     python -m benchmarks.reading_training.train --model FOLDER --data FOLDER --out FOLDER lora:letters:all \
-        lora:yes-no:permissive:learning_rate=2e-4,seed=1
+        lora:yes-no:permissive:seed=1,epochs=2
 
 `--data` holds `train_all.jsonl`, `train_permissive.jsonl` and `dev.jsonl`. Each step writes its log-odds to
 OUT/NAME.jsonl, one pair a line, and LoRA its adapter to OUT/NAME/; `report.py` makes the figures. Needs torch,
@@ -121,17 +121,12 @@ def run(step: str, bench: Bench) -> None:
     elif step == "probes":
         probes(bench)
     else:
-        _, reading, name, *rest = step.split(":")
+        _, reading_name, set_name, *rest = step.split(":")
         changes = dict(change.split("=") for part in rest for change in part.split(","))
-        kinds = {name: type(value) for name, value in asdict(Settings()).items()}
-        settings = replace(Settings(), **{key: kinds[key](value) for key, value in changes.items()})
-        lora(
-            bench,
-            READINGS[reading],
-            name,
-            settings,
-            "-".join([reading, name, *(f"{k}{v}" for k, v in changes.items())]),
-        )
+        types = {name: type(value) for name, value in asdict(Settings()).items()}
+        settings = replace(Settings(), **{name: types[name](value) for name, value in changes.items()})
+        run_name = "-".join([reading_name, set_name, *(f"{name}{value}" for name, value in changes.items())])
+        lora(bench, READINGS[reading_name], set_name, settings, run_name)
 
 
 def evaluate(bench: Bench, reading: Reading, name: str, pairs_name: str, *, keep_states: bool = False) -> Tensor | None:
@@ -208,14 +203,14 @@ def _logistic(features: Tensor, labels: Tensor, penalty: float) -> Tensor:
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss = binary_cross_entropy_with_logits(features @ weights, labels) + penalty * weights.square().sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
-    optimizer.step(closure)
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
     return weights.detach()
 
 
-def lora(bench: Bench, reading: Reading, name: str, settings: Settings, run_name: str) -> None:
+def lora(bench: Bench, reading: Reading, set_name: str, settings: Settings, run_name: str) -> None:
     """Train an adapter, save it in bfloat16, evaluate it, and take it off the model again."""
     torch.manual_seed(settings.seed)
     config = LoraConfig(
@@ -226,12 +221,12 @@ def lora(bench: Bench, reading: Reading, name: str, settings: Settings, run_name
     adapted = get_peft_model(base, config)
     try:
         base.train()
-        log = _train(bench, reading, f"train_{name}", settings)
+        log = _train(bench, reading, f"train_{set_name}", settings)
         base.eval()
         for weight in base.parameters():  # evaluated as saved
             weight.data = weight.data.to(torch.bfloat16)
         folder = bench.out / run_name
-        adapted.save_pretrained(folder)
+        adapted.save_pretrained(str(folder))
         (folder / "training_log.json").write_text(json.dumps({"settings": asdict(settings), **log}, indent=1))
         evaluate(bench, reading, run_name, "dev")
     finally:
@@ -259,7 +254,7 @@ def _train(bench: Bench, reading: Reading, pairs_name: str, settings: Settings) 
         for micro in batches(lengths, bench.train_tokens // 2):
             chosen = [batch[index] for index in micro]
             part = pair_loss(bench, words, reading, pairs, prompts, chosen, settings.consistency) / len(batch)
-            part.backward()
+            part.backward()  # type: ignore[no-untyped-call]
             loss += float(part.detach())
             tokens += sum(len(prompt) for index in chosen for prompt in prompts[index])
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
