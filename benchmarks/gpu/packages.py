@@ -18,6 +18,7 @@ ARCHIVE = "packages.tar.xz"
 PYTHON = "3.12"
 PACKAGES = (
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection"),  # the engine, the runner
+    *("gguf", "datasketch", "confusable-homoglyphs"),  # GGUF files, duplicates, look-alike letters of prompts
     *("trl", "peft", "datasets", "pyarrow", "pandas", "python-dateutil", "six", "xxhash", "dill", "multiprocess"),
     *("pytest", "pytest-timeout", "pluggy", "iniconfig", "Pygments", "hypothesis", "sortedcontainers"),
 )

@@ -42,7 +42,7 @@ from judgelm.prompts.sanitization import render_chat
 
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAGIC = b"GGUF"
-_OLDEST_TRANSFORMERS = "5.17"
+_OLDEST_TRANSFORMERS = "5.18"
 _RECORD_NAME = "gguf.json"
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _OTHER_BYTES = 64 << 20

@@ -34,14 +34,14 @@ def judged(device, model, **options):
 
 
 def test_both_orders_and_probabilities_in_float32_are_the_cpus(device, tiny_judge):
-    on_cpu, on_device = judged("cpu", tiny_judge), judged(device, tiny_judge)
+    on_cpu, on_device = (judged(place, tiny_judge, dtype="float32") for place in ("cpu", device))
     for name, expected in on_cpu.items():
         assert [one.text for one in on_device[name].shown] == [one.text for one in expected.shown]
         assert on_device[name].probability == pytest.approx(expected.probability, abs=1e-3)
 
 
 def test_bfloat16_keeps_nearly_all_verdicts_of_float32(device, tiny_judge):
-    full, half = judged(device, tiny_judge), judged(device, tiny_judge, dtype="bfloat16")
+    full, half = (judged(device, tiny_judge, dtype=dtype) for dtype in ("float32", "bfloat16"))
     apart = [abs(half[name].probability - one.probability) for name, one in full.items()]
     # 8 bits of mantissa: some near-ties fall the other way, and a probability moves by some hundredths
     assert sum(half[name].verdict == one.verdict for name, one in full.items()) >= 24

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from inspect import signature
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ from judgelm.errors import EngineError
 
 _WIDEST_HEAD = 256
 _AMPERE = 8
+_GROUPED = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
+"""Lets queries share keys. torch 2.11's kernel has no such option: it is used where each query head has its own."""
 VarlenKernel = Callable[..., Tensor]
 """Attention as `torch.nn.attention.varlen.varlen_attn` has it: the last query of a sequence sees its last key."""
 ATTENTION_NAME = "judgelm_packed"
@@ -116,6 +119,8 @@ def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> Va
     head = query.shape[3]
     half = query.dtype in (torch.bfloat16, torch.float16)
     if not (query.is_cuda and half) or options.softcap is not None or value.shape[3] != head or head > _WIDEST_HEAD:
+        return None
+    if not _GROUPED and query.shape[1] != value.shape[1]:
         return None
     kernel: Any = varlen_attn  # it also returns statistics where they are asked for
     return kernel if _major(query.device.index) >= _AMPERE else None
@@ -286,7 +291,7 @@ class PromptBatch:
         out = kernel(
             query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1), query_bounds, key_bounds,
             max(prompt.tokens for prompt in self.prompts), max(lengths), scale=options.scaling,
-            window_size=(-1 if options.window is None else options.window - 1, 0), enable_gqa=True,
+            window_size=(-1 if options.window is None else options.window - 1, 0), **_GROUPED,
         )  # fmt: skip
         return out[None]
 
