@@ -19,9 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from judgelm.data.builder.counts import BuildCounts
+from judgelm.data.builder.options import BuildOptions
 from judgelm.data.labelled_pair import LabelledPair, score_line, swapped_preference, training_scores, uniform_hash
 from judgelm.data.readers.values import content_id
 from judgelm.data.sources.source import json_scores
@@ -31,9 +32,6 @@ from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import Template
 from judgelm.prompts.truncation import chat_messages
 from judgelm.records import Label, Winner
-
-if TYPE_CHECKING:  # it imports scipy, and a batch run swaps answers without it
-    from judgelm.data.builder.options import BuildOptions
 
 _PAIR_ORDER = (1, 0)
 _MIRRORED: Mapping[Winner, Winner] = {1: 2, 2: 1, "tie": "tie"}
@@ -137,7 +135,7 @@ def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
     return swapped
 
 
-def augment(pair: LabelledPair, options: "BuildOptions", epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
+def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
     """The rows of a pair in one epoch of the training set.
 
     Args:
@@ -164,7 +162,7 @@ def augment(pair: LabelledPair, options: "BuildOptions", epoch: int, counts: Bui
             yield swapped_pair
 
 
-def _copies(pair: LabelledPair, options: "BuildOptions", epoch: int) -> int:
+def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
     """Number of copies of a pair in an epoch: one, or as its winner is resampled."""
     assert pair.label is not None, "a clean pair has a judgment"
     share = next((share for winner, share in options.resample.items() if winner == str(pair.label.winner)), 1.0)
@@ -172,7 +170,7 @@ def _copies(pair: LabelledPair, options: "BuildOptions", epoch: int) -> int:
     return whole + (uniform_hash(options.seed, pair.sample.id, "resample", epoch) < share - whole)
 
 
-def _swapped(pair: LabelledPair, options: "BuildOptions", counts: BuildCounts) -> LabelledPair | None:
+def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> LabelledPair | None:
     """The swapped pair, or None where its reason is ambiguous."""
     result = swap_answers(pair, options.ambiguous)
     for problem in result.ambiguous:
@@ -188,7 +186,7 @@ def _swapped(pair: LabelledPair, options: "BuildOptions", counts: BuildCounts) -
     return after
 
 
-def _without_reasons(pair: LabelledPair, options: "BuildOptions", epoch: int) -> LabelledPair:
+def _without_reasons(pair: LabelledPair, options: BuildOptions, epoch: int) -> LabelledPair:
     if options.reason_prob == 1 or uniform_hash(options.seed, pair.sample.id, "reason", epoch) < options.reason_prob:
         return pair
     plain, referenced = (

@@ -29,10 +29,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from datasketch import MinHash
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from xxhash import xxh3_64_intdigest, xxh3_128_digest, xxh32_intdigest
 
 from judgelm.data.readers.files import read_rows
@@ -97,6 +94,8 @@ class _Sketcher:
         self.width = widest if threshold == 1 else min(widest, int(math.log(least_share) / math.log(threshold)))
         self._shingle = shingle
         self._least_words = least_words
+        from datasketch import MinHash  # it loads scipy, and batch runs and makers of rows import this module
+
         self._minhash = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=xxh32_intdigest)
 
     def text(self, text: str) -> _Text:
@@ -328,6 +327,9 @@ def _largest(group: tuple[bytes, int]) -> tuple[int, bytes]:
 
 def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np.intp]:
     """Label of the group of each row of `sketches`, shape (n, 128); which number a group has means nothing."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     labels = np.arange(len(sketches))
     for left, right in _sharing_a_band(sketches, sketcher.width):
         apart = labels[left] != labels[right]
