@@ -284,9 +284,8 @@ _MUCH_BETTER = 3.0  # points between expected scores, from which one answer is s
 
 def _recognise_arena(request: ChatRequest) -> JudgeTask | None:
     """A pair between the blocks, with the labels that the system's message offers."""
-    roles = [message.role for message in request.messages]
     texts = [message.text for message in request.messages]
-    if roles != ["system", "user", *["assistant", "user"] * (len(roles) // 2 - 1)]:
+    if request.roles != ("system", "user", *("assistant", "user") * (len(texts) // 2 - 1)):
         return None
     labels = tuple(dict.fromkeys(_ARENA_LABEL.findall(texts[0])))
     if any(text != _ARENA_AGAIN for text in texts[3::2]) or not {"A>B", "B>A"} <= set(labels):

@@ -54,9 +54,11 @@ class ChatRequest:
         stop: texts before which a reply of an ordinary chat ends.
         seed: of an ordinary chat; None where the client does not say.
         ignored: fields that would change what a model draws, such as `top_p`, and that have no effect here.
+        roles: of the messages; every dialect looks at them.
     """
 
     messages: tuple[Message, ...]
+    roles: tuple[str, ...] = field(init=False, compare=False)
     plain: bool = False
     n: int = 1
     logprobs: bool = False
@@ -71,11 +73,13 @@ class ChatRequest:
     seed: int | None = None
     ignored: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Read the roles."""
+        object.__setattr__(self, "roles", tuple(message.role for message in self.messages))
+
     def only(self, *roles: str) -> tuple[str, ...] | None:
         """The messages' texts where their roles are exactly these, in this order; else None."""
-        if len(self.messages) != len(roles) or tuple([message.role for message in self.messages]) != roles:
-            return None  # fast: every dialect calls this
-        return tuple([message.text for message in self.messages])
+        return tuple(message.text for message in self.messages) if self.roles == roles else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +185,7 @@ AMBIGUOUS = "the texts hold the prompt's own fixed lines, so that other borders 
 
 def user_text(request: ChatRequest) -> str | None:
     """The user's message of a chat of one turn, with or without a system message before it."""
-    roles = tuple(message.role for message in request.messages)
-    return request.messages[-1].text if roles in (("user",), ("system", "user")) else None
+    return request.messages[-1].text if request.roles in (("user",), ("system", "user")) else None
 
 
 def lone_text(request: ChatRequest) -> str | None:

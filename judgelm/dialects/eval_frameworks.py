@@ -470,8 +470,7 @@ _REFERENCE_END = "\n</reference_outputs>"
 
 def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
     schema = _score_schema(request)
-    roles = tuple(message.role for message in request.messages)
-    if schema is None or roles not in (("user",), ("system", "user")):
+    if schema is None or request.roles not in (("user",), ("system", "user")):
         return None
     text = request.messages[-1].text
     split = next((split for tags in _TAGS if (split := _split_tags(text, *tags)) is not None), None)

@@ -258,8 +258,7 @@ def _recognise_llmbar(
     request: ChatRequest,
 ) -> JudgeTask | None:
     """A task of the last message, behind a worked example or alone; `forms` are last lines with their facts."""
-    roles = tuple(message.role for message in request.messages)
-    if roles not in (("system", "user"), ("system", "user", "assistant", "user")):
+    if request.roles not in (("system", "user"), ("system", "user", "assistant", "user")):
         return None
     before, heading, text = request.messages[-1].text.partition(_START)
     if not heading or (before and not before.endswith("\n\n")):
