@@ -8,14 +8,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
-from judgelm.cli.batch import main
 from judgelm.runs.run_files import read_judgments
 from tests.support.batch_runs import BATCH
+from tests.support.in_process import exit_code
 
 PAIRS = 80
 WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "because", "it", "can"]
@@ -41,12 +40,7 @@ def arguments(model, path, out, *options):
 
 
 def run(model, path, out, *options):
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["judgelm-batch", *arguments(model, path, out, *options)])
-        patched.setattr("gc.unfreeze", lambda: None)  # or the next run would search all that this process imported
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert not ended.value.code
+    assert exit_code("judgelm-batch", *arguments(model, path, out, *options)) == 0
     return content(out)
 
 

@@ -6,7 +6,8 @@
 
 `--data` holds `train_all.jsonl`, `train_permissive.jsonl` and `dev.jsonl`. Each step writes its log-odds to
 OUT/NAME.jsonl, one pair a line, and LoRA its adapter to OUT/NAME/; `report.py` makes the figures. Needs torch,
-transformers and peft alone. Steps run one after another with one loaded model; a step that fails does not end the rest.
+transformers and peft alone. Steps run one after another with one loaded model; a step that fails does not end the rest,
+and the exit code says how many failed.
 
 The loss of a pair with the label p is, for `letters`, the cross entropy of p and sigmoid(mean log-odds of both orders)
 plus `consistency` x the squared difference of both orders' P(first better); for `yes-no` the Bradley-Terry loss, the
@@ -17,6 +18,7 @@ import argparse
 import json
 import math
 import random
+import sys
 import time
 import traceback
 from collections import defaultdict
@@ -86,8 +88,8 @@ class Bench:
         return self.prompts[name, reading.name]
 
 
-def main() -> None:
-    """Run the steps that the command line names."""
+def main() -> int:
+    """Run the steps that the command line names; how many failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="+", help="untrained, probes, lora:READING:SET[:NAME=VALUE,...]")
     parser.add_argument("--model", type=Path, required=True)
@@ -103,14 +105,17 @@ def main() -> None:
         model=model.to(options.device).eval(), tokenizer=AutoTokenizer.from_pretrained(options.model),
         data=options.data, out=options.out, most_tokens=options.most_tokens, train_tokens=options.train_tokens,
     )  # fmt: skip
+    failed = 0
     for step in options.steps:
         began = time.monotonic()
         print(f"== {step}", flush=True)
         try:
             run(step, bench)
-        except Exception:  # the machine is lent: the next step may still succeed
+        except Exception:  # time on a GPU is dear, and the next step may still succeed
+            failed += 1
             traceback.print_exc()
         print(f"-- {step}: {time.monotonic() - began:.0f} s", flush=True)
+    return failed
 
 
 def run(step: str, bench: Bench) -> None:
@@ -309,4 +314,4 @@ def pair_loss(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -84,6 +84,8 @@ class _Sketcher:
     """Turns texts into digests and sketches; `width` is how many of a sketch's bytes make one of its `BANDS` bands."""
 
     def __init__(self, threshold: float, shingle: int, least_words: int) -> None:
+        from datasketch import MinHash  # it loads scipy, and batch runs and makers of rows import this module
+
         if not 0.7 <= threshold <= 1:
             raise ConfigError(f"threshold {threshold:g}: expected 0.7 to 1; 1 finds exact duplicates only")
         if not 1 <= shingle <= least_words:
@@ -94,8 +96,6 @@ class _Sketcher:
         self.width = widest if threshold == 1 else min(widest, int(math.log(least_share) / math.log(threshold)))
         self._shingle = shingle
         self._least_words = least_words
-        from datasketch import MinHash  # it loads scipy, and batch runs and makers of rows import this module
-
         self._minhash = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=xxh32_intdigest)
 
     def text(self, text: str) -> _Text:

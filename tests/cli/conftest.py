@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.support.in_process import exit_code
 from tests.support.jsonl_files import write_rows
 
 
@@ -13,18 +14,12 @@ def cli(monkeypatch, capsys):
     """Run `judgelm-batch` or `judgelm` with arguments; exit code, standard output, standard error."""
 
     def run(program, *arguments, stdin=None):
-        from judgelm.cli import batch, main
-
-        entry = {"judgelm-batch": batch.main, "judgelm": main.main}[program]
-        monkeypatch.setattr(sys, "argv", [program, *map(str, arguments)])
-        monkeypatch.setattr("gc.unfreeze", lambda: None)  # or the next run would search all that this process imported
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8"))
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            entry()
+        code = exit_code(program, *arguments)
         printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
+        return code, printed.out, printed.err
 
     return run
 
