@@ -22,7 +22,7 @@ from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.cards import InstalledJudge, named_judge
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.catalog import JudgeReading, Template, get_template
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
@@ -41,7 +41,9 @@ class Judge:
             small one. With `engine="openai"` the server's name of it; with `engine="scripted"` the reply, or a JSON
             file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
-        template: id of the pair template; None takes the one in the model's card, else `judgelm-v1`.
+        reading: how the judge is read: `score-line`, `letters`, `yes-no` or `grade`; None takes the card's. A model
+            without a card is read by `yes-no`, one without a chat template by score lines.
+        template: id of the template; None takes the card's, else that of the reading.
         card: name of the released judge (`judgelm judges`) that a model is; None recognises it by hub id or folder.
         ignore_card: allow another template than the card's, and judge with any mode.
         cluster: Ray workers that hold the engine instead of this process.
@@ -59,6 +61,7 @@ class Judge:
         model: str | None = None,
         *,
         engine: str = "auto",
+        reading: JudgeReading | None = None,
         template: str | None = None,
         card: str | None = None,
         ignore_card: bool = False,
@@ -87,7 +90,14 @@ class Judge:
         stated: Card | ReleasedJudge | None = own or self.released
         if stated is not None and engine_options.thinking is None:
             engine_options = replace(engine_options, thinking=stated.thinking)
-        self.format = judge_format(stated, template, location=location, ignore_card=ignore_card)
+        self.format = judge_format(
+            stated,
+            template,
+            reading,
+            location=location,
+            ignore_card=ignore_card,
+            chat=stated is None and _is_chat_model(engine_options, name),
+        )
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
         self._load(engine_options)
@@ -138,7 +148,11 @@ class Judge:
             f"{model} has no judge.json and is no judge that is known (judgelm judges), so it is prompted with "
             f"{self.format.template}; "
             + (f"if it is one, say so: {guesses}; else " if guesses else "")
-            + f"write its card: judgelm judges new {model}"
+            + (
+                f"choose how to read it with your labels: judgelm tune {model}"
+                if self.template.reads_words
+                else f"write its card: judgelm judges new {model}"
+            )
         ]
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
@@ -153,7 +167,11 @@ class Judge:
         """
         if self.released is not None and not self.released.template:
             return self.released.mode(name, options)
-        own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
+        form, template = self.format, self.template
+        own: dict[str, Any] = {"template": form.template, "scale": form.scale, "step": form.step}
+        if template.reads_words:
+            own["calibration_temperature"] = form.calibration_temperature
+            self._fill_in(name, options)
         if name == "reasoned" and self.format.source == "default":
             del own["template"]  # the mode's own default, since the judge states none
         elif self.reasons_first and name == "pair":
@@ -175,10 +193,25 @@ class Judge:
             )
         return mode
 
+    def _fill_in(self, name: str, options: dict[str, Any]) -> None:
+        """Defaults of a judge that is read off words: the card's, and no ties that were not asked for."""
+        known = mode_type(name).__dataclass_fields__
+        if "criterion" in known and self.format.criterion is not None:
+            options.setdefault("criterion", self.format.criterion)
+        if "tie_threshold" in known:
+            options.setdefault("tie_threshold", self.format.tie_threshold or 0.0)
+        if name == "chat":
+            options.setdefault("reasons", "none")
+
+    @property
+    def template(self) -> Template:
+        """The template that the judge is asked with."""
+        return get_template(self.format.template)
+
     @property
     def reasons_first(self) -> bool:
         """True for a judge whose template has it reason before its verdict."""
-        return get_template(self.format.template).reasons_first
+        return self.template.reasons_first
 
     def with_adapter(self, adapter: str) -> "Judge":
         """The judge that a LoRA adapter makes of this one's model; both share the engine, which this one closes.
@@ -216,7 +249,7 @@ class Judge:
         """
         if self.released is not None and not self.released.template:
             raise ConfigError(f"{self.released.name} writes no score lines, which this needs; use a judge that does")
-        if self.reasons_first:
+        if self.template.reading != "score-line":
             raise ConfigError(
                 f"a judge with template {self.format.template} writes no score lines, which this needs; use a judge "
                 "that does"
@@ -343,6 +376,15 @@ def _find_card(options: EngineOptions, engine: str) -> Card | None:
         return None
     card = find_card(options.adapter) if options.adapter is not None else None
     return card or find_card(options.model, options.revision)
+
+
+def _is_chat_model(options: EngineOptions, engine: str) -> bool:
+    """True for a model on this machine, or on the hub, with a chat template."""
+    if engine not in ENGINES or engine in _NAMED_ONLY:
+        return False
+    from judgelm.engines.model_files import has_chat_template  # loads transformers
+
+    return has_chat_template(options)
 
 
 def _absolute(adapter: str) -> str:

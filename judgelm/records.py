@@ -360,6 +360,8 @@ class Shown:
         reason_failure: the cause of a missing or incomplete reason: `truncated` without an end, `too_long` where the
             answers were cut further than for the scores.
         distribution: where it was requested and is available; `grades` instead where one answer is graded.
+        log_odds: of the first letter against the second, or of yes against no, natural log, where the judge is read off
+            such a word.
     """
 
     order: tuple[int, ...]
@@ -377,6 +379,7 @@ class Shown:
     reason_failure: Unparsed | None = None
     distribution: PairDistribution | None = None
     grades: GradeDistribution | None = None
+    log_odds: float | None = None
     truncations: tuple[Truncation, ...] = ()
 
 

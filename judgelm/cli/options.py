@@ -109,7 +109,9 @@ class JudgeOptions:
     """The options of a judge and its engine, for every command that loads one.
 
     How to judge:
-        template: Prompt template; default: the model card's.
+        reading: How the judge is read: by the scores that it writes, or by the probabilities of the answers' letters,
+            of yes and no, or of grades; default: the model card's, else yes-no.
+        template: Prompt template; default: the model card's, else that of the reading.
         card: The released judge that the model is (judgelm judges); default: recognised by hub id or folder.
         ignore_card: Use another template than the model was trained with.
 
@@ -129,6 +131,7 @@ class JudgeOptions:
     """
 
     engine: EngineName = "auto"
+    reading: Literal["score-line", "letters", "yes-no", "grade"] | None = None
     template: Annotated[str | None, typer.Option(autocompletion=templates)] = None
     card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=card_names)] = None
     ignore_card: bool = False
@@ -339,7 +342,9 @@ class ModeFlags:
     How to judge:
         order_rule: Orders into one verdict: by the mean score, by the given order, a conflict is a tie, or by P(first
             better).
-        tie_threshold: For probability: maximum distance from 0.5 of a tie.
+        tie_threshold: For probability, letters, yes-no and grade: maximum distance of P(first better) from 0.5 of a
+            tie. Default: 0.05 for score lines, else the model card's or 0.
+        criterion: What answers are judged by, in your words (letters, yes-no, grade).
         accept_one_order: If one order fails, use the verdict of the other.
         reference: Show references: if available, always, never.
         max_tokens: Maximum tokens of the score line.
@@ -355,7 +360,8 @@ class ModeFlags:
 
     both_orders: BothOrders = False
     order_rule: OrderRule = "mean"
-    tie_threshold: Annotated[float, typer.Option(min=0.0, max=0.5)] = 0.05
+    tie_threshold: Annotated[float, typer.Option(min=0.0, max=0.5, show_default=False)] = 0.05
+    criterion: str | None = None
     accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
     temperature: Temperature = 0.0

@@ -129,7 +129,8 @@ def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, mode
     named = model is None or judge.ignore_card
     released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge
     if released is None or released.template:
-        make_mode(mode, chosen)
+        likely = judge.template or judge.reading or ("yes-no" if "criterion" in chosen else "score-line")
+        make_mode(mode, chosen, {} if likely == "score-line" else {"template": likely})
         return mode
     if is_default and mode not in released.modes:
         mode = released.modes[0]

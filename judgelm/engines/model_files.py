@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import logging as hf_logging
@@ -31,6 +31,7 @@ LOAD_ERRORS = (
 """Errors of transformers where a model's files are damaged or contradict each other."""
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
+_TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _WHOLE_BYTES = 64 << 20
 _PIECES, _PIECE_BYTES = 256, 64 << 10
 
@@ -124,6 +125,36 @@ def _check_base(base: str, options: EngineOptions) -> None:
 def has_tokenizer(folder: str) -> bool:
     """True if a local folder holds a tokenizer."""
     return any((Path(folder) / name).is_file() for name in _TOKENIZER_FILES)
+
+
+def has_chat_template(options: EngineOptions) -> bool:
+    """True if the tokenizer of a model, or of its adapter, comes with a chat template.
+
+    Raises:
+        ModelError: as `split_adapter`.
+    """
+    base, adapter = split_adapter(options)
+    return any(_has_template(source, options.revision) for source in (adapter, base) if source is not None)
+
+
+def _has_template(source: str, revision: str | None) -> bool:
+    texts = {name: _file_text(source, name, revision) for name in (*_TEMPLATE_FILES, "tokenizer_config.json")}
+    if any(texts[name] for name in _TEMPLATE_FILES):
+        return True
+    try:
+        config = parse_json(texts["tokenizer_config.json"] or "{}")
+    except ValueError:  # loading the tokenizer says so
+        return False
+    return isinstance(config, dict) and bool(config.get("chat_template"))
+
+
+def _file_text(source: str, name: str, revision: str | None) -> str | None:
+    """A file of a folder or of a hub's repository; None where it cannot be had."""
+    try:
+        path = Path(source) / name if Path(source).is_dir() else hf_hub_download(source, name, revision=revision)
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except (OSError, EntryNotFoundError, HfHubHTTPError, HFValidationError):
+        return None
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:

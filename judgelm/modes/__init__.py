@@ -41,7 +41,7 @@ MODES: dict[str, type[BatchMode]] = {
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise", "Reasoned"]
 
 
-CARD_FIELDS = ("template", "scale", "step", "prompt")
+CARD_FIELDS = ("template", "scale", "step", "prompt", "calibration_temperature")
 """Fields that a mode takes from the judge's card, and that are no options."""
 
 

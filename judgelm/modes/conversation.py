@@ -37,8 +37,9 @@ from judgelm.modes.completions import (
     to_explain,
     with_usage,
 )
-from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, interleave, sampling_for
+from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, interleave, pair_orders, sampling_for
 from judgelm.modes.pairwise import Pairwise
+from judgelm.modes.readings import Readout, conclude_pair, read_words, reading_of
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.conversation import (
@@ -47,6 +48,7 @@ from judgelm.prompts.conversation import (
     dialogue_of,
     dialogue_prompt,
     dialogue_sha,
+    flat_sample,
     follow_up_prompt,
     grading_prompt,
     stops,
@@ -75,6 +77,9 @@ class Conversation(Pairwise):
     single answer (the references have the full score, and the judge continues it); else in the prompt of a plain
     grade (`judgelm.prompts.catalog`). The verdict is the mean over turns; `distribution` gives each turn's
     `Shown.grades`. Orders and retries are of pairs and do not concern it.
+
+    A judge that is read off a word sees the last question of what is judged, and the dialogue with each assistant as
+    its answer; the strengths are means over the turns.
 
     Attributes:
         turns: `each` judges every turn, shown with those before it, as MT-Bench does; `last` only the last one; `whole`
@@ -110,6 +115,8 @@ class Conversation(Pairwise):
         self.check(sample)
         single = len(sample.answers) == 1
         views = self.views(sample)
+        if reading_of(self).reads_words:
+            return (yield from self._read_words(sample, views))
         parts = yield from interleave([(self._grade if single else self._compare)(sample, view) for view in views])
         shown = tuple(
             replace(reply, part=view.part, referenced=view.referenced)
@@ -119,6 +126,24 @@ class Conversation(Pairwise):
         merged = per_order(shown)
         judgment = graded(self, sample, merged[0]) if single else self._conclude(sample, merged)
         return replace(judgment, shown=shown)
+
+    def _read_words(self, sample: Sample, views: Sequence[DialogueView]) -> Flow:
+        """Judge each turn by the probabilities of one word."""
+        if len(sample.answers) == 1 and reading_of(self).reading == "letters":
+            raise InputError(f"sample {sample.id}: reading letters compares dialogues; use --reading yes-no for one")
+        flows = [read_words(self, flat_sample(view, sample.id), pair_orders(True)) for view in views]
+        readouts = yield from interleave(flows)
+        shown = tuple(
+            replace(reply, part=view.part, referenced=view.referenced)
+            for view, readout in zip(views, readouts, strict=True)
+            for reply in readout.shown
+        )
+        strengths = [readout.strengths for readout in readouts if readout.strengths is not None]
+        means = tuple(map(fmean, zip(*strengths, strict=True))) if len(strengths) == len(views) else None
+        merged = per_order(shown)
+        if len(sample.answers) == 1:
+            return replace(graded(self, sample, merged[0]), shown=shown)
+        return replace(conclude_pair(self, sample, Readout(shown=merged, strengths=means)), shown=shown)
 
     def check(self, sample: Sample) -> None:
         """See that a sample holds one dialogue or two.
@@ -151,9 +176,11 @@ class Conversation(Pairwise):
 
     def _prompt(self, view: DialogueView, order: tuple[int, ...]) -> Prompt:
         template = get_template(self.template)
+        if template.reads_words:
+            return self.reading_prompt(flat_sample(view, view.part), order)
         if len(order) == 1 and not view.anchored:
             return grading_prompt(template, view, scale=self.scale)
-        return dialogue_prompt(template, view, order, full_score=self.scale[1])
+        return dialogue_prompt(template, view, order, scale=self.scale)
 
     def _compare(self, sample: Sample, view: DialogueView) -> Flow:
         """Both assistants, in all orders."""
@@ -196,6 +223,7 @@ def _merged(turns: Sequence[Shown]) -> Shown:
         return turns[0]
     scores = [turn.scores for turn in turns if turn.scores is not None]
     distributions = [turn.distribution for turn in turns if turn.distribution is not None]
+    log_odds = [turn.log_odds for turn in turns if turn.log_odds is not None]
     failure = first_failure(turns)
     return Shown(
         order=turns[0].order,
@@ -206,6 +234,7 @@ def _merged(turns: Sequence[Shown]) -> Shown:
         failure=failure,
         repaired=next((turn.repaired for turn in turns if turn.repaired is not None), None),
         distribution=_mean_distribution(distributions) if len(distributions) == len(turns) else None,
+        log_odds=fmean(log_odds) if len(log_odds) == len(turns) else None,
     )
 
 

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import Explained, explain, first_failure, read_reply, to_explain, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, requests_of, sampling_for
+from judgelm.modes.readings import answer_scores, check_reading, read_words, reading_of
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
@@ -38,6 +39,10 @@ class Multi:
     evenly, the long ones first, each at its end, and marked in `Shown.truncations`. An answer is never judged with
     fewer than `min_answer_tokens` left of what it had: then that order is a `too_long` failure.
 
+    Where the template reads words (`judgelm.modes.readings`), the answers are ranked by their strengths. `yes-no` and
+    `grade` show each answer by itself; `letters` shows each of k answers once at each place, unless `permutations` is
+    above 1.
+
     Attributes:
         template: id of the judge's pair template; the words for more answers are the same family's.
         permutations: how many orders to show. The first is the sample's. A sample of k answers has k orders of kind
@@ -52,6 +57,9 @@ class Multi:
         reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the score line; None is 12 for each answer.
+        step: spacing of the grades of reading `grade`.
+        criterion: see `Pairwise`.
+        calibration_temperature: see `Pairwise`.
 
     Raises:
         ConfigError: options that do not exist or are out of range.
@@ -72,9 +80,13 @@ class Multi:
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int | None = None
+    step: float = 1
+    criterion: str | None = None
+    calibration_temperature: float = 1.0
 
     def __post_init__(self) -> None:
         check_above_zero(self, "permutations", "reason_tokens", "max_tokens")
+        object.__setattr__(self, "template", check_reading(self))
         if self.min_answer_tokens < MIN_ANSWER_TOKENS:
             raise ConfigError(
                 f"min_answer_tokens is {self.min_answer_tokens}; the length policy keeps {MIN_ANSWER_TOKENS} anyway"
@@ -88,6 +100,8 @@ class Multi:
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line of each order, conclude, then ask for the reason where one is wanted."""
+        if reading_of(self).reads_words:
+            return (yield from self._read_words(sample))
         count = len(sample.answers)
         room = self.max_tokens or _TOKENS_PER_SCORE * count
         orders = self.orders(sample.id, count)
@@ -117,6 +131,25 @@ class Multi:
         while len(orders) < self.permutations:
             orders[tuple(draw.sample(given, count))] = None
         return list(orders)
+
+    def _read_words(self, sample: Sample) -> Flow:
+        """Rank the answers by their strengths."""
+        count = len(sample.answers)
+        orders = replace(self, permutations=count, drawing="cyclic") if self.permutations == 1 else self
+        readout = yield from read_words(self, sample, orders.orders(sample.id, count))
+        shown = tuple(map(self._kept_enough, readout.shown))
+        failure = first_failure(shown)
+        strengths = None if failure else readout.strengths
+        rankings = {ranking(_in_sample_order(reply.order, reply.scores or ())) for reply in shown if reply.scores}
+        return Judgment(
+            sample_id=sample.id,
+            mode=self.name,
+            verdict=None if strengths is None else RankingVerdict(order=ranking(strengths)),
+            shown=shown,
+            scores=None if failure else answer_scores(self, readout),
+            consistent=len(rankings) == 1 if len(shown[0].order) == count and not failure else None,
+            failure=failure,
+        )
 
     def _kept_enough(self, shown: Shown) -> Shown:
         """A failure where too little was left of an answer: what was judged is not the answer any more."""

@@ -1,4 +1,4 @@
-"""Two answers side by side, in one order or both: scored on one line, or compared by a judge that reasons first.
+"""Two answers: scored on one line in one order or both, read off one word, or compared by a judge that reasons first.
 
 `Reasoned` is the way of judging that `train/grpo.py` trains: prompts and verdicts are the same in training and here.
 
@@ -24,6 +24,7 @@ from judgelm.modes.completions import (
     with_usage,
 )
 from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, requests_of, sampling_for
+from judgelm.modes.readings import check_reading, conclude_pair, read_words, reading_of
 from judgelm.parsing.scores import (
     OrderRule,
     ScoreLines,
@@ -60,8 +61,12 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 class Pairwise:
     """Judge a pair of answers.
 
+    Where the template reads words (`judgelm.modes.readings`), the verdict is that of P(first better). `letters` then
+    shows both orders and `yes-no` and `grade` show each answer by itself, whatever `both_orders` says; the options of
+    score lines (`order_rule`, `retry_unparseable`, `reasons`, `temperature`) are refused.
+
     Attributes:
-        template: id of the pair template.
+        template: id of the pair template, which says how the judge is read.
         both_orders: show the answers a second time, exchanged.
         order_rule: orders into one verdict: `mean` compares the mean scores, `given` takes verdict, scores and
             probability of the given order (the JudgeLM protocol), `tie` calls a conflict a tie (the PandaLM protocol),
@@ -69,7 +74,8 @@ class Pairwise:
             unparseable counts by the mass of its score lines, and where no reply can be read the scores are the
             expected ones. Under `given` a failed given order is a failure; a failed swapped order leaves the verdict,
             and consistency is unknown.
-        tie_threshold: under `probability` a tie is a P(first better) at most this far from 0.5.
+        tie_threshold: under `probability`, and where words are read, a tie is a P(first better) at most this far from
+            0.5.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
         scale: lowest and highest score of the judge.
@@ -82,6 +88,9 @@ class Pairwise:
         reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the score line.
+        criterion: what the answers are judged by, in the user's words, where words are read; None for the template's
+            own question.
+        calibration_temperature: where words are read, divides the difference of the answers' strengths.
 
     Raises:
         ConfigError: options that do not fit together, or a scale of too many scores for a distribution or a retry.
@@ -106,10 +115,13 @@ class Pairwise:
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 24
+    criterion: str | None = None
+    calibration_temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the options against each other, and take the distribution where one of them rests on it."""
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
+        object.__setattr__(self, "template", check_reading(self))
         if self.order_rule == "given" and self.accept_one_order:
             raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
         if self.reasons == "flips" and not self.both_orders:
@@ -131,8 +143,17 @@ class Pairwise:
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line of each order, retry unparseable ones, conclude, then ask for the reasons."""
+        """Ask for the score line of each order, retry unparseable ones, conclude, then ask for the reasons.
+
+        A judge that is read off a word is asked for that word alone.
+        """
+        if reading_of(self).reads_words:
+            return self.read(sample)
         return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
+
+    def read(self, sample: Sample) -> Flow:
+        """Judge by the probabilities of one word."""
+        return conclude_pair(self, sample, (yield from read_words(self, sample, pair_orders(True))))
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
@@ -141,8 +162,13 @@ class Pairwise:
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
         """The prompt that the judge reads; `part` is empty, since a pair is judged in one piece."""
+        return self.reading_prompt(sample, order)
+
+    def reading_prompt(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
+        """The prompt of one order of a sample."""
         reference = None if self.reference == "ignore" else sample.reference
-        return get_template(self.template).render(sample, order, reference)
+        template = get_template(self.template)
+        return template.render(sample, order, reference, scale=self.scale, criterion=self.criterion)
 
     def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
         """Judge with prompts that the caller made.

@@ -18,9 +18,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from judgelm.errors import InputError, not_found
+from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.completions import Explained, explain, graded, grades_of, read_reply, to_explain, with_usage
-from judgelm.modes.flow import Flow, check_above_zero, sampling_for
+from judgelm.modes.flow import Flow, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.readings import answer_scores, check_reading, read_words, reading_of
 from judgelm.parsing.scores import parse_pair, parse_scores, score_lines
 from judgelm.prompts.catalog import Messages, fill, get_template, grading_family, grading_prompt, read_texts, sha_of
 from judgelm.prompts.sanitization import sanitizer_for
@@ -70,6 +71,8 @@ class Single:
         reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the score line.
+        criterion: see `judgelm.modes.pairwise.Pairwise`.
+        calibration_temperature: see `judgelm.modes.pairwise.Pairwise`.
 
     Raises:
         ConfigError: options that do not exist, or a scale of too many scores for a distribution.
@@ -88,9 +91,17 @@ class Single:
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 24
+    criterion: str | None = None
+    calibration_temperature: float = 1.0
 
     def __post_init__(self) -> None:
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
+        object.__setattr__(self, "template", check_reading(self))
+        if reading_of(self).reads_alone and self.against == "anchor":
+            raise ConfigError(
+                f"against=anchor: reading {reading_of(self).reading} shows one answer by itself; use --reading letters "
+                "or score-line"
+            )
         if self.distribution:
             score_lines(self.scale, self.step)  # raises where the scale has too many
 
@@ -103,6 +114,8 @@ class Single:
     def template_sha(self) -> str:
         """Hash of the bytes of every prompt that `against` can lead to."""
         template = get_template(self.template)
+        if template.reads_words:
+            return template.sha
         shas = {
             "reference": template.sha_for(1),
             "anchor": template.sha,
@@ -121,6 +134,17 @@ class Single:
         if len(sample.answers) != 1:
             raise InputError(f"sample {sample.id}: expected 1 answer, got {len(sample.answers)}; use another mode")
         anchor = sample.metadata.get(_ANCHOR)
+        template = reading_of(self)
+        if template.reads_alone and anchor is not None and self.against == "auto":
+            raise InputError(
+                f'sample {sample.id}: field "{_ANCHOR}": reading {template.reading} shows one answer by itself; use '
+                "--reading letters, or against=nothing"
+            )
+        if template.reading == "letters" and self._beside(sample) is None:
+            raise InputError(
+                f"sample {sample.id}: reading letters compares answers; give a reference or an anchor, or use "
+                "--reading yes-no"
+            )
         if anchor is not None and not isinstance(anchor, str) and self.against in ("auto", "anchor"):
             raise InputError(f'sample {sample.id}: field "{_ANCHOR}": expected text; write it as one text')
         if self.against == "reference" and sample.reference is None:
@@ -139,6 +163,8 @@ class Single:
             InputError: as `check`.
         """
         self.check(sample)
+        if reading_of(self).reads_words:
+            return (yield from self._read_word(sample))
         block = self._ask(sample)
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = self._candidates(block) if self.distribution else {}
@@ -147,12 +173,33 @@ class Single:
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [block.prompt], sampling))
 
+    def _read_word(self, sample: Sample) -> Flow:
+        """Read the answer by itself, or against its reference or anchor in both orders."""
+        if reading_of(self).reads_alone:
+            [shown] = (yield from read_words(self, sample, ())).shown
+            return graded(self, sample, shown)
+        pair = Sample(id=sample.id, question=sample.question, answers=(str(self._beside(sample)), sample.answers[0]))
+        readout = yield from read_words(self, pair, pair_orders(True))
+        scores = answer_scores(self, readout)
+        shown, *others = (replace(reply, order=(0,), scores=None, distribution=None) for reply in readout.shown)
+        judgment = graded(self, sample, replace(shown, scores=scores and scores[1:], failure=readout.failure))
+        return replace(judgment, shown=(*judgment.shown, *others))
+
+    def _beside(self, sample: Sample) -> object:
+        """The reference or the anchor that the answer is compared with; None where it stands by itself."""
+        anchor = sample.metadata.get(_ANCHOR)
+        if self.against == "nothing":
+            return None
+        if self.against == "anchor":
+            return sample.reference if anchor is None else anchor
+        return sample.reference if sample.reference is not None or self.against == "reference" else anchor
+
     def _ask(self, sample: Sample) -> _Asked:
         """The prompt, and what the answer stands beside in it."""
         template = get_template(self.template)
         anchor = sample.metadata.get(_ANCHOR)
         if self.against in ("auto", "reference") and sample.reference is not None:
-            prompt = template.render(sample, (0,), sample.reference, full_score=self.scale[1])
+            prompt = template.render(sample, (0,), sample.reference, scale=self.scale)
             return _Asked("reference", prompt)
         if self.against == "anchor" or (self.against == "auto" and isinstance(anchor, str)):
             first = anchor if isinstance(anchor, str) else sample.reference or ""

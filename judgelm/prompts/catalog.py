@@ -14,6 +14,10 @@ score is `[Response]`; the other templates have nothing that a pair's has not.
 they explain which answer is better and end with `[[1]]` or `[[2]]`. The words are ours. Reasoning first and a verdict
 in double brackets: J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025).
 
+`letters`, `yes-no` and `grade` (`readings.toml`) are for models that follow instructions and were not trained as
+judges: the judge is read off the probabilities of one word (`judgelm.modes.readings`). What all prompts of a question
+share comes first, the question to the judge last. Each has a second text that asks about the user's own criterion.
+
 JudgeLM grades a single answer beside a reference that has the full score (Figure 5). Where there is no reference, the
 plain grade asks for the one score alone. Its words are ours, after those of Figure 3: no released judge was trained on
 it, so it is for judges that follow instructions.
@@ -27,9 +31,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from string import ascii_uppercase
+from typing import Any, Literal
 
-from judgelm.errors import not_found
+from judgelm.errors import ConfigError, not_found
 from judgelm.prompts.sanitization import Sanitizer, sanitizer_for
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
@@ -173,6 +178,11 @@ class Layout:
         return self.plain
 
 
+JudgeReading = Literal["score-line", "letters", "yes-no", "grade"]
+"""How a judge's reply becomes numbers: a line of scores, or the probabilities of the answers' letters, of yes and no to
+each answer by itself, or of the grades of each answer by itself."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Template:
     """A family of layouts, one for each number of answers.
@@ -180,12 +190,29 @@ class Template:
     Attributes:
         id: the name users write, kept in cards and manifests.
         layout: number of answers, from 1 -> how they are shown.
-        reasons_first: whether the judge reasons and ends with a verdict; else it begins with a score line.
+        reading: how the reply is read; `verdict` is a judge that reasons and ends with a verdict.
+        takes_criterion: whether it asks about a criterion of the user's.
     """
 
     id: str
     layout: Callable[[int], Layout]
-    reasons_first: bool = False
+    reading: JudgeReading | Literal["verdict"] = "score-line"
+    takes_criterion: bool = False
+
+    @property
+    def reasons_first(self) -> bool:
+        """True where the judge reasons and ends with a verdict."""
+        return self.reading == "verdict"
+
+    @property
+    def reads_alone(self) -> bool:
+        """True where each answer has a prompt of its own."""
+        return self.reading in ("yes-no", "grade")
+
+    @property
+    def reads_words(self) -> bool:
+        """True where the judge is read off the probabilities of its reply's first word."""
+        return self.reads_alone or self.reading == "letters"
 
     @property
     def chat(self) -> bool:
@@ -208,33 +235,45 @@ class Template:
         return self.layout(2).sanitizer
 
     def render(
-        self, sample: Sample, order: tuple[int, ...], reference: str | None, *, full_score: float = 10
+        self,
+        sample: Sample,
+        order: tuple[int, ...],
+        reference: str | None,
+        *,
+        scale: tuple[float, float] = (1, 10),
+        criterion: str | None = None,
     ) -> Prompt:
         """Show a sample's answers in `order` (indices into `sample.answers`), with `reference` if it is not None.
 
-        A single answer is shown as the second of a pair, the reference as the first; the reply is forced to begin with
-        the reference's score, `full_score`, so that the judge writes ` 7` or the like behind it.
+        For a judge of score lines a single answer is shown as the second of a pair, the reference as the first; the
+        reply is forced to begin with the reference's score, the full one, so that the judge writes ` 7` or the like
+        behind it.
 
         Args:
             sample: what is judged.
-            order: one index or more.
-            reference: what a single answer cannot do without.
-            full_score: the highest of the judge's scale; what more answers than one get does not depend on it.
+            order: one index or more; one where the template reads each answer alone.
+            reference: what a judge of score lines needs to grade a single answer.
+            scale: lowest and highest score of the judge.
+            criterion: of a template that takes one.
 
         Raises:
             ValueError: no answer to show, or a single one without reference.
         """
-        if not order or (len(order) == 1 and reference is None):
+        completes = len(order) == 1 and not self.reads_alone
+        if not order or (completes and reference is None):
             raise ValueError(f"sample {sample.id}: {'a single answer without reference' if order else 'no answers'}")
         layout = self.layout(len(order))
         slots = {"question": [Span(sample.question, "question")], "reference": [Span(reference or "", "reference")]}
         slots |= {f"answer_{rank}": [Span(sample.answers[index], "answer")] for rank, index in enumerate(order, 1)}
+        if self.reads_words:
+            slots["criterion"] = [Span(criterion or "", "reference")]
+            slots |= {name: [Span(f"{score:g}")] for name, score in zip(("low", "high"), scale, strict=True)}
         prompt = fill(
             layout.messages(referenced=reference is not None),
             slots,
             layout.sanitizer,
             chat=self.chat,
-            prefill=f"{full_score:g}" if len(order) == 1 else "",
+            prefill=f"{scale[1]:g}" if completes else "",
         )
         return replace(prompt, compares=len(order))
 
@@ -336,7 +375,7 @@ def _template(
     messages: Callable[[Sequence[str], bool], Messages],
     delimiters: Callable[[int], tuple[str, ...]],
     *,
-    reasons_first: bool = False,
+    reading: Literal["score-line", "verdict"] = "score-line",
 ) -> Template:
     """A template out of its messages, by what stands in the answers' blocks and whether the reference has its own."""
 
@@ -350,7 +389,7 @@ def _template(
             plain=messages(slots, False), with_reference=messages(slots, True), delimiters=delimiters(answers)
         )
 
-    return Template(id=template_id, layout=layout, reasons_first=reasons_first)
+    return Template(id=template_id, layout=layout, reading=reading)
 
 
 def _compact_delimiters(answers: int) -> tuple[str, ...]:
@@ -359,6 +398,52 @@ def _compact_delimiters(answers: int) -> tuple[str, ...]:
 
 def _reasoned_delimiters(answers: int, blocks: tuple[str, ...]) -> tuple[str, ...]:
     return (*blocks, *_verdicts(answers))
+
+
+MOST_LETTERS = len(ascii_uppercase)
+"""Answers that a prompt of letters can show."""
+
+
+def letters(answers: int) -> str:
+    """The letters of so many answers.
+
+    Raises:
+        ConfigError: there are more answers than letters.
+    """
+    if answers > MOST_LETTERS:
+        raise ConfigError(f"{answers} answers: reading letters names at most {MOST_LETTERS}; use --reading yes-no")
+    return ascii_uppercase[:answers]
+
+
+def _reading_template(template_id: str, reading: JudgeReading, ask: str) -> Template:
+    """A template of `readings.toml`: question, reference and answers, then the question to the judge."""
+
+    @cache
+    def layout(answers: int) -> Layout:
+        shown = "[Answer]\n{answer_1}\n[End of answer]\n\n"
+        names: Sequence[str] = ("",)
+        words = {}
+        if reading == "letters":
+            names = [f" {letter}" for letter in letters(answers)]
+            shown = "".join(
+                f"[Answer{name}]\n{{answer_{rank}}}\n[End of answer{name}]\n\n" for rank, name in enumerate(names, 1)
+            )
+            listed = [name.strip() for name in names]
+            words = {
+                "better": "better" if answers == 2 else "best",
+                "letters": f"{', '.join(listed[:-1])} or {listed[-1]}" if answers > 1 else listed[0],
+            }
+        question = ask
+        for word, text in words.items():
+            question = question.replace(f"<{word}>", text)
+        begin, measure = "Question:\n{question}\n\n", "Take the reference answer as correct. "
+        return Layout(
+            plain=(("user", f"{begin}{shown}{question}"),),
+            with_reference=(("user", f"{begin}Reference answer:\n{{reference}}\n\n{shown}{measure}{question}"),),
+            delimiters=tuple(f"[{edge}{name}]" for name in names for edge in ("Answer", "End of answer")),
+        )
+
+    return Template(id=template_id, layout=layout, reading=reading, takes_criterion="{criterion}" in ask)
 
 
 TEMPLATES = {
@@ -372,13 +457,17 @@ TEMPLATES = {
             "reasoned-chat",
             _reasoned_chat,
             partial(_reasoned_delimiters, blocks=(*_BLOCKS, "[Task]")),
-            reasons_first=True,
+            reading="verdict",
         ),
         _template(
             "reasoned-compact",
             partial(_compact, ending="[S] "),
             partial(_reasoned_delimiters, blocks=("[Q]", "[R]", "[{n}]", "[S]")),
-            reasons_first=True,
+            reading="verdict",
+        ),
+        *(
+            _reading_template(name, text["reading"], text["ask"])
+            for name, text in read_texts(Path(__file__).with_name("readings.toml")).items()
         ),
     )
 }
@@ -400,6 +489,22 @@ def get_template(template_id: str) -> Template:
     if template_id not in TEMPLATES:
         raise not_found("template", template_id, TEMPLATES)
     return TEMPLATES[template_id]
+
+
+def criterion_template(template: Template) -> Template:
+    """The template of the same reading that asks about a criterion of the user's.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    name = f"{template.reading}-criterion"
+    if template.takes_criterion:
+        return template
+    if name not in TEMPLATES:
+        raise ConfigError(
+            f"criterion: template {template.id} asks about no criterion; use --reading yes-no, letters or grade"
+        )
+    return TEMPLATES[name]
 
 
 _GRADE_DELIMITERS = (

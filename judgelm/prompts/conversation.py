@@ -125,8 +125,27 @@ def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
     return DialogueView(part=WHOLE, turns=tuple(turns), whole=True)
 
 
+def flat_sample(view: DialogueView, sample_id: str) -> Sample:
+    """A dialogue as one question and the assistants' answers to it, for templates that read words.
+
+    The question is that of the last turn. Of several turns each answer is the whole dialogue with that assistant.
+
+    Args:
+        view: the part that is shown.
+        sample_id: of the sample that is made.
+    """
+    last = view.turns[-1]
+    answers = last.answers
+    if len(view.turns) > 1:
+        answers = tuple(
+            "\n\n".join(f"User: {turn.question}\n\nAssistant: {turn.answers[index]}" for turn in view.turns)
+            for index in range(len(last.answers))
+        )
+    return Sample(id=sample_id, question=last.question, answers=answers, reference=last.reference)
+
+
 def dialogue_prompt(
-    template: Template, view: DialogueView, order: tuple[int, ...], *, full_score: float = 10
+    template: Template, view: DialogueView, order: tuple[int, ...], *, scale: tuple[float, float] = (1, 10)
 ) -> Prompt:
     """Two dialogues in the template's blocks for a pair, or one behind the dialogue of its references.
 
@@ -137,7 +156,7 @@ def dialogue_prompt(
         template: of the judge.
         view: the part that is shown; for one assistant it must be `anchored`.
         order: of the assistants, as indices into each turn's answers; one index or two.
-        full_score: what the references get, see `Template.render`.
+        scale: of the judge, see `Template.render`.
 
     Raises:
         ValueError: one assistant's dialogue, and a turn without reference.
@@ -147,9 +166,9 @@ def dialogue_prompt(
     if len(view.turns) == 1:
         [turn] = view.turns
         sample = Sample(id=view.part, question=turn.question, answers=turn.answers)
-        return template.render(sample, order, turn.reference, full_score=full_score)
+        return template.render(sample, order, turn.reference, scale=scale)
     filled = _fill(template.layout(len(order)), view, order, assistants=2, chat=template.chat)
-    return replace(filled, prefill=f"{full_score:g}" if len(order) == 1 else "", compares=len(order))
+    return replace(filled, prefill=f"{scale[1]:g}" if len(order) == 1 else "", compares=len(order))
 
 
 def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float, float]) -> Prompt:

@@ -56,6 +56,11 @@ class Card:
         base: the GGUF file that an adapter was trained on; None where the base is a folder or hub id.
         template: id of the pair template.
         template_sha: sha256 (hex) of that template's bytes when the judge was trained.
+        reading: how its reply is read; None is the template's own.
+        criterion: what it judges by, in the user's words, where its template takes a criterion.
+        tie_threshold: distance of P(first better) from 0.5 within which a pair is a tie, where words are read; None
+            leaves it to the run.
+        calibration_temperature: where words are read, divides the difference of two answers' strengths.
         scale: lowest and highest score the judge writes.
         step: spacing of the scores it writes; cards from before this was kept stand for whole ones.
         prompt_format: `text` or `chat` (the tokenizer's own chat template).
@@ -72,6 +77,10 @@ class Card:
     template_sha: str
     name: str | None = None
     base: GgufBase | None = None
+    reading: str | None = None
+    criterion: str | None = None
+    tie_threshold: float | None = None
+    calibration_temperature: float = 1.0
     scale: tuple[float, float] = (1, 10)
     step: float = 1
     prompt_format: str = "text"
@@ -91,6 +100,10 @@ class Card:
             raise CardError(f"scale: {low:g} to {high:g}; it is the lowest and the highest score, such as 1 and 10")
         if not 0 < self.step <= high - low:  # nor NaN
             raise CardError(f"step: {self.step:g}; it is the spacing of scores on the scale {low:g} to {high:g}")
+        if self.tie_threshold is not None and not 0 <= self.tie_threshold <= 0.5:
+            raise CardError(f"tie_threshold: {self.tie_threshold:g}; it is a distance from 0.5, 0 to 0.5")
+        if not 0 < self.calibration_temperature < math.inf:
+            raise CardError(f"calibration_temperature: {self.calibration_temperature:g}; it must be above 0")
         lengths = {"window": self.window, **{name: self.training.get(name) for name in _LENGTHS}}
         for name, tokens in lengths.items():
             if tokens is not None and (not isinstance(tokens, int) or tokens < 1):

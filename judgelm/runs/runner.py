@@ -312,6 +312,7 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "reason_failure": _failure_row(shown.reason_failure),
         "distribution": None if shown.distribution is None else _distribution_row(shown.distribution),
         "grades": None if shown.grades is None else _grades_row(shown.grades),
+        "log_odds": shown.log_odds,
     }
     return {
         "order": shown.order,
@@ -343,6 +344,7 @@ def _shown(row: Mapping[str, Any]) -> Shown:
         reason_failure=_failure(row.get("reason_failure")),
         distribution=_distribution(row.get("distribution")),
         grades=_grades(row.get("grades")),
+        log_odds=row.get("log_odds"),
         truncations=tuple(Truncation(**truncation) for truncation in row["cut"]),
     )
 

@@ -25,8 +25,8 @@ def test_a_single_answer_is_the_pair_of_reference_and_answer_with_a_forced_score
 
 
 def test_the_forced_score_is_the_highest_of_the_scale():
-    assert TEMPLATES["judgelm-compact"].render(SKY, (0,), "So.", full_score=5).prefill == "5"
-    assert TEMPLATES["judgelm-compact"].render(SKY, (0,), "So.", full_score=4.5).prefill == "4.5"
+    assert TEMPLATES["judgelm-compact"].render(SKY, (0,), "So.", scale=(1, 5)).prefill == "5"
+    assert TEMPLATES["judgelm-compact"].render(SKY, (0,), "So.", scale=(0.5, 4.5)).prefill == "4.5"
 
 
 @pytest.mark.parametrize("order", [(0,), ()])

@@ -76,7 +76,7 @@ ONE = [{"question": "q1", "answers": ["a1"], "reference": "r1"}, {"question": "q
 
 
 def test_one_dialogue_stands_behind_that_of_its_references():
-    prompt = dialogue_prompt(V1, whole_view(dialogue_of(sample_of(ONE, "r2"))), (0,), full_score=10)
+    prompt = dialogue_prompt(V1, whole_view(dialogue_of(sample_of(ONE, "r2"))), (0,), scale=(1, 10))
     assert prompt.prefill == "10"
     assert "[The Start of Assistant 1's Answer]\n[Turn 1]\nr1\n\n[Turn 2]\nr2\n\n[The End" in text_of(prompt)
     assert "[The Start of Assistant 2's Answer]\n[Turn 1]\na1\n\n[Turn 2]\na2\n\n[The End" in text_of(prompt)

@@ -252,7 +252,7 @@ class RowBuilder:
 
     def _prompt(self, sample: Sample, reference: str | None) -> Prompt:
         order = tuple(range(len(sample.answers)))
-        return self._template.render(sample, order, reference, full_score=self.options.scale[1])
+        return self._template.render(sample, order, reference, scale=(self.options.scale[0], self.options.scale[1]))
 
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]

@@ -1,0 +1,311 @@
+"""Judges that are read off the probabilities of their reply's first word: `letters`, `yes-no` and `grade`.
+
+Any model that follows instructions can judge in this way, also one that was never trained to write scores. `letters`
+shows all answers and compares the probabilities of their letters; each answer stands once at each place, since models
+lean to a place. `yes-no` shows one answer and asks whether it is right (P(True) of Kadavath et al. 2022, GenRM of Zhang
+et al. 2024), `grade` asks for its grade; both need one prompt an answer and have no order.
+
+A reading gives each answer a strength: the mean log-probability of its letter, the log-odds of yes against no, or the
+expected grade. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
+the card's calibration temperature. Probabilities are summed over the spellings of a word (`Yes`, ` yes`, `NO`); what
+lies outside them is reported as unassigned, and a reply with almost all of it there is a failure.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal, NamedTuple, Protocol
+
+from judgelm.errors import ConfigError
+from judgelm.modes.completions import failure_of, first_failure
+from judgelm.modes.flow import RequestFlow, requests_of
+from judgelm.parsing.scores import ScoreLines, grade_distribution, pair_distribution, score_lines, winner_by
+from judgelm.prompts.catalog import Template, criterion_template, get_template, letters
+from judgelm.records import Completion, Judgment, PairVerdict, Sample, Sampling, Shown, Unparsed, winner_of
+
+LEAST_MASS = 0.01
+"""With less probability on all words of a reading together, the model answers something else."""
+
+_FLOOR = math.log(1e-9)
+"""Log-probability of a word to which an engine gives none: an endpoint lists its likeliest tokens alone."""
+_YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
+_NOT_READ = (("order_rule", "mean"), ("reasons", "none"), ("retry_unparseable", False), ("temperature", 0))
+"""Options of modes that mean nothing where probabilities are read, and their defaults."""
+
+
+class ReadingMode(Protocol):
+    """A mode's options that a reading needs; they are described in `judgelm.modes.pairwise.Pairwise`."""
+
+    @property
+    def template(self) -> str:
+        """Id of the template, whose `reading` this is."""
+        ...
+
+    @property
+    def reference(self) -> Literal["auto", "use", "ignore"]:
+        """The policy for references."""
+        ...
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Lowest and highest score."""
+        ...
+
+    @property
+    def step(self) -> float:
+        """Spacing of grades."""
+        ...
+
+    @property
+    def criterion(self) -> str | None:
+        """The user's criterion."""
+        ...
+
+    @property
+    def calibration_temperature(self) -> float:
+        """Divides the difference of two strengths."""
+        ...
+
+
+class Words(NamedTuple):
+    """The words of a reading.
+
+    Attributes:
+        spellings: of each word.
+        scores: that each word gives the answer read alone, on the judge's scale; of letters none.
+    """
+
+    spellings: Mapping[str, tuple[str, ...]]
+    scores: tuple[float, ...]
+
+
+class WordLogprobs(NamedTuple):
+    """Natural logs of the probabilities of a reading's words, each summed over its spellings; n words.
+
+    Attributes:
+        values: shape (n,), at least that of a probability of 1e-9.
+        approximation: in what they are not exact, in words; empty where they are.
+    """
+
+    values: tuple[float, ...]
+    approximation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readout:
+    """All prompts of one sample, read.
+
+    Attributes:
+        shown: one entry for each order (`letters`) or answer.
+        strengths: of each answer, in sample order; None where a prompt failed.
+    """
+
+    shown: tuple[Shown, ...]
+    strengths: tuple[float, ...] | None
+
+    @property
+    def failure(self) -> Unparsed | None:
+        """Why there are no strengths."""
+        return first_failure(self.shown) if self.strengths is None else None
+
+
+def reading_of(mode: ReadingMode) -> Template:
+    """The template of a mode."""
+    return get_template(mode.template)
+
+
+def check_reading(mode: ReadingMode) -> str:
+    """Check a mode's options against its reading; the id of the template that it judges with.
+
+    Raises:
+        ConfigError: an option that its reading does not have, or a criterion for a judge of score lines.
+    """
+    template = reading_of(mode)
+    if mode.criterion is not None:
+        if not mode.criterion.strip():
+            raise ConfigError("criterion is empty; state it in words, or leave it out")
+        template = criterion_template(template)
+    elif template.takes_criterion:
+        raise ConfigError(f"template {template.id} asks about a criterion; give one with --criterion")
+    if not mode.calibration_temperature > 0:
+        raise ConfigError(f"calibration_temperature is {mode.calibration_temperature}; it must be above 0")
+    if template.reads_words:
+        for name, default in _NOT_READ:
+            if getattr(mode, name, default) != default:
+                raise ConfigError(
+                    f"{name}: the judge is read off the probabilities of one word (reading {template.reading}); leave "
+                    f"{name} out, or use --reading score-line"
+                )
+    if template.reading == "grade":
+        score_lines(mode.scale, mode.step)  # raises where the scale has too many
+    return template.id
+
+
+def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
+    """Ask for the words of each prompt.
+
+    Args:
+        mode: with a template that reads words.
+        sample: with one answer or more.
+        orders: in which `letters` shows the answers; each answer by itself stands for the other readings.
+    """
+    template = reading_of(mode)
+    orders = [(index,) for index in range(len(sample.answers))] if template.reads_alone else orders
+    words = _words_of(template, mode, len(orders[0]))
+    reference = None if mode.reference == "ignore" else sample.reference
+    prompts = [
+        template.render(sample, order, reference, scale=mode.scale, criterion=mode.criterion) for order in orders
+    ]
+    candidates = tuple(chain.from_iterable(words.spellings.values()))
+    completions = yield requests_of(prompts, Sampling(max_tokens=1), candidates)
+    shown, strengths = [], []
+    for order, completion in zip(orders, completions, strict=True):
+        logprobs = _word_logprobs(completion, words, template)
+        shown.append(_shown(order, completion, logprobs, words, mode, referenced=reference is not None))
+        strengths.append(() if isinstance(logprobs, Unparsed) else _strengths(order, logprobs.values, words))
+    if not all(strengths):
+        return Readout(shown=tuple(shown), strengths=None)
+    return Readout(shown=tuple(shown), strengths=_by_answer(orders, strengths))
+
+
+def _words_of(template: Template, mode: ReadingMode, answers: int) -> Words:
+    """The words of a reading, each with a blank before it and without."""
+    low, high = mode.scale
+    if template.reading == "letters":
+        forms: Mapping[str, tuple[str, ...]] = {letter: (letter,) for letter in letters(answers)}
+        scores: tuple[float, ...] = ()
+    elif template.reading == "yes-no":
+        forms, scores = _YES_NO, (high, low)
+    else:
+        scores = score_lines(mode.scale, mode.step).values
+        forms = {f"{score:g}": (f"{score:g}",) for score in scores}
+    return Words({word: (*same, *(f" {text}" for text in same)) for word, same in forms.items()}, scores)
+
+
+def _word_logprobs(completion: Completion, words: Words, template: Template) -> WordLogprobs | Unparsed:
+    """Sum each word's probability over its spellings."""
+    if (failure := failure_of(completion)) is not None:
+        return failure
+    if completion.candidate_logprobs is None:
+        return Unparsed("engine", "", f"the engine gives no probabilities, which reading {template.reading} needs")
+    logprobs = iter(completion.candidate_logprobs)
+    masses = [math.fsum(math.exp(next(logprobs)) for _ in spellings) for spellings in words.spellings.values()]
+    if (mass := math.fsum(masses)) < LEAST_MASS:
+        text = completion.texts[0] if completion.texts else ""
+        listed = ", ".join(words.spellings)
+        return Unparsed("off_grammar", text, f"only {mass:.2g} of the probability is on {listed}")
+    return WordLogprobs(
+        tuple(max(_FLOOR, math.log(mass)) if mass > 0 else _FLOOR for mass in masses), completion.approximation
+    )
+
+
+def _shown(
+    order: tuple[int, ...],
+    completion: Completion,
+    logprobs: WordLogprobs | Unparsed,
+    words: Words,
+    mode: ReadingMode,
+    *,
+    referenced: bool,
+) -> Shown:
+    """A prompt with its distribution on the judge's scale: a letter is the line of the best and the worst scores."""
+    shown = Shown(
+        order=order,
+        text=completion.texts[0] if completion.texts else "",
+        referenced=referenced,
+        failure=logprobs if isinstance(logprobs, Unparsed) else None,
+        truncations=completion.truncations,
+    )
+    if isinstance(logprobs, Unparsed):
+        return shown
+    values, approximation = logprobs
+    low, high = mode.scale
+    if words.scores:
+        grades = grade_distribution(words.scores, values, approximation)
+        log_odds = values[0] - values[1] if len(values) == 2 else None
+        return replace(shown, scores=(grades.expected,), grades=grades, log_odds=log_odds)
+    if len(order) > 2:
+        return replace(shown, scores=tuple(low + (high - low) * share for share in _shares(values)))
+    lines = ScoreLines(values=(low, high), pairs=((high, low), (low, high)), texts=tuple(words.spellings))
+    distribution = pair_distribution(lines, values, approximation)
+    return replace(shown, scores=distribution.expected, distribution=distribution, log_odds=values[0] - values[1])
+
+
+def _strengths(order: tuple[int, ...], values: tuple[float, ...], words: Words) -> tuple[float, ...]:
+    """Of each answer in a prompt, as shown."""
+    if not words.scores:
+        whole = math.log(math.fsum(map(math.exp, values)))
+        return tuple(value - whole for value in values)
+    if len(values) == 2:
+        return (values[0] - values[1],)
+    return (grade_distribution(words.scores, values, "").expected,)
+
+
+def _by_answer(orders: Sequence[tuple[int, ...]], strengths: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """The mean strength of each answer over the orders that show it, in sample order."""
+    sums: dict[int, list[float]] = {}
+    for order, values in zip(orders, strengths, strict=True):
+        for index, value in zip(order, values, strict=True):
+            sums.setdefault(index, []).append(value)
+    return tuple(math.fsum(values) / len(values) for _, values in sorted(sums.items()))
+
+
+def _shares(values: Sequence[float]) -> tuple[float, ...]:
+    """The softmax."""
+    weights = [math.exp(value - max(values)) for value in values]
+    return tuple(weight / math.fsum(weights) for weight in weights)
+
+
+def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
+    """Each answer's score on the judge's scale: of letters the share of preference, else that of the answer alone."""
+    if readout.strengths is None:
+        return None
+    if reading_of(mode).reads_alone:
+        return tuple(shown.scores[0] for shown in readout.shown if shown.scores is not None)
+    low, high = mode.scale
+    shares = _shares([strength / mode.calibration_temperature for strength in readout.strengths])
+    return tuple(low + (high - low) * share for share in shares)
+
+
+def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
+    """P(the first of two answers is better), in (0, 1): Bradley-Terry on their strengths."""
+    return 1 / (1 + math.exp(-(strengths[0] - strengths[1]) / mode.calibration_temperature))
+
+
+class PairReadingMode(ReadingMode, Protocol):
+    """A mode of pairs."""
+
+    @property
+    def name(self) -> str:
+        """The mode's name."""
+        ...
+
+    @property
+    def tie_threshold(self) -> float:
+        """Distance of P(first better) from 0.5 within which the verdict is a tie."""
+        ...
+
+
+def conclude_pair(mode: PairReadingMode, sample: Sample, readout: Readout) -> Judgment:
+    """The judgment of two answers; `consistent` is whether the letters of both orders name the same answer."""
+    strengths = readout.strengths
+    probability = None if strengths is None else first_better(mode, strengths)
+    orders = [shown for shown in readout.shown if len(shown.order) == 2 and shown.scores is not None]
+    winners = [winner_of(_restored(shown)) for shown in orders]
+    return Judgment(
+        sample_id=sample.id,
+        mode=mode.name,
+        verdict=None if probability is None else PairVerdict(winner=winner_by(probability, mode.tie_threshold)),
+        shown=readout.shown,
+        scores=answer_scores(mode, readout),
+        consistent=winners[0] == winners[1] if len(winners) == 2 else None,
+        probability=probability,
+        failure=readout.failure,
+    )
+
+
+def _restored(shown: Shown) -> tuple[float, float]:
+    assert shown.scores is not None, "only orders that were read"
+    first, second = shown.scores
+    return (first, second) if shown.order == (0, 1) else (second, first)
