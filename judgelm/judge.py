@@ -200,8 +200,6 @@ class Judge:
             options.setdefault("criterion", self.format.criterion)
         if "tie_threshold" in known:
             options.setdefault("tie_threshold", self.format.tie_threshold or 0.0)
-        if name == "chat":
-            options.setdefault("reasons", "none")
 
     @property
     def template(self) -> Template:

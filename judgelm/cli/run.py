@@ -24,6 +24,7 @@ from judgelm.judge import Judge, engine_of, judge_of
 from judgelm.judges.cards import default_card
 from judgelm.judges.released import recognise
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
+from judgelm.modes.readings import reading_of
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
@@ -238,6 +239,10 @@ def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
 
 
 def _pairs(judge: Judge, mode: Pairwise) -> str:
+    template = reading_of(mode)
+    if template.reads_words:
+        orders = "each answer by itself" if template.reads_alone else "both orders"
+        return f"{orders}, reading {template.reading}, {_template(judge, mode)}"
     orders = "both orders" if mode.both_orders else "one order"
     if mode.both_orders or mode.order_rule == "probability":
         orders += f", rule {mode.order_rule}"
@@ -348,12 +353,12 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
             yield "with the probability of every grade", f"{stats.grade_distributions} prompts"
         else:
             yield f"with {_probability(stats)}", f"{stats.probabilities} of {stats.judged}"
-        if stats.mean_unassigned is not None:
-            yield "mean probability on no score line", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
         if stats.mostly_unassigned:
             yield "without: score lines have less than half of the probability", str(stats.mostly_unassigned)
         if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
             yield "without: the engine gave no probabilities", str(stats.judged)
+    if stats.mean_unassigned is not None:
+        yield "mean probability on other replies", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
     for wording, count in stats.approximations.most_common():
         yield f"approximation: {wording}", f"{count} of {stats.distributions}"
 

@@ -260,16 +260,26 @@ def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0)
     return []
 
 
-def explain(judgment: Judgment, indices: Sequence[int], prompts: Sequence[Prompt], sampling: Sampling) -> Flow:
-    """Ask for the reasons and put them into the judgment.
+def _continued(prompt: Prompt, text: str) -> Prompt:
+    """The prompt with the whole score line, the prompt's prefill included, as the beginning of the reply."""
+    return replace(prompt, prefill=f"{prompt.prefill}{text}\n")
 
-    The judge continues the whole score line, the prompt's prefill included.
+
+def explain(
+    judgment: Judgment,
+    indices: Sequence[int],
+    prompts: Sequence[Prompt],
+    sampling: Sampling,
+    ask: Callable[[Prompt, str], Prompt] = _continued,
+) -> Flow:
+    """Ask for the reasons and put them into the judgment.
 
     Args:
         judgment: with a verdict.
         indices: of its prompts that are to be explained.
         prompts: all its prompts.
         sampling: of a reason.
+        ask: from a prompt and the reply to it, the prompt that asks for the reason.
 
     Returns:
         The judgment with reasons; verdict, scores and texts as they were.
@@ -279,7 +289,7 @@ def explain(judgment: Judgment, indices: Sequence[int], prompts: Sequence[Prompt
     completions = yield [
         Request(
             key=str(index),
-            prompt=replace(prompts[index], prefill=f"{prompts[index].prefill}{judgment.shown[index].text}\n"),
+            prompt=ask(prompts[index], judgment.shown[index].text),
             sampling=sampling,
         )
         for index in indices

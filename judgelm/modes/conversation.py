@@ -39,7 +39,7 @@ from judgelm.modes.completions import (
 )
 from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, interleave, pair_orders, sampling_for
 from judgelm.modes.pairwise import Pairwise
-from judgelm.modes.readings import Readout, conclude_pair, read_words, reading_of
+from judgelm.modes.readings import Readout, conclude_pair, explain_word, read_words, reading_of
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.conversation import (
@@ -140,10 +140,12 @@ class Conversation(Pairwise):
         )
         strengths = [readout.strengths for readout in readouts if readout.strengths is not None]
         means = tuple(map(fmean, zip(*strengths, strict=True))) if len(strengths) == len(views) else None
-        merged = per_order(shown)
+        merged, prompts = per_order(shown), tuple(prompt for readout in readouts for prompt in readout.prompts)
         if len(sample.answers) == 1:
-            return replace(graded(self, sample, merged[0]), shown=shown)
-        return replace(conclude_pair(self, sample, Readout(shown=merged, strengths=means)), shown=shown)
+            judgment = graded(self, sample, merged[0])
+        else:
+            judgment = conclude_pair(self, sample, Readout(shown=merged, prompts=prompts, strengths=means))
+        return (yield from explain_word(self, replace(judgment, shown=shown), prompts, self.close_threshold))
 
     def check(self, sample: Sample) -> None:
         """See that a sample holds one dialogue or two.

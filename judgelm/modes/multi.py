@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import Explained, explain, first_failure, read_reply, to_explain, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, requests_of, sampling_for
-from judgelm.modes.readings import answer_scores, check_reading, read_words, reading_of
+from judgelm.modes.readings import answer_scores, check_reading, explain_word, read_words, reading_of
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
@@ -140,16 +140,18 @@ class Multi:
         shown = tuple(map(self._kept_enough, readout.shown))
         failure = first_failure(shown)
         strengths = None if failure else readout.strengths
-        rankings = {ranking(_in_sample_order(reply.order, reply.scores or ())) for reply in shown if reply.scores}
-        return Judgment(
+        orders = [(reply.order, reply.scores) for reply in shown if reply.scores is not None and len(reply.order) > 1]
+        rankings = {ranking(_in_sample_order(order, scores)) for order, scores in orders}
+        judgment = Judgment(
             sample_id=sample.id,
             mode=self.name,
             verdict=None if strengths is None else RankingVerdict(order=ranking(strengths)),
             shown=shown,
             scores=None if failure else answer_scores(self, readout),
-            consistent=len(rankings) == 1 if len(shown[0].order) == count and not failure else None,
+            consistent=len(rankings) == 1 if orders and not failure else None,
             failure=failure,
         )
+        return (yield from explain_word(self, judgment, readout.prompts))
 
     def _kept_enough(self, shown: Shown) -> Shown:
         """A failure where too little was left of an answer: what was judged is not the answer any more."""

@@ -24,7 +24,7 @@ from judgelm.modes.completions import (
     with_usage,
 )
 from judgelm.modes.flow import Flow, RequestFlow, check_above_zero, pair_orders, requests_of, sampling_for
-from judgelm.modes.readings import check_reading, conclude_pair, read_words, reading_of
+from judgelm.modes.readings import check_reading, conclude_pair, explain_word, read_words, reading_of
 from judgelm.parsing.scores import (
     OrderRule,
     ScoreLines,
@@ -63,7 +63,7 @@ class Pairwise:
 
     Where the template reads words (`judgelm.modes.readings`), the verdict is that of P(first better). `letters` then
     shows both orders and `yes-no` and `grade` show each answer by itself, whatever `both_orders` says; the options of
-    score lines (`order_rule`, `retry_unparseable`, `reasons`, `temperature`) are refused.
+    score lines (`order_rule`, `retry_unparseable`, `temperature`) are refused.
 
     Attributes:
         template: id of the pair template, which says how the judge is read.
@@ -124,7 +124,7 @@ class Pairwise:
         object.__setattr__(self, "template", check_reading(self))
         if self.order_rule == "given" and self.accept_one_order:
             raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
-        if self.reasons == "flips" and not self.both_orders:
+        if self.reasons == "flips" and not self.both_orders and reading_of(self).reading != "letters":
             raise ConfigError("reasons flips explains pairs whose two orders disagree; add --both-orders")
         for name in ("tie_threshold", "close_threshold"):
             if not 0 <= getattr(self, name) <= 0.5:
@@ -153,7 +153,9 @@ class Pairwise:
 
     def read(self, sample: Sample) -> Flow:
         """Judge by the probabilities of one word."""
-        return conclude_pair(self, sample, (yield from read_words(self, sample, pair_orders(True))))
+        readout = yield from read_words(self, sample, pair_orders(True))
+        judgment = conclude_pair(self, sample, readout)
+        return (yield from explain_word(self, judgment, readout.prompts, self.close_threshold))
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:

@@ -8,7 +8,8 @@ et al. 2024), `grade` asks for its grade; both need one prompt an answer and hav
 A reading gives each answer a strength: the mean log-probability of its letter, the log-odds of yes against no, or the
 expected grade. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
 the card's calibration temperature. Probabilities are summed over the spellings of a word (`Yes`, ` yes`, `NO`); what
-lies outside them is reported as unassigned, and a reply with almost all of it there is a failure.
+lies outside them is reported as unassigned, and a reply with almost all of it there is a failure. A reason is asked for
+behind the word, as the next turn of the chat, and changes nothing.
 """
 
 import math
@@ -18,11 +19,12 @@ from itertools import chain
 from typing import Literal, NamedTuple, Protocol
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import failure_of, first_failure
-from judgelm.modes.flow import RequestFlow, requests_of
+from judgelm.modes.completions import Reasons, explain, failure_of, first_failure, to_explain
+from judgelm.modes.flow import Flow, RequestFlow, SamplingOptions, requests_of, sampling_for
 from judgelm.parsing.scores import ScoreLines, grade_distribution, pair_distribution, score_lines, winner_by
 from judgelm.prompts.catalog import Template, criterion_template, get_template, letters
-from judgelm.records import Completion, Judgment, PairVerdict, Sample, Sampling, Shown, Unparsed, winner_of
+from judgelm.prompts.conversation import follow_up_prompt
+from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Sample, Sampling, Shown, Unparsed, winner_of
 
 LEAST_MASS = 0.01
 """With less probability on all words of a reading together, the model answers something else."""
@@ -30,7 +32,8 @@ LEAST_MASS = 0.01
 _FLOOR = math.log(1e-9)
 """Log-probability of a word to which an engine gives none: an endpoint lists its likeliest tokens alone."""
 _YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
-_NOT_READ = (("order_rule", "mean"), ("reasons", "none"), ("retry_unparseable", False), ("temperature", 0))
+_WHY = "Why? Explain your reply in two or three sentences."
+_NOT_READ = (("order_rule", "mean"), ("retry_unparseable", False), ("temperature", 0))
 """Options of modes that mean nothing where probabilities are read, and their defaults."""
 
 
@@ -84,7 +87,7 @@ class WordLogprobs(NamedTuple):
     """Natural logs of the probabilities of a reading's words, each summed over its spellings; n words.
 
     Attributes:
-        values: shape (n,), at least that of a probability of 1e-9.
+        values: shape (n,); of letters, yes and no at least that of a probability of 1e-9.
         approximation: in what they are not exact, in words; empty where they are.
     """
 
@@ -98,10 +101,12 @@ class Readout:
 
     Attributes:
         shown: one entry for each order (`letters`) or answer.
+        prompts: of each entry.
         strengths: of each answer, in sample order; None where a prompt failed.
     """
 
     shown: tuple[Shown, ...]
+    prompts: tuple[Prompt, ...]
     strengths: tuple[float, ...] | None
 
     @property
@@ -164,9 +169,8 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
         logprobs = _word_logprobs(completion, words, template)
         shown.append(_shown(order, completion, logprobs, words, mode, referenced=reference is not None))
         strengths.append(() if isinstance(logprobs, Unparsed) else _strengths(order, logprobs.values, words))
-    if not all(strengths):
-        return Readout(shown=tuple(shown), strengths=None)
-    return Readout(shown=tuple(shown), strengths=_by_answer(orders, strengths))
+    by_answer = _by_answer(orders, strengths) if all(strengths) else None
+    return Readout(shown=tuple(shown), prompts=tuple(prompts), strengths=by_answer)
 
 
 def _words_of(template: Template, mode: ReadingMode, answers: int) -> Words:
@@ -195,9 +199,9 @@ def _word_logprobs(completion: Completion, words: Words, template: Template) -> 
         text = completion.texts[0] if completion.texts else ""
         listed = ", ".join(words.spellings)
         return Unparsed("off_grammar", text, f"only {mass:.2g} of the probability is on {listed}")
-    return WordLogprobs(
-        tuple(max(_FLOOR, math.log(mass)) if mass > 0 else _FLOOR for mass in masses), completion.approximation
-    )
+    floor = -math.inf if template.reading == "grade" else _FLOOR
+    values = tuple(max(floor, math.log(mass)) if mass > 0 else floor for mass in masses)
+    return WordLogprobs(values, completion.approximation)
 
 
 def _shown(
@@ -271,6 +275,34 @@ def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | No
 def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
     """P(the first of two answers is better), in (0, 1): Bradley-Terry on their strengths."""
     return 1 / (1 + math.exp(-(strengths[0] - strengths[1]) / mode.calibration_temperature))
+
+
+class ExplainingMode(ReadingMode, SamplingOptions, Protocol):
+    """A mode whose judgments can be explained."""
+
+    @property
+    def reasons(self) -> Reasons:
+        """The judgments to explain."""
+        ...
+
+    @property
+    def reason_tokens(self) -> int:
+        """Room for a reason."""
+        ...
+
+
+def explain_word(
+    mode: ExplainingMode, judgment: Judgment, prompts: Sequence[Prompt], close_threshold: float = 0
+) -> Flow:
+    """Ask for the reasons: of the order given, of both orders (`flips`), or of each answer that was read alone."""
+    template = reading_of(mode)
+    indices = to_explain(judgment, mode.reasons, close_threshold)
+    if indices and template.reads_alone:
+        indices = list(range(len(judgment.shown)))
+    sampling = sampling_for(mode, judgment.sample_id, mode.reason_tokens, reserve=1)
+    return explain(
+        judgment, indices, prompts, sampling, lambda prompt, text: follow_up_prompt(template, prompt, [text, _WHY])
+    )
 
 
 class PairReadingMode(ReadingMode, Protocol):

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal, NamedTuple
 from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.completions import Explained, explain, graded, grades_of, read_reply, to_explain, with_usage
 from judgelm.modes.flow import Flow, check_above_zero, pair_orders, sampling_for
-from judgelm.modes.readings import answer_scores, check_reading, read_words, reading_of
+from judgelm.modes.readings import answer_scores, check_reading, explain_word, read_words, reading_of
 from judgelm.parsing.scores import parse_pair, parse_scores, score_lines
 from judgelm.prompts.catalog import Messages, fill, get_template, grading_family, grading_prompt, read_texts, sha_of
 from judgelm.prompts.sanitization import sanitizer_for
@@ -176,14 +176,15 @@ class Single:
     def _read_word(self, sample: Sample) -> Flow:
         """Read the answer by itself, or against its reference or anchor in both orders."""
         if reading_of(self).reads_alone:
-            [shown] = (yield from read_words(self, sample, ())).shown
-            return graded(self, sample, shown)
+            readout = yield from read_words(self, sample, ())
+            return (yield from explain_word(self, graded(self, sample, readout.shown[0]), readout.prompts))
         pair = Sample(id=sample.id, question=sample.question, answers=(str(self._beside(sample)), sample.answers[0]))
         readout = yield from read_words(self, pair, pair_orders(True))
         scores = answer_scores(self, readout)
         shown, *others = (replace(reply, order=(0,), scores=None, distribution=None) for reply in readout.shown)
         judgment = graded(self, sample, replace(shown, scores=scores and scores[1:], failure=readout.failure))
-        return replace(judgment, shown=(*judgment.shown, *others))
+        judgment = replace(judgment, shown=(*judgment.shown, *others))
+        return (yield from explain_word(self, judgment, readout.prompts))
 
     def _beside(self, sample: Sample) -> object:
         """The reference or the anchor that the answer is compared with; None where it stands by itself."""

@@ -176,7 +176,7 @@ def _failure_text(failure: Unparsed | None) -> str:
 
 def _distribution_text(distribution: PairDistribution) -> str:
     """Expected scores, P(the one shown first is better) and what no score line covers."""
-    rest = f"{100 * distribution.unassigned:.1f}\u00a0% on no score line"
+    rest = f"{100 * distribution.unassigned:.1f}\u00a0% on other replies"
     if math.isnan(distribution.first_better):
         return rest
     expected = "\u00a0:\u00a0".join(f"{score:.2f}" for score in distribution.expected)

@@ -73,7 +73,8 @@ class RunStats(SessionStats):
         probabilities: judgments with a P(first better).
         mostly_unassigned: judgments without one, because an order's score lines have less than half of the probability.
         grade_distributions: prompts for one answer with the probability of every grade.
-        distributions: orders with a score distribution; `unassigned` is the sum of what they leave to other replies.
+        distributions: prompts with a distribution, `grade_distributions` among them; `unassigned` is the sum of what
+            they leave to other replies.
         approximations: ways in which distributions are not exact, by wording.
     """
 
@@ -147,15 +148,15 @@ class RunStats(SessionStats):
         self.reasons += shown.reason is not None
         self.reasons_incomplete += shown.reason is not None and shown.reason_failure is not None
         self.reasons_failed += shown.reason is None and shown.reason_failure is not None
-        if shown.distribution is not None:
+        if (distribution := shown.distribution or shown.grades) is not None:
             self.distributions += 1
-            self.unassigned += shown.distribution.unassigned
-            if shown.distribution.approximation:
-                self.approximations[shown.distribution.approximation] += 1
+            self.unassigned += distribution.unassigned
+            if distribution.approximation:
+                self.approximations[distribution.approximation] += 1
 
     @property
     def mean_unassigned(self) -> float | None:
-        """Mean over `distributions` of the probability that is on no score line; None where there is none."""
+        """Mean over `distributions` of the probability that is on other replies; None where there is none."""
         return self.unassigned / self.distributions if self.distributions else None
 
     @property

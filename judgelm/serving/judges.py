@@ -81,6 +81,7 @@ class ServedJudges:
         form = judge.format
         card: dict[str, Any] = {
             "template": form.template,
+            "reading": judge.template.reading,
             "scale": list(form.scale),
             "step": form.step,
             "mode": "reasoned" if judge.reasons_first else "pair",

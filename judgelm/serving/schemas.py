@@ -89,6 +89,7 @@ class JudgeCard(BaseModel):
     """The prompting of a judge; `base` is the name of the judge whose model an adapter shares."""
 
     template: str
+    reading: str
     scale: list[float]
     step: float
     mode: str

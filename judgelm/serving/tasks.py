@@ -242,7 +242,8 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
         scale: lowest and highest score of the judge.
         draws: number of score lines to draw.
     """
-    prompts = [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
+    prompts = [_of_words(judgment, scale)] if _reads_words(judgment) else []
+    prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
     notes = [task.doubt, *(scores.note for scores in prompts)]
     notes += [note for shown in judgment.shown for note in _notes(shown)]
     lines = _on_ten((line for scores in prompts for line in scores.lines), scale)
@@ -263,6 +264,24 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
         correct=round(fsum(above), _DIGITS) if single else None,
         reason=judgment.reason,
         notes=tuple(dict.fromkeys(note for note in notes if note)),
+    )
+
+
+def _reads_words(judgment: Judgment) -> bool:
+    """True where several answers were judged by the probabilities of one word, see `judgelm.modes.readings`."""
+    several = judgment.scores is not None and len(judgment.scores) > 1
+    return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in judgment.shown)
+
+
+def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
+    """Scores of the whole judgment; of a pair, P(first better) stands for the best and the worst score."""
+    assert judgment.scores is not None, "checked before"
+    if judgment.probability is None:
+        return _PromptScores(lines=((judgment.scores, 1.0),), expected=judgment.scores)
+    low, high = scale
+    first = judgment.probability
+    return _PromptScores(
+        lines=(((high, low), first), ((low, high), 1 - first)), expected=judgment.scores, first_better=first
     )
 
 

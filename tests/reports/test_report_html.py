@@ -115,7 +115,7 @@ def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
     assert '<th scope="col">P(first better)</th>' in text
     assert '<td data-order="0.75">0.750</td>' in text
     # (0.2 + 1.4) / 0.9 and (0.4 + 0.7) / 0.9; 0.7 of 0.9
-    assert "expected scores 1.78 : 1.22 · P(shown first is better) 0.778 · 10.0 % on no score line (sampled" in text
+    assert "expected scores 1.78 : 1.22 · P(shown first is better) 0.778 · 10.0 % on other replies (sampled" in text
     assert "<h3>Reason</h3>" in text
     assert "the reason is incomplete, truncated: no end within 9 tokens" in text
     assert "no reason, engine: gone" in text

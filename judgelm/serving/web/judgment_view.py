@@ -178,7 +178,7 @@ def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
 
 def _rest(unassigned: float, approximation: str) -> str:
     exact = f" The probabilities are not exact: {approximation}." if approximation else ""
-    return (f"{unassigned:.1%} on no score line." if unassigned >= 0.001 else "") + exact
+    return (f"{unassigned:.1%} on other replies." if unassigned >= 0.001 else "") + exact
 
 
 def _balance(judgment: Judgment) -> str:
