@@ -446,6 +446,17 @@ class Judgment:
         return self.verdict.winner if isinstance(self.verdict, PairVerdict) else None
 
     @property
+    def compared(self) -> tuple[Shown, ...]:
+        """The prompts that show several answers; none where each answer was read by itself."""
+        return tuple(shown for shown in self.shown if len(shown.order) > 1)
+
+    @property
+    def reads_words(self) -> bool:
+        """True where several answers were judged by the probabilities of one word (`judgelm.modes.readings`)."""
+        several = self.scores is not None and len(self.scores) > 1
+        return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in self.shown)
+
+    @property
     def repaired(self) -> bool:
         """True where only a grammar-constrained retry made a reply readable."""
         return any(prompt.repaired is not None for prompt in self.shown)

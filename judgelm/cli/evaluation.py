@@ -232,7 +232,7 @@ def _printed_labels(path: Path, reading: Reading, *, with_reference: bool) -> La
 def _default_rule(mode: dict[str, Any], judgments: dict[str, Judgment], *, pandalm: bool) -> LabelRule | None:
     """The protocol's rule, None for JudgeLM's; a run with an order rule of its own keeps its verdicts."""
     if pandalm:
-        return "tie" if any(len(judgment.shown) > 1 for judgment in judgments.values()) else "as_judged"
+        return "tie" if any(len(judgment.compared) > 1 for judgment in judgments.values()) else "as_judged"
     chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")
     return "as_judged" if chosen else None
 

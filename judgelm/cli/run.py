@@ -130,6 +130,8 @@ def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, mode
     named = model is None or judge.ignore_card
     released = None if named else recognise(str(model), judge.card, adapter=judge.adapter).judge
     if released is None or released.template:
+        if "criterion" in chosen and judge.reading == "score-line":
+            raise ConfigError("--criterion: a judge of score lines takes none; use --reading yes-no, letters or grade")
         likely = judge.template or judge.reading or ("yes-no" if "criterion" in chosen else "score-line")
         make_mode(mode, chosen, {} if likely == "score-line" else {"template": likely})
         return mode

@@ -140,15 +140,15 @@ class Multi:
         shown = tuple(map(self._kept_enough, readout.shown))
         failure = first_failure(shown)
         strengths = None if failure else readout.strengths
-        orders = [(reply.order, reply.scores) for reply in shown if reply.scores is not None and len(reply.order) > 1]
-        rankings = {ranking(_in_sample_order(order, scores)) for order, scores in orders}
+        read = [(reply.order, reply.scores) for reply in shown if reply.scores is not None and len(reply.order) > 1]
+        rankings = {ranking(_in_sample_order(order, scores)) for order, scores in read}
         judgment = Judgment(
             sample_id=sample.id,
             mode=self.name,
             verdict=None if strengths is None else RankingVerdict(order=ranking(strengths)),
             shown=shown,
             scores=None if failure else answer_scores(self, readout),
-            consistent=len(rankings) == 1 if orders and not failure else None,
+            consistent=len(rankings) == 1 if read and not failure else None,
             failure=failure,
         )
         return (yield from explain_word(self, judgment, readout.prompts))

@@ -242,7 +242,7 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
         scale: lowest and highest score of the judge.
         draws: number of score lines to draw.
     """
-    prompts = [_of_words(judgment, scale)] if _reads_words(judgment) else []
+    prompts = [_of_words(judgment, scale)] if judgment.reads_words else []
     prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
     notes = [task.doubt, *(scores.note for scores in prompts)]
     notes += [note for shown in judgment.shown for note in _notes(shown)]
@@ -265,12 +265,6 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
         reason=judgment.reason,
         notes=tuple(dict.fromkeys(note for note in notes if note)),
     )
-
-
-def _reads_words(judgment: Judgment) -> bool:
-    """True where several answers were judged by the probabilities of one word, see `judgelm.modes.readings`."""
-    several = judgment.scores is not None and len(judgment.scores) > 1
-    return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in judgment.shown)
 
 
 def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:

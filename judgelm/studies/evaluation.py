@@ -354,8 +354,12 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     elif twice:
         partly = "" if twice == len(rows) else f" ({twice:,} of {len(rows):,} pairs; the others in one order)"
         orders = f"Each pair was judged in both orders{partly}; {_RULES[rule]}"
-        if rule == "as_judged" and options.run_rule is not None:
+        if rule == "as_judged" and rows[0].judgment.reads_words:
+            orders += ", by P(first better) from the probabilities of the answers' letters"
+        elif rule == "as_judged" and options.run_rule is not None:
             orders += f" (order rule {options.run_rule})"
+    elif any(row.judgment.reads_words for row in rows):
+        orders = "Each answer was judged by itself; the verdict is that of P(first better)"
     elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"
     else:

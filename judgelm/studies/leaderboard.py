@@ -144,6 +144,8 @@ class _Verdict:
 
 def _verdicts(judgment: Judgment) -> list[_Verdict]:
     """A verdict for each order shown that has one, else the judgment's own."""
+    if judgment.reads_words and judgment.probability is not None:
+        return [_Verdict(preference=judgment.probability, order=None, soft=True)]
     shown = per_order(judgment.shown)
     orders = None if len(shown) > 2 else orders_of(judgment)
     if orders is None or not shown:

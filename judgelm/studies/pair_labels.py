@@ -106,15 +106,15 @@ def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | N
         InputError: `reverse` is given though a judgment already holds both orders.
     """
     if reverse is not None:
-        if len(judgment.shown) > 1 or len(reverse.shown) > 1:
+        if len(judgment.compared) > 1 or len(reverse.compared) > 1:
             raise InputError(
                 f"judgment {judgment.sample_id}: judged in both orders and in a file of reversed judgments too; "
                 "give one or the other"
             )
         return Orders(given=_single(judgment), swapped=_negated(_single(reverse)))
-    if len(judgment.shown) < 2:
+    if len(judgment.compared) < 2:
         return Orders(given=_single(judgment))
-    by_order = {shown.order: _of_shown(shown) for shown in judgment.shown}
+    by_order = {shown.order: _of_shown(shown) for shown in judgment.compared}
     given, swapped = by_order.get((0, 1)), by_order.get((1, 0))
     return None if given is None or swapped is None else Orders(given=given, swapped=swapped)
 
@@ -161,7 +161,7 @@ def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgm
     """`given`, JudgeLM's protocol, where pairs were scored in both orders; `as_judged` for all else.
 
     All else is a single order, whose verdict is the label under every rule, and judges that write labels instead of
-    scores (PandaLM, Auto-J): in their own protocols two orders make one label.
+    scores (PandaLM, Auto-J) or are read off a word: in their own protocols two orders make one label.
 
     Args:
         judgments: of `by_id`.
@@ -170,7 +170,11 @@ def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgm
     both = False
     for key, judgment in judgments.items():
         orders = orders_of(judgment, reverse.get(key))
-        if orders is None or any(order is not None and order.unscored for order in (orders.given, orders.swapped)):
+        if (
+            orders is None
+            or judgment.reads_words
+            or any(order is not None and order.unscored for order in (orders.given, orders.swapped))
+        ):
             return "as_judged"
         both = both or orders.swapped is not None
     return "given" if both else "as_judged"
@@ -187,6 +191,8 @@ def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | No
 
 
 def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_threshold: float) -> int | None:
+    if judgment.reads_words and judgment.probability is not None:
+        return label_of(winner_by(judgment.probability, tie_threshold))
     shown = [(part.order, part) for part in judgment.shown]
     if reverse is not None:
         shown += [((1, 0), part) for part in reverse.shown]
@@ -300,7 +306,7 @@ def join(
     Raises:
         InputError: nothing joins, or the order rule cannot be applied to a judgment.
     """
-    twice = any(len(judgment.shown) > 1 for judgment in judgments.values())
+    twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
     rows = [
         JoinedPair(
             id=key,

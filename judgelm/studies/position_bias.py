@@ -224,7 +224,7 @@ def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
 
     A judgment that was asked for in one order only has no other order.
     """
-    twice = any(len(judgment.shown) > 1 for judgment in judgments.values())
+    twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
     pairs: list[TwiceJudged] = []
     alone = 0
     for key, judgment in by_id(judgments).items():

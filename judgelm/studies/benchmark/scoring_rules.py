@@ -107,7 +107,7 @@ _OTHER = "none of the 8 groups"
 
 def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
     """Share of pairs with the same label in two readable orders; None without such pairs."""
-    pairs = [member for member in joined if len(member.judgment.shown) == 2 and member.label.winner is not None]
+    pairs = [member for member in joined if len(member.judgment.compared) == 2 and member.label.winner is not None]
     read = [(member, labels) for member in pairs if len(labels := labels_by_order(member)) == 2 and None not in labels]
     if not read:
         return None
@@ -124,7 +124,7 @@ def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
     """LLMBar's own counts for each set, and kappas; None where no pair was judged in both orders."""
     rows: list[Row] = []
     findings: list[str] = []
-    for subset, members in by_subset(member for member in joined if len(member.judgment.shown) == 2).items():
+    for subset, members in by_subset(member for member in joined if len(member.judgment.compared) == 2).items():
         given, swapped = zip(*(labels_by_order(member) for member in members), strict=True)
         truth, clusters = zip(*((truth_of(member), member.cluster) for member in members), strict=True)
         counts = two_orders(given, swapped, truth, clusters, resampling)
