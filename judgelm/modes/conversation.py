@@ -49,6 +49,7 @@ from judgelm.prompts.conversation import (
     dialogue_prompt,
     dialogue_sha,
     flat_sample,
+    flat_samples,
     follow_up_prompt,
     grading_prompt,
     stops,
@@ -78,8 +79,8 @@ class Conversation(Pairwise):
     grade (`judgelm.prompts.catalog`). The verdict is the mean over turns; `distribution` gives each turn's
     `Shown.grades`. Orders and retries are of pairs and do not concern it.
 
-    A judge that is read off a word sees the last question of what is judged, and the dialogue with each assistant as
-    its answer; the strengths are means over the turns.
+    A judge that is read off a word sees each assistant's answer by itself, behind the turns before it, or by `letters`
+    the dialogues with both as answers to the last question. The strengths are means over the turns.
 
     Attributes:
         turns: `each` judges every turn, shown with those before it, as MT-Bench does; `last` only the last one; `whole`
@@ -131,8 +132,7 @@ class Conversation(Pairwise):
         """Judge each turn by the probabilities of one word."""
         if len(sample.answers) == 1 and reading_of(self).reading == "letters":
             raise InputError(f"sample {sample.id}: reading letters compares dialogues; use --reading yes-no for one")
-        flows = [read_words(self, flat_sample(view, sample.id), pair_orders(True)) for view in views]
-        readouts = yield from interleave(flows)
+        readouts = yield from interleave([self._read_view(sample, view) for view in views])
         shown = tuple(
             replace(reply, part=view.part, referenced=view.referenced)
             for view, readout in zip(views, readouts, strict=True)
@@ -146,6 +146,18 @@ class Conversation(Pairwise):
         else:
             judgment = conclude_pair(self, sample, Readout(shown=merged, prompts=prompts, strengths=means))
         return (yield from explain_word(self, replace(judgment, shown=shown), prompts, self.close_threshold))
+
+    def _read_view(self, sample: Sample, view: DialogueView) -> RequestFlow[Readout]:
+        """One part of the dialogue: both assistants side by side, or each by itself."""
+        if not reading_of(self).reads_alone:
+            return (yield from read_words(self, flat_sample(view, sample.id), pair_orders(True)))
+        alone = yield from interleave([read_words(self, flat, ()) for flat in flat_samples(view, sample.id)])
+        strengths = [readout.strengths[0] for readout in alone if readout.strengths is not None]
+        return Readout(
+            shown=tuple(replace(readout.shown[0], order=(index,)) for index, readout in enumerate(alone)),
+            prompts=tuple(readout.prompts[0] for readout in alone),
+            strengths=tuple(strengths) if len(strengths) == len(alone) else None,
+        )
 
     def check(self, sample: Sample) -> None:
         """See that a sample holds one dialogue or two.
@@ -178,6 +190,8 @@ class Conversation(Pairwise):
 
     def _prompt(self, view: DialogueView, order: tuple[int, ...]) -> Prompt:
         template = get_template(self.template)
+        if template.reads_alone:
+            return self.reading_prompt(flat_samples(view, view.part)[order[0]], (0,))
         if template.reads_words:
             return self.reading_prompt(flat_sample(view, view.part), order)
         if len(order) == 1 and not view.anchored:

@@ -137,11 +137,36 @@ def flat_sample(view: DialogueView, sample_id: str) -> Sample:
     last = view.turns[-1]
     answers = last.answers
     if len(view.turns) > 1:
-        answers = tuple(
-            "\n\n".join(f"User: {turn.question}\n\nAssistant: {turn.answers[index]}" for turn in view.turns)
-            for index in range(len(last.answers))
-        )
+        answers = tuple(_transcript(view.turns, index) for index in range(len(last.answers)))
     return Sample(id=sample_id, question=last.question, answers=answers, reference=last.reference)
+
+
+def flat_samples(view: DialogueView, sample_id: str) -> list[Sample]:
+    """A dialogue with each assistant by itself, for templates that show one answer.
+
+    The last answer is judged, and all that comes before it is the question; a whole dialogue is one answer.
+
+    Args:
+        view: the part that is shown.
+        sample_id: of the samples that are made.
+    """
+    last, earlier = view.turns[-1], view.turns[:-1]
+    if view.whole or not earlier:
+        flat = flat_sample(view, sample_id)
+        return [replace(flat, answers=(answer,)) for answer in flat.answers]
+    return [
+        Sample(
+            id=sample_id,
+            question=f"{_transcript(earlier, index)}\n\nUser: {last.question}",
+            answers=(answer,),
+            reference=last.reference,
+        )
+        for index, answer in enumerate(last.answers)
+    ]
+
+
+def _transcript(turns: Sequence[DialogueTurn], assistant: int) -> str:
+    return "\n\n".join(f"User: {turn.question}\n\nAssistant: {turn.answers[assistant]}" for turn in turns)
 
 
 def dialogue_prompt(

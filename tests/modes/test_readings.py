@@ -152,7 +152,7 @@ def test_dialogues_are_judged_turn_by_turn_and_their_strengths_averaged():
     sample = Sample(id="1", question="q2", answers=("a2", "b2"), metadata={"turns": turns})
     even, good = yes(0.5, *[0] * 5, 0.5, *[0] * 5), yes(0.8, *[0] * 5, 0.2, *[0] * 5)
     requests, judgment = drive(Conversation(template="yes-no"), [good, even, good, even], sample=sample)
-    assert "User: q1\n\nAssistant: a1\n\nUser: q2\n\nAssistant: a2" in text_of(requests[0][2].prompt)
+    assert "User: q1\n\nAssistant: a1\n\nUser: q2\n\n[Answer]\na2\n" in text_of(requests[0][2].prompt)
     assert judgment.probability == pytest.approx(0.8)
     assert [shown.part for shown in judgment.shown] == ["turn 1", "turn 1", "turn 2", "turn 2"]
 

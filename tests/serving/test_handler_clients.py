@@ -10,7 +10,7 @@ import pytest
 from judgelm.dialects.catalog import recognise
 from tests.dialects.client_parsers import CLIENTS, alpaca_batch, as_choice, higher, llmbar_choice, llmbar_claim, of_text
 from tests.support import captures
-from tests.support.known_judge import CHANCES, handler_of, quality
+from tests.support.known_judge import CHANCES, KnownEngine, handler_of, quality, word_opinion
 
 UNCAPTURED = {
     "llmbar-choice": of_text(lambda text: llmbar_claim(text) or llmbar_choice(text)),  # strategies differ in the form
@@ -73,6 +73,26 @@ def test_every_client_concludes_what_the_judge_thinks(shared_data, kind, least):
             seen.add((folder, better(task) if kind == "pair" else ""))
     assert len({folder for folder, _ in seen}) > least
     assert {winner for _, winner in seen} == ({1, 2, "tie"} if kind == "pair" else {""})
+
+
+@pytest.mark.parametrize(
+    ("template", "kind"), [*(("yes-no", kind) for kind in ("pair", "grade", "label")), ("letters", "pair")]
+)
+def test_every_client_understands_a_judge_that_is_read_off_a_word(shared_data, template, kind):
+    with handler_of(KnownEngine(word_opinion), template=template) as handler:
+        wanted = answered(handler, shared_data, lambda task: task.kind == kind and "batch" not in task.facts)
+        for folder, request, task, response in wanted:
+            if request.n == 1:
+                read, known = conclusions(folder, request, task, response)
+                assert read == known, (folder, task.sample.id)
+
+
+def test_a_judge_that_is_read_off_a_word_chooses_among_four(shared_data):
+    for template in ("yes-no", "letters"):
+        with handler_of(KnownEngine(word_opinion), template=template) as handler:
+            for folder, _, task, response in answered(handler, shared_data, lambda task: task.kind == "choice"):
+                best = CLIENTS[folder].read(as_choice(response.reply))
+                assert quality(task.sample.answers[best]) == max(map(quality, task.sample.answers))
 
 
 def test_a_weighted_client_gets_the_probability(shared_data):

@@ -58,6 +58,16 @@ def opinion(prompt):
     }
 
 
+def word_opinion(prompt):
+    """The same of a judge that is read off a word: P(yes) rises evenly with the quality, a letter's odds double."""
+    qualities = [quality(answer.rpartition("Assistant: ")[2]) for answer in judged(prompt)]
+    if len(qualities) == 1:
+        share = (qualities[0] - 1) / 9
+        return {"Yes": share, "No": 1 - share}
+    weights = [2.0**each for each in qualities]
+    return {letter: weight / sum(weights) for letter, weight in zip("ABCDEFGH", weights, strict=False)}
+
+
 class KnownEngine(ScriptedEngine):
     """Writes the likeliest line of an opinion, and knows how probable all are.
 
@@ -95,12 +105,14 @@ class KnownEngine(ScriptedEngine):
 
 
 @contextmanager
-def handler_of(engine=None, *, scale=None, **options):
+def handler_of(engine=None, *, scale=None, template=None, **options):
     """A handler with a known judge behind it, on whatever scale."""
     judge = Judge("8 6", engine="scripted")
     judge.engine = engine or KnownEngine()
     if scale is not None:
         judge.format = replace(judge.format, scale=scale)
+    if template is not None:
+        judge.format = replace(judge.format, template=template)
     worker = EngineWorker(judge.engine)
     try:
         yield JudgeHandler(judge, worker, HandlerOptions(**options))
