@@ -1,5 +1,5 @@
-# make demo             judge examples/pairs.jsonl with the small judge, evaluate, report: runs/demo/report.html
-# make demo DATA=FILE   judge your own pairs with it: runs/own/NAME.jsonl and NAME.html
+# make demo             judge examples/pairs.jsonl with the default judge, evaluate, report: runs/demo/report.html
+# make demo DATA=FILE   judge your own pairs with it: runs/own/NAME.jsonl and NAME.html;  JUDGE=NAME: another judge
 # make demo-train       generate data, train a small judge, judge, evaluate, report: runs/demo-train/report.html
 # make test             the default tests;  test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
@@ -57,24 +57,25 @@ $(VENV)/.vllm: constraints.txt | $(VENV)/.tools
 	touch $@
 
 # The verdicts go by the probabilities of both orders.
-JUDGE := --both-orders --distribution --order-rule probability --overwrite
+RULES := --both-orders --distribution --order-rule probability --overwrite
+NAMED := $(if $(JUDGE),--model $(JUDGE))
 OWN = runs/own/$(notdir $(basename $(DATA)))
 
 ifdef DATA
 demo: $(VENV)/.judging
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install small-judge
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install $(JUDGE) --source index
 	mkdir -p runs/own
-	$(BIN)/judgelm-batch "$(DATA)" -o "$(OWN).jsonl" $(JUDGE) --max-failure-rate 1
+	$(BIN)/judgelm-batch "$(DATA)" -o "$(OWN).jsonl" $(NAMED) $(RULES) --max-failure-rate 1
 	$(BIN)/judgelm show "$(OWN).jsonl" --samples "$(DATA)" -o "$(OWN).html"
 else
 demo: $(VENV)/.judging
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install small-judge
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install $(JUDGE) --source index
 	mkdir -p runs/demo
-	$(BIN)/judgelm-batch examples/pairs.jsonl -o runs/demo/judgments.jsonl $(JUDGE)
+	$(BIN)/judgelm-batch examples/pairs.jsonl -o runs/demo/judgments.jsonl $(NAMED) $(RULES)
 	$(BIN)/judgelm show runs/demo/judgments.jsonl --samples examples/pairs.jsonl --limit 10
 	$(BIN)/judgelm eval runs/demo/judgments.jsonl --labels examples/pairs.jsonl --json runs/demo/eval.json
 	$(BIN)/judgelm report runs/demo/judgments.jsonl --labels examples/pairs.jsonl -o runs/demo/report.html \
-		--title "The small judge on 60 example pairs"
+		--title "$(or $(JUDGE),The default judge) on 60 example pairs"
 	@echo "open runs/demo/report.html"
 endif
 

@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from judgelm.cli.console import echo, printable
 from judgelm.data.training_questions import read_hashes, write_hashes
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.gguf import gguf_checkpoint, gguf_record
+from judgelm.engines.gguf.checkpoint import gguf_checkpoint, gguf_record
 from judgelm.engines.model_files import LOAD_ERRORS, cached_base, check_vocabulary, load_tokenizer
 from judgelm.engines.transformers.loaded_model import attach_adapter
 from judgelm.engines.weights import safe_unpickling, weights_file

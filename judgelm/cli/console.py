@@ -92,6 +92,29 @@ class PlainConsole(Console):
         with self.status(Text(printable(text))) as status:
             yield lambda changed: status.update(Text(printable(changed)))
 
+    @contextmanager
+    def stages(self) -> Iterator[Callable[[str, float], None]]:
+        """A bar for each stage of a long task in a terminal, and elsewhere a line when a stage begins.
+
+        It yields a function that takes the stage's name and the share that is done, 0 to 1.
+        """
+        from rich import progress as bars
+
+        columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TaskProgressColumn())
+        with bars.Progress(
+            *columns, bars.TimeElapsedColumn(), console=self, transient=True, disable=not self.is_terminal
+        ) as progress:
+            tasks: dict[str, bars.TaskID] = {}
+
+            def report(stage: str, share: float) -> None:
+                if stage not in tasks:
+                    tasks[stage] = progress.add_task(stage, total=1.0)
+                    if not self.is_terminal:
+                        self.message(f"{stage} ...")
+                progress.update(tasks[stage], completed=share)
+
+            yield report
+
 
 console = PlainConsole(stderr=True)
 """Messages go to standard error, so that standard output holds nothing but results."""

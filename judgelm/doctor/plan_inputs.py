@@ -26,7 +26,7 @@ from judgelm.doctor.training_plan import (
     operations_of,
     steps_of,
 )
-from judgelm.engines.gguf import gguf_checkpoint
+from judgelm.engines.gguf.checkpoint import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError, JudgelmError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import is_gguf

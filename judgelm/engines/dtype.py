@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from judgelm.engines.base import INT8, EngineOptions
-from judgelm.engines.gguf import gguf_record
+from judgelm.engines.gguf.checkpoint import gguf_record
 from judgelm.engines.model_cache import read_speeds
 from judgelm.engines.weights import all_parameters
 

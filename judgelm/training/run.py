@@ -39,7 +39,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
     TrlParser,
 )
 
-from judgelm.engines.gguf import gguf_checkpoint, gguf_note
+from judgelm.engines.gguf.checkpoint import gguf_checkpoint, gguf_note
 from judgelm.engines.transformers.batch import is_out_of_memory
 from judgelm.engines.weights import check_pickled
 from judgelm.errors import ConfigError, RunError

@@ -15,9 +15,30 @@ def test_the_list_says_what_is_installed(cli, small_judge):
     assert code == 0
     assert "small-judge (default): installed, version 9.9" in out
     assert "adapter under CC-BY-NC-4.0" in out
-    row, *released = json.loads(cli("judgelm", "judges", "--json", "-")[1])
-    assert (row["installed"], row["adapter"]) == (True, str(small_judge))
-    assert {"judgelm", "rm-r1-instruct"} <= {judge["name"] for judge in released}
+    rows = {row["name"]: row for row in json.loads(cli("judgelm", "judges", "--json", "-")[1])}
+    small, qwen = rows["small-judge"], rows["qwen-1.5b"]
+    assert (small["installed"], small["adapter"]) == (True, str(small_judge))
+    assert (qwen["installed"], qwen["base_licence"], qwen["download_megabytes"]) == (False, "Apache-2.0", 1117)
+    assert {"judgelm", "rm-r1-instruct"} <= rows.keys()
+    assert "  download 1,117 MB, on disk 3,566 MB, in memory 6 GB" in out
+
+
+def test_the_list_is_cut_to_what_a_gpu_holds(cli):
+    rows = json.loads(cli("judgelm", "judges", "--vram", "8", "--json", "-")[1])
+    sizes = [model["gigabytes"]["bfloat16"] for row in rows for model in row.get("models", ())]
+    assert 0 < max(sizes) <= 8 / 1.2
+    assert "auto-j" not in {row["name"] for row in rows}  # 13 and 6 billion weights
+    assert "Released judges that fit 8 GB of GPU memory" in cli("judgelm", "judges", "--vram", "8")[1]
+
+
+def test_a_base_is_installed_from_the_users_file_and_nothing_else(cli, judge_cache, tmp_path):
+    (tmp_path / "other.gguf").write_bytes(b"GGUF")
+    install = ("judgelm", "judges", "install", "qwen-0.5b")
+    code, _, err = cli(*install, "--from", tmp_path / "other.gguf")
+    assert code == 1
+    assert "base: Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), Apache-2.0, from " in err
+    assert "once dequantised; judging takes 3 GB of memory" in err
+    assert "other.gguf: is not qwen2.5-coder-0.5b-instruct-q4_k_m.gguf, whose sha256 is 1d9614638d18" in err
 
 
 def test_a_released_judge_is_shown_by_its_name_alone(cli):
@@ -71,6 +92,9 @@ def test_without_the_judge_commands_name_the_one_that_installs_it(cli, pairs, ju
     [
         ("install small-judge --from nowhere", "nowhere: neither a wheel nor a folder with pyproject.toml"),
         ("install large-judge", "judge 'large-judge' does not exist"),
+        ("install qwen-0.5b --source disk", "source 'disk' does not exist"),
+        ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; --from takes its GGUF file, qwen2.5-"),
+        ("install small-judge --source hub", "--source hub: the base of small-judge is not there; available: index"),
         ("show nonsense", "card 'nonsense' does not exist"),
         ("new . --reference sometimes", "reference 'sometimes' does not exist"),
         ("new nowhere", "nowhere: no such folder"),

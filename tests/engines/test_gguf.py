@@ -8,25 +8,22 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import stored_dtype
-from judgelm.engines.gguf import (
-    check_saved,
-    checkpoint_of,
-    convert_tokenizer,
-    find_file,
-    gguf_checkpoint,
-    gguf_record,
-    read_header,
-)
+from judgelm.engines.gguf import checkpoint, weights
+from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_checkpoint, gguf_record
+from judgelm.engines.gguf.header import find_file, read_header
+from judgelm.engines.gguf.tokenizer import check_saved, convert_tokenizer
+from judgelm.engines.gguf.weights import write_weights
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ModelError, RunError
 from judgelm.prompts.judge_card import find_card, is_gguf
-from tests.support.gguf_files import F32, weights_of, write_gguf
+from tests.support.gguf_files import F16, F32, Q4_1, Q8_0, weights_of, write_gguf
 from tests.support.tiny_judges import TEMPLATE, make_adapter
 
 
@@ -133,6 +130,35 @@ def test_blocks_are_stored_in_float16_and_computed_in_bfloat16(tiny_gguf, tiny_m
     assert stored_dtype(str(folder), AutoConfig.from_pretrained(folder)) == "bfloat16"
 
 
+@pytest.mark.parametrize("kind", [Q4_1, Q8_0, F16, F32])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_checkpoint_has_the_bytes_that_transformers_makes(tiny_model, tmp_path, monkeypatch, kind, dtype):
+    monkeypatch.setattr(weights, "SHARD_BYTES", 20_000)
+    monkeypatch.setattr(weights, "_SLICE_WEIGHTS", 512)
+    file = read_header(write_gguf(tiny_model, tmp_path / "tiny.gguf", kind=kind))
+    own, theirs = tmp_path / "own", tmp_path / "theirs"
+    for folder in (own, theirs):
+        folder.mkdir()
+    assert write_weights(file, own, dtype, lambda share: None) == dtype
+    weights._write_by_transformers(file, theirs, getattr(torch, dtype), lambda share: None)
+    assert len(list(own.glob("*.safetensors"))) > 2
+    first, second = (AutoModelForCausalLM.from_pretrained(folder, dtype="auto") for folder in (own, theirs))
+    assert first.dtype == getattr(torch, dtype)
+    assert all(torch.equal(weight, second.get_parameter(name)) for name, weight in first.named_parameters())
+    for name in ("config.json", "generation_config.json"):
+        assert (own / name).read_text() == (theirs / name).read_text()
+
+
+def test_large_models_are_stored_in_bfloat16(tiny_gguf, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_FLOAT16_BELOW", 1000)
+    shares = []
+    folder = checkpoint_of(tiny_gguf, shares.append)
+    assert gguf_record(folder).dtype == "bfloat16"
+    assert AutoConfig.from_pretrained(folder).dtype == torch.bfloat16
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
 def test_unquantised_weights_stay_as_they_are(tiny_model, tmp_path):
     folder = checkpoint_of(write_gguf(tiny_model, tmp_path / "f32.gguf", kind=F32))
     own, written = (load_file(source / "model.safetensors") for source in (tiny_model, folder))
@@ -184,7 +210,7 @@ def test_a_damaged_checkpoint_is_made_again(tiny_gguf):
 
 @pytest.mark.slow
 def test_two_processes_at_once_make_one_checkpoint(tiny_gguf, cache):
-    code = f"from judgelm.engines.gguf import gguf_checkpoint; print(gguf_checkpoint({str(tiny_gguf)!r}))"
+    code = f"from judgelm.engines.gguf.checkpoint import gguf_checkpoint; print(gguf_checkpoint({str(tiny_gguf)!r}))"
     started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     [folder, same] = [process.communicate()[0].strip() for process in started]
     assert folder == same

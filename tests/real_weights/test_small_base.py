@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from judgelm import Judge
-from judgelm.engines.gguf import gguf_record
+from judgelm.engines.gguf.checkpoint import gguf_record
 from judgelm.judges.cards import judge_card
 from judgelm.prompts.judge_card import find_card
 from judgelm.serving.app import create_app

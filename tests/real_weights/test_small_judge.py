@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from judgelm.engines.gguf import checkpoint_of
+from judgelm.engines.gguf.checkpoint import checkpoint_of
 from judgelm.engines.transformers.layers import runs_int8
 from judgelm.judge import Judge
 from judgelm.records import Sample

@@ -7,6 +7,7 @@ import numpy as np
 from safetensors.numpy import load_file
 from transformers import AutoConfig, AutoTokenizer
 
+Q4_1 = gguf.GGMLQuantizationType.Q4_1
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 F16 = gguf.GGMLQuantizationType.F16
 F32 = gguf.GGMLQuantizationType.F32

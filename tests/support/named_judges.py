@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from judgelm.engines.gguf import GgufRecord
+from judgelm.engines.gguf.checkpoint import GgufRecord
 from judgelm.judges.cards import NamedJudge, judge_card
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, write_card

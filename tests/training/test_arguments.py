@@ -11,7 +11,7 @@ from transformers.utils import is_liger_kernel_available
 from trl import SFTConfig
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.gguf import checkpoint_of, gguf_record
+from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_record
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ConfigError
 from judgelm.prompts.judge_card import find_card

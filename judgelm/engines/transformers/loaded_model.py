@@ -25,7 +25,7 @@ from transformers.models.auto.modeling_auto import (
 
 from judgelm.engines.base import INT8, EngineOptions, thinking_policy
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
-from judgelm.engines.gguf import gguf_note
+from judgelm.engines.gguf.checkpoint import gguf_note, gguf_record
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import (
     LOAD_ERRORS,
@@ -203,7 +203,7 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
         )
     check_config(source, model.config)
     model = model if quantization else model.to(device)
-    if name := first_not_finite(model.named_parameters()):
+    if gguf_record(source) is None and (name := first_not_finite(model.named_parameters())):  # else checked once
         raise ModelError(
             f"{source}: {name} holds NaN or infinity; take another copy, or an earlier state of the training"
         )

