@@ -74,13 +74,13 @@ class Judge:
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; available: {known}")
         self.named = judge_of(model, engine, adapter=options.get("adapter"))
         """The judge of a card; None for a folder, a hub id, or an engine without a model."""
-        location = str(self.named.adapter) if self.named else str(model)
+        location = self.named.model if self.named else str(model)
         options["adapters"] = tuple(_absolute(adapter) for adapter in options.get("adapters", ()))
         engine_options = EngineOptions(model=location, **options)
         name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
         if engine_options.adapters and name in _NAMED_ONLY:
             raise ConfigError(f"the {name} engine holds no adapters; use --engine transformers or vllm")
-        own = _find_card(engine_options, name)
+        own = _card_of(self.named) or _find_card(engine_options, name)
         recognition = Recognition() if own or ignore_card else recognise(location, card, adapter=engine_options.adapter)
         self.released = recognition.judge
         """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""
@@ -365,7 +365,17 @@ def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> 
     """
     check_engine(engine)
     named = judge_of(model, engine, adapter=adapter)
-    return choose_engine(str(named.adapter) if named else model, adapter) if engine == "auto" else (engine, "")
+    return choose_engine(named.model if named else model, adapter) if engine == "auto" else (engine, "")
+
+
+def _card_of(named: InstalledJudge | None) -> Card | None:
+    """The card of a named judge that has no adapter, and so no `judge.json`."""
+    if named is None or named.adapter is not None:
+        return None
+    card, template = named.card, get_template(named.card.template)
+    return Card(
+        name=card.name, template=template.id, template_sha=template.sha, reading=card.reading, scale=card.scale
+    )
 
 
 def _find_card(options: EngineOptions, engine: str) -> Card | None:

@@ -162,7 +162,7 @@ def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: PlainC
         out: where findings are printed.
     """
     named = named_judge(model)
-    location = str(named.adapter) if named else model
+    location = named.model if named else model
     samples, total = read_pairs(pairs or EVERYDAY_PAIRS)
     variants, remarks = variants_of(location)
     cpu = look_at_devices().cpu

@@ -21,7 +21,7 @@ from judgelm.engines.base import Engine
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge, engine_of, judge_of
-from judgelm.judges.cards import default_card
+from judgelm.judges.cards import default_choice
 from judgelm.judges.released import recognise
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.modes.readings import reading_of
@@ -76,7 +76,10 @@ def loaded_judge(
 
 def shown_model(model: str | None) -> str:
     """A model's name for messages."""
-    return f"{default_card().name}, since no model is named" if model is None else model
+    if model is not None:
+        return model
+    choice = default_choice()
+    return f"{choice.card.name}, since {choice.reason}"
 
 
 def show_notes(notes: Iterable[str]) -> None:
