@@ -247,7 +247,7 @@ class Judge:
         """
         if self.released is not None and not self.released.template:
             raise ConfigError(f"{self.released.name} writes no score lines, which this needs; use a judge that does")
-        if self.template.reading != "score-line":
+        if self.reasons_first:
             raise ConfigError(
                 f"a judge with template {self.format.template} writes no score lines, which this needs; use a judge "
                 "that does"
