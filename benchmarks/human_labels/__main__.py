@@ -1,15 +1,16 @@
-"""A judge on six sets of labelled pairs, beside baselines that read nothing.
+"""Judges on six sets of labelled pairs, beside baselines that read nothing.
 
     python -m benchmarks.human_labels prepare --out DATA ...
-    python -m benchmarks.human_labels --data DATA --model JUDGE --base BASE --runs RUNS
+    python -m benchmarks.human_labels --data DATA --judge --runs RUNS
     python -m benchmarks.human_labels --data DATA
 
-The first line makes DATA (`prepare --help` names its sources). The second judges every set of DATA in both orders, with
-the judge and with its base zero-shot, and writes the page, its figure and all figures as JSON. Runs are run files of
-`judgelm-batch`: the same command resumes what was interrupted. The verdicts on a full set are stored in OUT/verdicts,
-by id and without texts; where they are, the set is not judged again. The third line writes the page from stored
-verdicts and baselines, and needs no model. `--limit 300` takes a fixed subset of each set while a judge is being
-developed; the full sets are for the end.
+The first line makes DATA (`prepare --help` names its sources). The second judges every set of DATA with each judge of
+`judges.yaml`, and writes the page, its figure and all figures as JSON. The first judge of the file is compared with
+each of the others. Runs are run files of `judgelm-batch`: the same command resumes what was interrupted. The verdicts
+on a full set are stored in OUT/verdicts, by id and without texts; where they are, the set is not judged again. The
+third line writes the page from stored verdicts and baselines, and needs no model. `--only NAME` judges with one judge
+of the file; `--limit 300` takes a fixed subset of each set while a judge is being developed; the full sets are for the
+end.
 
 Tie thresholds and the shared temperature are fitted on DATA/dev.jsonl, never on rows of a set that a figure is of.
 """
@@ -24,20 +25,24 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.human_labels.baselines import WinRates
-from benchmarks.human_labels.judging import JudgedSet, JudgeOptions, judge_set, read_verdicts, write_verdicts
+from benchmarks.human_labels.judging import (
+    JudgedSet,
+    JudgeOptions,
+    judge_set,
+    read_judges,
+    read_verdicts,
+    write_verdicts,
+)
 from benchmarks.human_labels.measures import FITTED_ON, Decided, decided, fit_tie_threshold
 from benchmarks.human_labels.page import figure_of, page_of, standing_alone
 from benchmarks.human_labels.prepare import DEV, WIN_RATES, prepare
-from benchmarks.human_labels.results import Entrant, SetResult, result_of
+from benchmarks.human_labels.results import Entrant, Pooled, SetResult, pooled, result_of
 from benchmarks.human_labels.sets import SETS, HumanSet, Rows, estimated_tokens, read_rows
 from judgelm.doctor.machine import look_at_devices
 from judgelm.metrics.resampling import Resampling
 
 DEV_ROWS = 400
-BASE_TOKENS = 8
-"""Of a reply of the base, which is judged by P alone: it seldom writes a score line, and rambles to the limit."""
-
-SHORT = {"judge": "the judge", "base": "its base, zero-shot"}
+JUDGES = Path(__file__).with_name("judges.yaml")
 
 
 def main() -> None:
@@ -59,20 +64,17 @@ def main() -> None:
         print(f"not measured, since {options.data} has no file: {', '.join(missing)}")
     rates_file = options.data / WIN_RATES
     rates = WinRates.from_json(json.loads(rates_file.read_text())) if rates_file.exists() else None
-    results = measure(options, [human_set for human_set in chosen if human_set.name in rows], rows, rates)
-    write(options, results)
+    results, together = measure(options, [human_set for human_set in chosen if human_set.name in rows], rows, rates)
+    write(options, results, together)
 
 
 def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder that `prepare` made")
-    parser.add_argument("--model", help="the judge, as judgelm-batch takes it; without it, stored verdicts")
-    parser.add_argument("--adapter", help="adapter of the judge")
-    parser.add_argument("--template", help="template of the judge; default: its card's")
-    parser.add_argument("--base", help="a model to judge zero-shot beside it")
-    parser.add_argument("--base-template", default="judgelm-chat")
-    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--judges", type=Path, default=JUDGES, help="YAML list of judges")
+    parser.add_argument("--judge", action="store_true", help="judge sets without stored verdicts")
+    parser.add_argument("--only", help="name of the one judge of the file that judges")
     parser.add_argument("--sets", type=lambda text: text.split(","), help="some of the sets, by name")
     parser.add_argument("--limit", type=int, help="a fixed subset of so many rows a set")
     parser.add_argument("--seed", type=int, default=0, help="of the subsets, splits and intervals")
@@ -85,10 +87,10 @@ def parsed() -> argparse.Namespace:
 
 def measure(
     options: argparse.Namespace, sets: list[HumanSet], rows: dict[str, Rows], rates: WinRates | None
-) -> dict[str, SetResult]:
-    """Judge dev and every set with each judge; all figures."""
+) -> tuple[dict[str, SetResult], dict[str, Pooled]]:
+    """Judge dev and every set with each judge; all figures, and those of all sets together."""
     resampling = Resampling(seed=options.seed)
-    judges = judges_of(options)
+    judges = read_judges(options.judges)
     dev_file = options.data / f"{DEV}.jsonl"
     todo = dict(rows)
     if dev_file.exists():
@@ -108,35 +110,21 @@ def measure(
             if human_set.name in by_set
         }
         results[human_set.name] = result_of(human_set, rows[human_set.name], rates, entrants, resampling)
-    return results
-
-
-def judges_of(options: argparse.Namespace) -> list[JudgeOptions]:
-    """The judge and its base; without a model where the command line names none."""
-    judge = JudgeOptions(
-        name=SHORT["judge"], model=options.model, adapter=options.adapter, template=options.template,
-        dtype=options.dtype,
-    )  # fmt: skip
-    base = JudgeOptions(
-        name=SHORT["base"], model=options.base, template=options.base_template, dtype=options.dtype,
-        max_tokens=BASE_TOKENS,
-    )  # fmt: skip
-    return [judge, base]
+    return results, pooled(rows, {name: dict(by_set) for name, by_set in judged.items() if by_set}, resampling)
 
 
 def run_judge(judge: JudgeOptions, todo: dict[str, Rows], options: argparse.Namespace) -> dict[str, JudgedSet]:
     """One judge on dev and all sets: stored verdicts, else judged now, else not among the results."""
-    kind = next(kind for kind, name in SHORT.items() if name == judge.name)
     part = "all" if options.limit is None else f"{options.limit}-{options.seed}"
     folder = options.runs / part
     results = {}
     for name, rows in todo.items():
-        stored = options.out / "verdicts" / kind / f"{name}.json"
+        stored = options.out / "verdicts" / judge.name / f"{name}.json"
         if options.limit is None and stored.exists():
             results[name] = read_verdicts(stored, rows)
             print(f"{judge.name}, {name}: verdicts of {stored}; delete it to judge the set again", flush=True)
-        elif judge.model is not None:
-            pairs, run = folder / "pairs" / f"{name}.jsonl", folder / kind / f"{name}.jsonl"
+        elif options.judge and options.only in (None, judge.name):
+            pairs, run = folder / "pairs" / f"{name}.jsonl", folder / judge.name / f"{name}.jsonl"
             results[name] = judge_set(judge, rows, pairs, run)
             if options.limit is None:
                 write_verdicts(stored, rows, results[name])
@@ -154,7 +142,7 @@ def fit_on_dev(rows: Rows | None, judged: JudgedSet | None) -> tuple[float, Deci
     return fit_tie_threshold(probability, rows.truth), pairs.part(np.arange(min(FITTED_ON, pairs.outcome.size)))
 
 
-def write(options: argparse.Namespace, results: dict[str, SetResult]) -> None:
+def write(options: argparse.Namespace, results: dict[str, SetResult], together: dict[str, Pooled]) -> None:
     """The page, the figure, and everything as JSON."""
     options.out.mkdir(parents=True, exist_ok=True)
     devices = look_at_devices()
@@ -163,10 +151,11 @@ def write(options: argparse.Namespace, results: dict[str, SetResult]) -> None:
         "machine": f"{devices.cpu.model}, {os.cpu_count()} cores, {' '.join(devices.cpu.instruction_sets)}",
         "rows": "all rows" if options.limit is None else f"{options.limit} rows a set, seed {options.seed}",
     }
-    page = page_of(results, heading)
+    page = page_of(results, together, heading)
     (options.out / "results.md").write_text(page, encoding="utf-8")
     (options.out / "results.svg").write_text(standing_alone(figure_of(results)), encoding="utf-8")
     record = {**heading, "sets": {name: asdict(result) for name, result in results.items()}}
+    record["all sets"] = {name: asdict(figures) for name, figures in together.items()}
     (options.out / "results.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
     print("\n" + page)
 

@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from benchmarks.human_labels.measures import Verdicts
 from benchmarks.human_labels.sets import Rows
@@ -21,26 +23,30 @@ _BATCH = (str(Path(sys.executable).parent / "judgelm-batch"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """A judge and how to load it; None leaves an option to the model's card, or to `judgelm-batch`.
+    """A judge of `judges.yaml`.
 
-    Without a model, only verdicts that are stored already are used.
+    Attributes:
+        name: of its folder of verdicts, and in tables.
+        options: of `judgelm-batch`, by their flags' names.
     """
 
     name: str
-    model: str | None
-    adapter: str | None = None
-    template: str | None = None
-    dtype: str = "auto"
-    max_tokens: int | None = None
+    options: Mapping[str, Any]
 
     @property
     def arguments(self) -> list[str]:
-        """Those of `judgelm-batch`."""
-        options = {
-            "--model": self.model, "--adapter": self.adapter, "--template": self.template, "--dtype": self.dtype,
-            "--max-tokens": self.max_tokens,
-        }  # fmt: skip
-        return [part for name, value in options.items() if value is not None for part in (name, str(value))]
+        """Those of `judgelm-batch`; a flag is `true`."""
+        return [
+            part
+            for name, value in self.options.items()
+            for part in ([f"--{name}"] if value is True else [f"--{name}", str(value)])
+        ]
+
+
+def read_judges(path: Path) -> list[JudgeOptions]:
+    """The judges of a YAML list: `name`, and options of `judgelm-batch`."""
+    rows: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [JudgeOptions(name=row["name"], options={key: row[key] for key in row if key != "name"}) for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +54,14 @@ class JudgedSet:
     """A judge's verdicts on a set, and how the run went.
 
     Attributes:
-        verdicts: P(first better) over the score lines of each order, whatever their share of the probability.
+        verdicts: P(first better) of each order, whatever the share of the probability; where each answer is judged by
+            itself, that of the pair in both places.
         failures: code -> judgments that `judgelm-batch` reports as failed, and `missing`.
         cut: pairs of which an answer was cut to the judge's window.
-        assigned: mean probability of all score lines together; None without any distribution.
+        assigned: mean probability of all replies that can be read; None without any distribution.
         consistent: share of pairs whose greedy score lines name the same winner in both orders; None without any.
-        prompt_tokens: of both orders of all pairs.
+        prompt_tokens: of all prompts of all pairs.
+        seconds: that judging took, without loading; None where it was not recorded.
     """
 
     verdicts: Verdicts
@@ -62,6 +70,13 @@ class JudgedSet:
     assigned: float | None
     consistent: float | None
     prompt_tokens: int
+    seconds: float | None = None
+
+    @property
+    def is_order_free(self) -> bool:
+        """True where each answer was judged by itself."""
+        verdicts = self.verdicts
+        return self.consistent is None and bool(np.array_equal(verdicts.given, verdicts.swapped, equal_nan=True))
 
 
 def read_verdicts(path: Path, rows: Rows) -> JudgedSet:
@@ -105,9 +120,11 @@ def judge_set(judge: JudgeOptions, rows: Rows, pairs: Path, out: Path) -> Judged
     names = ("id", "question", "answer_1", "answer_2")
     lines = [json.dumps(dict(zip(names, (s.id, s.question, *s.answers), strict=True))) for s in rows.samples]
     pairs.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    command = [*_BATCH, str(pairs), "--out", str(out), "--both-orders", "--order-rule", "probability"]
-    subprocess.run([*command, "--max-failure-rate", "1", *judge.arguments], check=True)
-    return judged(rows, read_judgments(out))
+    command = [*_BATCH, str(pairs), "--out", str(out), "--max-failure-rate", "1", *judge.arguments]
+    subprocess.run(command, check=True)
+    manifest = json.loads(out.with_suffix(".run.json").read_text(encoding="utf-8"))
+    seconds = sum(session["judge_s"] for session in manifest["sessions"])
+    return replace(judged(rows, read_judgments(out)), seconds=seconds)
 
 
 def judged(rows: Rows, judgments: dict[str, Judgment]) -> JudgedSet:
@@ -123,11 +140,14 @@ def judged(rows: Rows, judgments: dict[str, Judgment]) -> JudgedSet:
             continue
         if judgment.failure is not None:
             failures[judgment.failure.code] += 1
+        if not judgment.compared and judgment.probability is not None:
+            sides[:, index] = judgment.probability
         for shown in judgment.shown:
             if shown.distribution is not None:
                 swapped, first = int(shown.order == (1, 0)), shown.distribution.first_better
                 sides[swapped, index] = 1 - first if swapped else first
-                assigned.append(1 - shown.distribution.unassigned)
+            if (distribution := shown.distribution or shown.grades) is not None:
+                assigned.append(1 - distribution.unassigned)
         orders = orders_of(judgment)
         if orders is not None and orders.swapped is not None and None not in (orders.given.label, orders.swapped.label):
             alike.append(orders.given.label == orders.swapped.label)

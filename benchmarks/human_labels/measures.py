@@ -21,7 +21,7 @@ BANDS = ((1.0, 1.1), (1.1, 1.5), (1.5, 3.0), (3.0, None))
 """Of the longer answer's characters over the shorter's: above the first number, in the first band from it, up to the
 second."""
 
-FITTED_ON = 200
+FITTED_ON = 100
 _FAILED = 9
 """Label of a failed order or pair, which no true label equals."""
 

@@ -6,21 +6,24 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.human_labels.measures import FITTED_ON
-from benchmarks.human_labels.results import TRIVIAL, Band, JudgeResult, SetResult
+from benchmarks.human_labels.results import LONGER, TRIVIAL, Band, JudgeResult, Pooled, SetResult
 from benchmarks.human_labels.sets import PROTOCOL_WORDS, SETS, HumanSet
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.plots import BLUE, GREEN, GRID, INK, ORANGE, STYLE, svg
+from judgelm.reports.plots import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, STYLE, VERMILION, svg
 
 _SETS = {human_set.name: human_set for human_set in SETS}
-_MARKS = {"best trivial baseline": (ORANGE, "s"), "its base, zero-shot": (GREEN, "^"), "the judge": (BLUE, "o")}
+_BASELINE = "best trivial baseline"
+_MARKS = ((BLUE, "o"), (GREEN, "^"), (PURPLE, "D"), (VERMILION, "v"), (INK, "x"), (BLUE, "P"), (GREEN, "*"))
+"""Colour and mark of each judge, in order."""
 Results = Mapping[str, SetResult]
 Cells = Sequence[object]
 
 
-def page_of(results: Results, heading: Mapping[str, str]) -> str:
+def page_of(results: Results, together: Mapping[str, Pooled], heading: Mapping[str, str]) -> str:
     """All tables."""
     sections = [
         ("The sets", summary(results)),
+        ("All sets together", pooled_table(together)),
         ("Baselines that read nothing", baseline_table(results)),
         ("The authors' protocols, and published judges", published_table(results)),
     ]
@@ -28,6 +31,7 @@ def page_of(results: Results, heading: Mapping[str, str]) -> str:
         sections += [
             ("Both orders", order_table(results)),
             ("Calibration", calibration_table(results)),
+            ("By category", category_table(results)),
             ("By difference in length", band_table(results)),
             ("How the runs went", run_table(results)),
         ]
@@ -44,22 +48,42 @@ def page_of(results: Results, heading: Mapping[str, str]) -> str:
 
 
 def summary(results: Results) -> list[str]:
-    """The table of the sets: baseline, judges, differences."""
-    judges = _judges(results)
-    rows = []
+    """A row for each set's best trivial baseline and the longer answer, and for each judge."""
+    first = next(iter(_judges(results)), "")
+    rows: list[Cells] = []
     for human_set, result in _each(results):
-        best = result.baselines[result.best]
-        row: list[object] = [human_set.title, human_set.labels, result.n, f"{result.best}: {_percent(best.agreement)}"]
-        for name in judges:
-            judge = result.judges.get(name)
-            row += [_percent(judge.figures.agreement), _points(judge.over_trivial)] if judge else ["not measured"] * 2
-        row += [_points(result.first_over[name]) if name in result.first_over else "" for name in judges[1:]]
-        rows.append(row)
-    heads = ["set", "labels", "n", "best trivial baseline"]
-    for name in judges:
-        heads += [name, f"{name} minus the best trivial baseline, points"]
-    heads += [f"{judges[0]} minus {name}, points" for name in judges[1:]]
+        for name in dict.fromkeys((result.best, LONGER)):
+            best = result.baselines[name]
+            title = f"{human_set.title} ({human_set.labels})"
+            rows.append((title, result.n, name, _percent(best.agreement), _percent(best.decided), "", "", ""))
+        for name, judge in result.judges.items():
+            over = "" if name not in result.first_over else _points(result.first_over[name])
+            seconds = "" if judge.seconds is None else f"{judge.seconds:.2f}"
+            shares = (_percent(judge.figures.agreement), _percent(judge.figures.decided))
+            rows.append((human_set.title, result.n, name, *shares, _points(judge.decided_over_trivial), over, seconds))
+    over = ("minus the best trivial baseline there, points", f"{first} minus it, agreement, points")
+    heads = ("set", "n", "judge", "agreement", "on decided labels", *over, "s a pair")
     return _table(heads, rows)
+
+
+def pooled_table(together: Mapping[str, Pooled]) -> list[str]:
+    """Labels that name a winner, of all sets."""
+    first = next(iter(together), "")
+    rows = [
+        (name, figures.decided.n, _percent(figures.decided), "" if name == first else _points(figures.first_over))
+        for name, figures in together.items()
+    ]
+    return _table(("judge", "n", "on decided labels", f"{first} minus it, points"), rows)
+
+
+def category_table(results: Results) -> list[str]:
+    """Labels that name a winner, by the sets' own categories."""
+    rows = [
+        (human_set.title, category, name, share.n, _percent(share))
+        for human_set, name, judge in _each_judge(results)
+        for category, share in judge.categories.items()
+    ]
+    return _table(("set", "category", "judge", "n", "on decided labels"), sorted(rows))
 
 
 def baseline_table(results: Results) -> list[str]:
@@ -171,26 +195,29 @@ def run_table(results: Results) -> list[str]:
         "tie threshold",
         "failures",
         "pairs with a cut answer",
-        "mass of the score lines, %",
+        "mass of readable replies, %",
         "prompt tokens",
     )
     return _table(heads, rows)
 
 
 def figure_of(results: Results) -> str:
-    """Agreement of each set, with intervals: the best trivial baseline, the base, the judge."""
+    """Agreement of each set, with intervals: the best trivial baseline, and the judges."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 0.8 + 0.62 * len(results)), layout="constrained")
+        figure = Figure(figsize=(7.6, 1.2 + 0.25 * (1 + len(_judges(results))) * len(results)), layout="constrained")
         axes = figure.subplots()
         labelled: set[str] = set()
+        marks = {_BASELINE: (ORANGE, "s")} | dict(zip(_judges(results), _MARKS, strict=False))
         for row, result in enumerate(results.values()):
-            points = {"best trivial baseline": result.baselines[result.best].agreement}
+            points = {_BASELINE: result.baselines[result.best].agreement}
             points |= {name: judge.figures.agreement for name, judge in result.judges.items()}
-            for index, (name, share) in enumerate(points.items()):
-                colour, mark = _MARKS[name]
+            step = 0.7 / max(1, len(marks) - 1)
+            for name, share in points.items():
+                index = list(marks).index(name)
+                colour, mark = marks[name]
                 errors = [[100 * max(share.value - share.low, 0)], [100 * max(share.high - share.value, 0)]]
                 axes.errorbar(
-                    100 * share.value, row + 0.2 * (index - 1), xerr=errors, color=colour, marker=mark, capsize=3,
+                    100 * share.value, row - 0.35 + step * index, xerr=errors, color=colour, marker=mark, capsize=3,
                     linestyle="none", label=None if name in labelled else name,
                 )  # fmt: skip
                 labelled.add(name)

@@ -65,10 +65,12 @@ class JudgeResult:
         tie_threshold: fitted on dev, 0 where the set's labels are never ties.
         over_trivial: agreement minus that of the best trivial baseline, paired.
         decided_over_trivial: the same over decided labels, with the baseline that is best there.
-        position: of each order's P.
+        position: of each order's P; None where each answer was judged by itself.
         consistent_lines: share of pairs with the same winner in both orders' greedy score lines.
         names_longer: share of pairs of unequal length whose longer answer P prefers.
         bands: accuracy on decided labels, by difference in length.
+        categories: the same by the set's own categories; empty where it has one.
+        seconds: a pair took, without loading; None where it was not recorded.
     """
 
     figures: Figures
@@ -84,6 +86,8 @@ class JudgeResult:
     cut: int
     assigned: float | None
     prompt_tokens: int
+    categories: Mapping[str, Estimate]
+    seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +202,7 @@ def judge_result(
         tie_threshold=threshold,
         over_trivial=mean(over, questions, resampling),
         decided_over_trivial=difference(right, right_beside, named.questions, resampling),
-        position=position(verdicts, questions, resampling),
+        position=None if judged.is_order_free else position(verdicts, questions, resampling),
         consistent_lines=judged.consistent,
         names_longer=_names_longer(rows, verdicts.probability, resampling),
         calibration=calibration(pairs, entrant.dev, resampling) if pairs.outcome.size else None,
@@ -207,7 +211,58 @@ def judge_result(
         cut=judged.cut,
         assigned=judged.assigned,
         prompt_tokens=judged.prompt_tokens,
+        categories=dict(_by_category(named, right, resampling)),
+        seconds=None if judged.seconds is None else judged.seconds / len(rows.samples),
     )
+
+
+def _by_category(named: Rows, right: Floats, resampling: Resampling) -> Iterator[tuple[str, Estimate]]:
+    categories = np.array([sample.category or "" for sample in named.samples])
+    names = sorted(set(categories.tolist()))
+    for name in names if len(names) > 1 else ():
+        inside = np.flatnonzero(categories == name)
+        yield name, share_of(right[inside], [named.questions[index] for index in inside], resampling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooled:
+    """All sets together, over the labels that name a winner: a judge's share right, and the first judge's minus it."""
+
+    decided: Estimate
+    first_over: Estimate
+
+
+def pooled(
+    rows: Mapping[str, Rows], judged: Mapping[str, Mapping[str, JudgedSet]], resampling: Resampling
+) -> dict[str, Pooled]:
+    """The judges that judged every set; questions of different sets are different clusters.
+
+    Args:
+        rows: of each set.
+        judged: judge -> set -> verdicts; the first judge is compared with each.
+        resampling: seed and number of resamples.
+    """
+    whole = {name: by_set for name, by_set in judged.items() if rows.keys() <= by_set.keys()}
+    if not whole or next(iter(judged)) not in whole:
+        return {}
+    winners = {name: np.flatnonzero(part.truth != 0) for name, part in rows.items()}
+    clusters = [(name, part.questions[index]) for name, part in rows.items() for index in winners[name]]
+    right = {
+        judge: np.concatenate(
+            [
+                decided_credits(by_set[name].verdicts.probability[winners[name]], part.truth[winners[name]])
+                for name, part in rows.items()
+            ]
+        )
+        for judge, by_set in whole.items()
+    }
+    first = next(iter(right.values()))
+    return {
+        judge: Pooled(
+            decided=share_of(credit, clusters, resampling), first_over=difference(first, credit, clusters, resampling)
+        )
+        for judge, credit in right.items()
+    }
 
 
 def _names_longer(rows: Rows, probability: Floats, resampling: Resampling) -> Estimate | None:

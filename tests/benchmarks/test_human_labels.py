@@ -19,10 +19,10 @@ from benchmarks.human_labels.measures import (
     protocol_credits,
 )
 from benchmarks.human_labels.page import page_of
-from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, result_of
+from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, pooled, result_of
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import Judgment, PairDistribution, Sample, Shown
+from judgelm.records import GradeDistribution, Judgment, PairDistribution, Sample, Shown
 
 FEW = Resampling(resamples=200)
 NAN = float("nan")
@@ -124,6 +124,30 @@ def test_verdicts_are_put_back_in_sample_order_and_failures_counted():
     assert result.assigned == pytest.approx(0.8)
 
 
+def test_an_answer_judged_by_itself_has_no_orders():
+    shown = tuple(
+        Shown(
+            order=(index,), text="Yes", scores=(5,), grades=GradeDistribution(expected=5, unassigned=0.2, likeliest=())
+        )
+        for index in (0, 1)
+    )
+    judgment = Judgment(sample_id="0", mode="pair", verdict=None, shown=shown, scores=(5, 5), probability=0.7)
+    result = judged(rows_of([1]), {"0": judgment})
+    assert (result.verdicts.given[0], result.verdicts.swapped[0], result.is_order_free) == (0.7, 0.7, True)
+    assert result.assigned == pytest.approx(0.8)
+
+
+def test_all_sets_together_are_paired_over_decided_labels():
+    rows = {"a": rows_of([1, 0, -1]), "b": rows_of([1])}
+    blank = judged(rows["b"], {})
+    first = {"a": replace(blank, verdicts=verdicts([0.9, 0.9, 0.1])), "b": replace(blank, verdicts=verdicts([0.9]))}
+    other = {"a": replace(blank, verdicts=verdicts([0.9, 0.9, 0.9])), "b": replace(blank, verdicts=verdicts([0.1]))}
+    found = pooled(rows, {"one": first, "two": other, "partial": {"a": first["a"]}}, FEW)
+    assert list(found) == ["one", "two"]
+    assert (found["one"].decided.value, found["two"].decided.value) == (1, pytest.approx(1 / 3))
+    assert found["two"].first_over.value == pytest.approx(2 / 3)
+
+
 def test_a_judge_is_measured_against_the_best_trivial_baseline():
     # the longer answer is right in 5 of 6, a constant in 3 of 6, the judge in all: 1/6 more than the longer one
     samples = [sample(index, ("long", "s") if index in (0, 1, 2, 3) else ("s", "long")) for index in range(6)]
@@ -143,8 +167,8 @@ def test_a_judge_is_measured_against_the_best_trivial_baseline():
     assert [band.judge.n for band in judge.bands] == [6]
     assert result.first_over["its base, zero-shot"].value == 1  # no judgment of the base is there
     assert result.judges["its base, zero-shot"].failures == {"missing": 6}
-    page = page_of({"llmbar": result}, {"command": "c", "machine": "m", "rows": "all rows"})
-    assert "| LLMBar | written and checked by the authors | 6 | longer answer: 83.3" in page
+    page = page_of({"llmbar": result}, {}, {"command": "c", "machine": "m", "rows": "all rows"})
+    assert "| LLMBar (written and checked by the authors) | 6 | longer answer | 83.3" in page
 
 
 def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, capsys):
@@ -156,7 +180,7 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     rows = read_rows(tmp_path / "pandalm.jsonl", limit=None, seed=0)
     stored = replace(judged(rows, {}), verdicts=verdicts([0.1, 0.2, 0.9, 0.5], [0.1, 0.2, NAN, 0.5]))
-    file = tmp_path / "page" / "verdicts" / "judge" / "pandalm.json"
+    file = tmp_path / "page" / "verdicts" / "small-judge" / "pandalm.json"
     write_verdicts(file, rows, stored)
     monkeypatch.setattr(sys, "argv", ["human_labels", "--data", str(tmp_path), "--out", str(tmp_path / "page")])
     main()
@@ -164,9 +188,9 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
     record = json.loads((tmp_path / "page" / "results.json").read_text())
     figures = record["sets"]["pandalm"]["baselines"]["longer answer"]
     assert (figures["agreement"]["value"], figures["decided"]["value"]) == (0.75, 1.0)  # the tie is named a 2
-    judge = record["sets"]["pandalm"]["judges"]["the judge"]
+    judge = record["sets"]["pandalm"]["judges"]["small-judge"]
     assert (judge["figures"]["agreement"]["value"], judge["failures"]) == (0.75, {"missing": 4})  # the third failed
     assert record["sets"]["llmbar"]["judges"] == {}
-    assert "| LLMBar | written and checked by the authors | 4 |" in (tmp_path / "page" / "results.md").read_text()
+    assert "| LLMBar (written and checked by the authors) | 4 |" in (tmp_path / "page" / "results.md").read_text()
     with pytest.raises(SystemExit, match="verdicts of other pairs"):
         read_verdicts(file, rows.part(np.array([0])))
