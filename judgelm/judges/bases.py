@@ -201,11 +201,13 @@ def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None
 
 def _reporting(size: int, report: Report) -> type[Any]:
     """A progress bar for huggingface_hub that prints nothing and reports the share of a download."""
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from huggingface_hub.utils.tqdm import tqdm
 
-    class ReportingBar(tqdm):  # type: ignore[misc] # it has no types
+    class ReportingBar(tqdm):
         def __init__(self, *arguments: Any, total: float | None = None, initial: float = 0, **ignored: Any) -> None:
-            super().__init__(*arguments, total=total, initial=initial, file=io.StringIO())
+            super().__init__(  # type: ignore[no-untyped-call]
+                *arguments, total=total, initial=initial, file=io.StringIO()
+            )
 
         def update(self, n: float | None = 1) -> Any:
             shown = super().update(n)
