@@ -81,7 +81,8 @@ class Judge:
         name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
         if engine_options.adapters and name in _NAMED_ONLY:
             raise ConfigError(f"the {name} engine holds no adapters; use --engine transformers or vllm")
-        own = tuned or _find_card(engine_options, name)
+        beside = _find_card(engine_options, name)  # refuses a model that is not there
+        own = tuned or beside
         recognition = Recognition() if own or ignore_card else recognise(location, card, adapter=engine_options.adapter)
         self.released = recognition.judge
         """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""

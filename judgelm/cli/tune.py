@@ -91,8 +91,8 @@ def tune_command(
         seed: Seed of the folds and of the intervals.
 
     Examples:
-        judgelm tune Qwen/Qwen2.5-0.5B-Instruct --labels labelled.jsonl -o my-judge
-        judgelm tune my-model -l labelled.jsonl -o my-judge --criterion "The answer is polite."
+        judgelm tune Qwen/Qwen2.5-0.5B-Instruct -l labelled.jsonl -o my-judge
+        judgelm tune my-model -l labelled.jsonl -o polite --criterion "It is polite."
         judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
 
     The same command again resumes, and judges nothing twice. Exit codes: 0 done, 1 usage or input error, 2 too many
@@ -364,9 +364,9 @@ def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
     """The table of candidates, the choice, and the command that uses it."""
     out = PlainConsole()
     title = f"{tuned.n} labelled pairs, {tuned.decided} with a winner, {tuned.questions} questions; held-out folds"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     names = (" template", "accuracy\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
-    for index, name in enumerate((*names, "s per\npair", "fail")):
+    for index, name in enumerate((*names, "s/\npair", "fail")):
         table.add_column(name, justify="right" if index else "left", no_wrap=True)
     for name, each in tuned.candidates.items():
         table.add_row(f"{'*' if name == tuned.chosen else ' '}{name}", *_cells(each))
@@ -387,13 +387,13 @@ def _cells(scores: "CandidateScores") -> Iterator[str]:
         yield "-" if value is None else f"{value.value:.2f}"
     for fraction in (scores.orders_agree, scores.longer):
         yield "-" if fraction is None else f"{fraction:.0%}"
-    yield "-" if scores.seconds is None else f"{scores.seconds:.2g}"
+    yield "-" if scores.seconds is None else f"{scores.seconds:.1f}"
     yield str(scores.failed)
 
 
 def _share(estimate: "Estimate", sign: str = "") -> str:
     low, high = (f"{100 * bound:{sign}.0f}" for bound in (estimate.low, estimate.high))
-    return f"{100 * estimate.value:{sign}.1f} [{low}, {high}]"
+    return f"{100 * estimate.value:{sign}.0f} [{low}, {high}]"
 
 
 def _repeated(flags: EngineFlags) -> Iterator[str]:

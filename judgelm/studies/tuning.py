@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import paired_difference
-from judgelm.metrics.calibration import TEMPERATURES, bin_edges, calibration_error
+from judgelm.metrics.calibration import CERTAIN, TEMPERATURES, bin_edges, calibration_error
 from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, mean, share
 from judgelm.records import Judgment, Sample
 from judgelm.studies.sentences import format_points, format_share
@@ -187,15 +187,10 @@ class TuningResult:
         )
 
     def _limit(self) -> list[str]:
-        fit = self.candidates[self.chosen].fit
-        (low, high), near = TEMPERATURES, 1.01
-        if fit.temperature >= high / near:
-            return [
-                f"{self.chosen} knows no more of these labels than a coin: its temperature is at the limit, {high:g}."
-            ]
-        if fit.temperature <= low * near:
-            return [f"{self.chosen} is right on all decided pairs, so that its temperature is at the limit, {low:g}."]
-        return []
+        most = TEMPERATURES[1]
+        if self.candidates[self.chosen].fit.temperature < 0.99 * most:
+            return []
+        return [f"{self.chosen} knows no more of these labels than a coin: its temperature is at the limit, {most:g}."]
 
     def to_json(self) -> dict[str, Any]:
         """All figures as plain values; shares are in [0, 1]."""
@@ -310,8 +305,13 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """The temperature of the greatest likelihood within `TEMPERATURES`; `lead` is above 0 where the judge is right."""
-    low, high = np.log(TEMPERATURES)
+    """The temperature of the greatest likelihood; `lead` is above 0 where the judge is right.
+
+    It is within `TEMPERATURES`, and leaves all probabilities `CERTAIN` away from 0 and 1: where the judge is right on
+    all pairs the likelihood grows without end, and all pairs would seem equally certain.
+    """
+    coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
+    low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
     loss = minimize_scalar(
         lambda log: float(np.logaddexp(0, -lead * np.exp(-log)).sum()), bounds=(low, high), method="bounded"
     )
