@@ -23,7 +23,7 @@ from judgelm.judges.cards import InstalledJudge, named_judge
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.prompts.catalog import JudgeReading, Template, get_template
-from judgelm.prompts.judge_card import CARD_NAME, Card, find_card
+from judgelm.prompts.judge_card import CARD_NAME, Card, card_without_weights, check_identity, find_card, weights_of
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
@@ -37,9 +37,9 @@ class Judge:
     """A loaded judge.
 
     Args:
-        model: local folder, GGUF file, hub id or a judge's name (`judgelm judges`); None is the default judge, the
-            small one. With `engine="openai"` the server's name of it; with `engine="scripted"` the reply, or a JSON
-            file of replies.
+        model: local folder, GGUF file, hub id or a judge's name (`judgelm judges`), or the folder of `judgelm tune`,
+            whose card names the model; None is the default judge, the small one. With `engine="openai"` the server's
+            name of it; with `engine="scripted"` the reply, or a JSON file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         reading: how the judge is read: `score-line`, `letters`, `yes-no` or `grade`; None takes the card's. A model
             without a card is read by `yes-no`, one without a chat template by score lines.
@@ -74,13 +74,15 @@ class Judge:
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; available: {known}")
         self.named = judge_of(model, engine, adapter=options.get("adapter"))
         """The judge of a card; None for a folder, a hub id, or an engine without a model."""
-        location = self.named.model if self.named else str(model)
+        location = _weights(model, self.named)
+        tuned = None if model is None else card_without_weights(model)
         options["adapters"] = tuple(_absolute(adapter) for adapter in options.get("adapters", ()))
         engine_options = EngineOptions(model=location, **options)
         name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
         if engine_options.adapters and name in _NAMED_ONLY:
             raise ConfigError(f"the {name} engine holds no adapters; use --engine transformers or vllm")
-        own = _card_of(self.named) or _find_card(engine_options, name)
+        beside = _find_card(engine_options, name)  # refuses a model that is not there
+        own = tuned or _card_of(self.named) or beside
         recognition = Recognition() if own or ignore_card else recognise(location, card, adapter=engine_options.adapter)
         self.released = recognition.judge
         """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""
@@ -94,7 +96,7 @@ class Judge:
             stated,
             template,
             reading,
-            location=location,
+            location=location if tuned is None else str(model),
             ignore_card=ignore_card,
             chat=stated is None and _is_chat_model(engine_options, name),
         )
@@ -103,6 +105,20 @@ class Judge:
         self._load(engine_options)
         if own is not None and name not in _NAMED_ONLY:
             self._check_window(own, location)
+        if tuned is not None and not ignore_card:
+            self._check_identity(tuned, str(model))
+
+    def _check_identity(self, card: Card, location: str) -> None:
+        """Refuse another model than the card's; the engine is closed then.
+
+        Raises:
+            CardError: it is one.
+        """
+        try:
+            check_identity(card, self.engine.describe()["model"], location)
+        except CardError:
+            self.close()
+            raise
 
     def _check_window(self, card: Card, location: str) -> None:
         """Refuse a card whose window the model does not have, unless the user stated a smaller one.
@@ -350,7 +366,7 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
         if model is None:
             raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one")
         return None
-    judge = named_judge(model)
+    judge = named_judge(None if model is None else weights_of(model))
     if judge is not None and adapter is not None:
         raise ConfigError(f"{judge.card.name} is an adapter itself; name the base of {adapter} as --model")
     return judge
@@ -365,7 +381,12 @@ def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> 
     """
     check_engine(engine)
     named = judge_of(model, engine, adapter=adapter)
-    return choose_engine(named.model if named else model, adapter) if engine == "auto" else (engine, "")
+    return choose_engine(_weights(model, named), adapter) if engine == "auto" else (engine, "")
+
+
+def _weights(model: str | None, named: InstalledJudge | None) -> str:
+    """The place of a judge's weights, which may be one that the card in its folder names."""
+    return named.model if named else weights_of(str(model))
 
 
 def _card_of(named: InstalledJudge | None) -> Card | None:
@@ -373,9 +394,7 @@ def _card_of(named: InstalledJudge | None) -> Card | None:
     if named is None or named.adapter is not None:
         return None
     card, template = named.card, get_template(named.card.template)
-    return Card(
-        name=card.name, template=template.id, template_sha=template.sha, reading=card.reading, scale=card.scale
-    )
+    return Card(name=card.name, template=template.id, template_sha=template.sha, reading=card.reading, scale=card.scale)
 
 
 def _find_card(options: EngineOptions, engine: str) -> Card | None:

@@ -11,8 +11,10 @@ import pytest
 
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.model_files import has_chat_template, split_adapter
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judge import _find_card
+from judgelm.judge import _find_card, engine_of
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
@@ -158,3 +160,61 @@ def test_a_judge_on_the_hub_is_asked_as_its_card_says(tiny_model, tmp_path):
 def test_a_folder_that_is_not_there(model):
     with pytest.raises(ModelError, match="no such folder"):
         Judge(model)
+
+
+WORDS = Card(template="yes-no", template_sha=get_template("yes-no").sha, calibration_temperature=0.5, tie_threshold=0.2)
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """A card without weights for a model, in a folder `tuned`; the folder's path."""
+
+    def write(model, **fields):
+        (tmp_path / "tuned").mkdir(exist_ok=True)
+        write_card(tmp_path / "tuned", replace(WORDS, model=str(model), **fields))
+        return str(tmp_path / "tuned")
+
+    return write
+
+
+@pytest.mark.parametrize("engine", ["auto", "transformers"])
+def test_a_card_without_weights_loads_the_model_that_it_names(tiny_model, tuned, tmp_path, engine):
+    (tmp_path / "model").symlink_to(tiny_model)
+    folder = tuned("../model")  # relative to the card's folder
+    with Judge(folder, engine=engine) as judge:
+        described = judge.engine.describe()["model"]
+        assert (described["path"], judge.format.template, judge.format.source) == (
+            str(tmp_path / "tuned" / ".." / "model"),
+            "yes-no",
+            "card",
+        )
+        mode = judge.mode("pair")
+    assert (mode.calibration_temperature, mode.tie_threshold) == (0.5, 0.2)
+    with Judge(tuned("../model", identity={"sha": described["sha"]}), engine=engine):
+        pass
+    folder = tuned("../model", identity={"sha": "0" * 64})
+    with pytest.raises(CardError, match=f"sha 000000000000 in the card, sha {described['sha'][:12]} loaded"):
+        Judge(folder, engine=engine)
+    Judge(folder, engine=engine, ignore_card=True).close()
+
+
+def test_every_way_to_load_a_model_follows_a_card_without_weights(tiny_model, tuned):
+    folder = tuned(tiny_model)
+    assert engine_of(folder, "auto")[0] == "transformers"
+    assert split_adapter(EngineOptions(model=folder)) == (str(tiny_model), None)
+    assert has_chat_template(EngineOptions(model=folder)) is False
+    load_engine("transformers", EngineOptions(model=folder)).close()
+
+
+def test_a_card_without_weights_may_name_an_installed_judge(small_judge, tuned):
+    with Judge(tuned("small-judge"), engine="transformers") as judge:
+        assert judge.named.card.name == "small-judge"
+        assert judge.format.template == "yes-no"
+
+
+def test_a_card_without_weights_names_no_other_one(tuned, tmp_path):
+    folder = tuned(".")
+    with pytest.raises(CardError, match=r"model: \. has no weights either; name the model itself"):
+        Judge(folder, engine="transformers")
+    with pytest.raises(ModelError, match="missing: no such folder"):
+        Judge(tuned("./missing"), engine="transformers")

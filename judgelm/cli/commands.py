@@ -221,7 +221,8 @@ class Command(TyperCommand):
         read = {path for path in inputs if path == "-" or os.path.isfile(path)}
         read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
         for output in outputs:
-            written = [output] if output == "-" else [str(path) for path in run_paths(Path(output))]
+            is_run = output != "-" and not os.path.isdir(output)
+            written = [str(path) for path in run_paths(Path(output))] if is_run else [output]
             check_no_input(written, read)
             read |= set(written) - {"-"}
         return super().invoke(ctx)

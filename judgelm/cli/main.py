@@ -80,6 +80,7 @@ COMMANDS = Commands(
     "Fine-tune open judge models and run them locally.",
     {
         "batch": "batch:batch",
+        "tune": "tune:tune_command",
         "eval": "eval:eval_command",
         "report": "eval:report_command",
         "estimate": "eval:estimate_command",

@@ -105,14 +105,10 @@ EngineArgs = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOptions:
-    """The options of a judge and its engine, for every command that loads one.
+class EngineFlags:
+    """The options of a judge's model and engine, for every command that loads one.
 
     How to judge:
-        reading: How the judge is read: by the scores that it writes, or by the probabilities of the answers' letters,
-            of yes and no, or of grades; default: the model card's, else yes-no.
-        template: Prompt template; default: the model card's, else that of the reading.
-        card: The released judge that the model is (judgelm judges); default: recognised by hub id or folder.
         ignore_card: Use another template than the model was trained with.
 
     Model and engine:
@@ -131,9 +127,6 @@ class JudgeOptions:
     """
 
     engine: EngineName = "auto"
-    reading: Literal["score-line", "letters", "yes-no", "grade"] | None = None
-    template: Annotated[str | None, typer.Option(autocompletion=templates)] = None
-    card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=card_names)] = None
     ignore_card: bool = False
     engine_arg: EngineArgs = None
     adapter: str | None = None
@@ -158,6 +151,22 @@ class JudgeOptions:
         return {name: getattr(self, name) for name in names} | {
             "engine_args": parse_pairs(self.engine_arg or (), "--engine-arg")
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions(EngineFlags):
+    """The options of a judge and its engine.
+
+    How to judge:
+        reading: How the judge is read: by the scores that it writes, or by the probabilities of the answers' letters,
+            of yes and no, or of grades; default: the model card's, else yes-no.
+        template: Prompt template; default: the model card's, else that of the reading.
+        card: The released judge that the model is (judgelm judges); default: recognised by hub id or folder.
+    """
+
+    reading: Literal["score-line", "letters", "yes-no", "grade"] | None = None
+    template: Annotated[str | None, typer.Option(autocompletion=templates)] = None
+    card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=card_names)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

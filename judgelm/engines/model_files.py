@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.engines.weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError, first_line
 from judgelm.jsonl import parse_json
-from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf
+from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf, weights_of
 from judgelm.prompts.truncation import Truncator
 
 LOAD_ERRORS = (
@@ -37,7 +38,7 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
-    """Base model and adapter; a folder with only an adapter names its base.
+    """Base model and adapter; a folder with only an adapter names its base, one with only a card its model.
 
     The base of a GGUF file is its checkpoint in the cache, which is made now if it is not there.
 
@@ -46,6 +47,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
             trained on is not in the cache.
         RunError: the cache cannot be written.
     """
+    options = replace(options, model=weights_of(options.model))
     if is_gguf(options.model):
         base = gguf_checkpoint(options.model, options.revision)
         check_gguf_base(base, options.adapter)

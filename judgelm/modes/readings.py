@@ -274,7 +274,9 @@ def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | No
 
 def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
     """P(the first of two answers is better), in (0, 1): Bradley-Terry on their strengths."""
-    return 1 / (1 + math.exp(-(strengths[0] - strengths[1]) / mode.calibration_temperature))
+    odds = (strengths[0] - strengths[1]) / mode.calibration_temperature
+    smaller = math.exp(-abs(odds))  # that of the larger one overflows where the temperature is low
+    return (1 if odds >= 0 else smaller) / (1 + smaller)
 
 
 class ExplainingMode(ReadingMode, SamplingOptions, Protocol):

@@ -54,6 +54,9 @@ class Card:
     Attributes:
         name: the judge's name among judgelm's cards; None for the user's own judges.
         base: the GGUF file that an adapter was trained on; None where the base is a folder or hub id.
+        model: folder, GGUF file, hub id or judge's name of the model that is judged with; a relative path is taken from
+            the card's folder. None where the weights are beside the card.
+        identity: of that model, the hashes of `model_hashes`; empty where its engine states none.
         template: id of the pair template.
         template_sha: sha256 (hex) of that template's bytes when the judge was trained.
         reading: how its reply is read; None is the template's own.
@@ -77,6 +80,8 @@ class Card:
     template_sha: str
     name: str | None = None
     base: GgufBase | None = None
+    model: str | None = None
+    identity: dict[str, str] = field(default_factory=dict)
     reading: str | None = None
     criterion: str | None = None
     tie_threshold: float | None = None
@@ -151,6 +156,62 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     except (HfHubHTTPError, HFValidationError) as error:
         first = str(error).strip().splitlines()[0]
         raise ModelError(f"{model}: no such folder here, and the hub says: {first}; check the id") from error
+
+
+def card_without_weights(model: str) -> Card | None:
+    """The card of a folder whose card names the model to judge with; None for a model itself.
+
+    Raises:
+        CardError: the file is no card.
+    """
+    card = _read(path) if (path := Path(model) / CARD_NAME).is_file() else None
+    return card if card is not None and card.model is not None else None
+
+
+def weights_of(model: str) -> str:
+    """The model that a folder's card names, else the model itself.
+
+    Raises:
+        CardError: the file is no card, or the card names a folder whose card has no weights either.
+    """
+    card = card_without_weights(model)
+    if card is None or card.model is None:
+        return model
+    beside = Path(model) / card.model
+    named = str(beside) if beside.exists() or card.model.startswith(".") else card.model
+    if card_without_weights(named) is not None:
+        raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; name the model itself")
+    return named
+
+
+def model_hashes(described: Mapping[str, Any]) -> dict[str, str]:
+    """The hashes that identify a model, out of `Engine.describe()["model"]`; none of a server's model."""
+    own = next((key for key in ("gguf_sha256", "sha", "commit") if described.get(key)), None)
+    return {key: str(described[key]) for key in (own, "adapter_sha") if key is not None and described.get(key)}
+
+
+def check_identity(card: Card, described: Mapping[str, Any], location: str) -> None:
+    """Refuse another model than a card without weights was made for.
+
+    Args:
+        card: of the judge.
+        described: `Engine.describe()["model"]` of what was loaded.
+        location: names the card's folder in errors.
+
+    Raises:
+        CardError: it is another one; both sides are shown.
+    """
+    loaded = model_hashes(described)
+    if card.identity and loaded != card.identity:
+        raise CardError(
+            f"{location}: {CARD_NAME} was made for another model than {described.get('path', card.model)}: "
+            f"{_shown_identity(card.identity)} in the card, {_shown_identity(loaded)} loaded; restore that model, run "
+            "judgelm tune again, or pass --ignore-card if you want the mismatch"
+        )
+
+
+def _shown_identity(identity: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {value[:12]}" for key, value in identity.items()) or "nothing that identifies it"
 
 
 def _read(path: Path) -> Card:

@@ -39,6 +39,7 @@ NOT_RUN_OF_README = {
     "pip": "installs",
     "accelerate": "trains a model of seven billion parameters",
     "export": "is for the pipeline that follows it",
+    "judgelm tune": "needs a model with a chat template",
 }
 """Programs of README.md's blocks, which carry no mark, and why they are only parsed."""
 

@@ -1,0 +1,403 @@
+"""`judgelm tune`: an open model and labelled pairs make a judge, a folder with a card that names the model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from judgelm.cli.console import EXIT_INTERRUPTED, PlainConsole, Results, console, printed_rejects, watch, write_text
+from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, templates
+from judgelm.errors import ConfigError, InputError, RunError, not_found
+
+if TYPE_CHECKING:
+    from judgelm.data.labelled_set import LabelledSet
+    from judgelm.judge import Judge
+    from judgelm.metrics.resampling import Estimate
+    from judgelm.prompts.judge_card import Card
+    from judgelm.records import Judgment
+    from judgelm.studies.tuning import CandidateScores, TuningResult
+
+_RUNS = "candidates"
+_READINGS = ("letters", "yes-no", "grade")
+_README = """# {name}
+
+A judge without weights: `judge.json` says which model judges and how it is read. It was chosen among {count} ways of
+reading by `judgelm tune`, with {n} labelled pairs ({decided} with a winner, {questions} questions).
+
+{sentences}
+
+    judgelm-batch pairs.jsonl -o out.jsonl --model {folder}
+
+| reading | accuracy | failed |
+|---|---|---|
+{rows}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningJob:
+    """What is judged in which ways.
+
+    Attributes:
+        labels: file of the pairs and labels.
+        folder: of the judge to be made.
+        templates: ids of the candidates, the default first.
+        criterion: the user's, for the templates that ask about one.
+        rows: how the labels are read.
+    """
+
+    labels: Path
+    folder: Path
+    templates: tuple[str, ...]
+    criterion: str | None
+    rows: LabelOptions
+
+    def run(self, template: str) -> Path:
+        """The run file of a candidate."""
+        return self.folder / _RUNS / f"{template}.jsonl"
+
+
+def tune_command(
+    model: Annotated[str, typer.Argument()],
+    labels: LabelsOption,
+    out: Annotated[Path, typer.Option(metavar="FOLDER")],
+    reading: Annotated[list[str] | None, typer.Option(metavar="NAME", autocompletion=lambda: [*_READINGS])] = None,
+    template: Annotated[list[str] | None, typer.Option(metavar="ID", autocompletion=templates)] = None,
+    criterion: str | None = None,
+    folds: Annotated[int, typer.Option(min=2)] = 5,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    seed: int = 0,
+    *,
+    rows: LabelOptions,
+    engine_flags: EngineFlags,
+    results: Results,
+    config: Config = None,
+) -> None:
+    """Make a judge of an open model: 50 to 200 labelled pairs choose how it is read, by cross-validation.
+
+    Options:
+        model: Local folder, GGUF file, hub id or name of the model, or its name on a server.
+        out: Folder of the judge; commands take it as --model.
+        reading: Try only this reading: letters, yes-no or grade. Repeatable; default: all.
+        template: Try only this template; repeatable.
+        criterion: What answers are judged by, in your words; templates that ask about it are tried too.
+        folds: Parts of the questions that each are held out once.
+        limit: Use only the first N labelled pairs.
+        seed: Seed of the folds and of the intervals.
+
+    Examples:
+        judgelm tune Qwen/Qwen2.5-0.5B-Instruct -l labelled.jsonl -o my-judge
+        judgelm tune my-model -l labelled.jsonl -o polite --criterion "It is polite."
+        judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
+
+    The same command again resumes, and judges nothing twice. Exit codes: 0 done, 1 usage or input error, 2 too many
+    labels unreadable (--max-reject-rate), 130 interrupted (resumable).
+    """
+    from judgelm.cli.run import check_names  # these load the parts of a judge, for which help does not wait
+    from judgelm.metrics.resampling import Resampling
+    from judgelm.studies.tuning import TuningOptions, check_labels, tune
+
+    check_names(engine_flags.engine, [model], engine_flags.adapter)
+    candidates = _candidates(reading or (), template or (), criterion)
+    job = TuningJob(labels=labels, folder=out, templates=candidates, criterion=criterion, rows=rows)
+    labelled = _labelled(job, limit)
+    check_labels(_tuning_labels(labelled), folds)
+    _make_folder(job)
+    with closing(_load(job, model, engine_flags, quiet=results.quiet)) as judge:
+        for name in candidates:
+            _judge_candidate(job, name, judge, labelled, quiet=results.quiet)
+        runs, labelled = _read_runs(job, labelled)
+        options = TuningOptions(default=candidates[0], folds=folds, resampling=Resampling(seed=seed))
+        tuned = tune(_differences(job, runs, labelled), _tuning_labels(labelled), options)
+        card = _card(job, model, judge, tuned)
+    _write(job, card, tuned)
+    if results.write(tuned.to_json() | {"judge": str(out), "template": card.template}):
+        _print(job, tuned, engine_flags)
+    rows.check_rejected(labels, labelled.rejected, labelled.read)
+
+
+def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | None) -> tuple[str, ...]:
+    """The templates to try, the default first: that of a judge without card, else the first of the catalogue.
+
+    Raises:
+        ConfigError: a template that reads no words, or that needs a criterion, or none that is left.
+    """
+    from judgelm.judges.released import DEFAULT_READING
+    from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
+
+    for name in readings:
+        if name not in _READINGS:
+            raise not_found("reading", name, _READINGS)
+    for name in named:
+        if not get_template(name).reads_words:
+            raise ConfigError(f"--template {name}: it is for judges that were trained on it; leave it out")
+        if get_template(name).takes_criterion and criterion is None:
+            raise ConfigError(f"--template {name}: it asks about a criterion; give one with --criterion")
+    if criterion is not None and not criterion.strip():
+        raise ConfigError("--criterion is empty; state it in words, or leave it out")
+    chosen = [
+        name
+        for name, each in TEMPLATES.items()
+        if each.reads_words
+        and (criterion is not None or not each.takes_criterion)
+        and (not readings or each.reading in readings)
+        and (not named or name in named)
+    ]
+    if not chosen:
+        raise ConfigError("no candidate is of these readings and of these templates; leave one of both options out")
+    default = get_template(DEFAULT_READING) if criterion is None else criterion_template(get_template(DEFAULT_READING))
+    return tuple(sorted(chosen, key=lambda name: name != default.id))
+
+
+def _labelled(job: TuningJob, limit: int | None) -> "LabelledSet":
+    """The labelled pairs, or the first of them.
+
+    Raises:
+        InputError: there are no texts, or labels of other things than pairs.
+    """
+    from dataclasses import replace
+
+    from judgelm.data.labelled_set import read_labels
+    from judgelm.studies.pair_labels import pair_winner
+
+    with printed_rejects("label left out") as rejects:
+        labelled = read_labels(str(job.labels), on_reject=rejects, reading=job.rows.reading)
+    for label in labelled.labels.values():
+        pair_winner(label)
+    pairs = {name: sample for name, sample in labelled.samples.items() if name in labelled.labels}
+    if not pairs:
+        raise InputError(f"{job.labels}: labels without texts; give a file with questions, answers and labels")
+    names = list(pairs)[:limit]
+    return replace(
+        labelled,
+        samples={name: pairs[name] for name in names},
+        labels={name: labelled.labels[name] for name in names},
+    )
+
+
+def _tuning_labels(labelled: "LabelledSet") -> Any:
+    """The labels as arrays, in the samples' order."""
+    import numpy as np
+
+    from judgelm.studies.pair_labels import label_of, pair_winner
+    from judgelm.studies.tuning import TuningLabels, longer_answer
+
+    names = list(labelled.samples)
+    return TuningLabels(
+        truth=np.array([label_of(pair_winner(labelled.labels[name])) for name in names], dtype=np.int_),
+        questions=[labelled.samples[name].question for name in names],
+        longer=np.array([longer_answer(labelled.samples[name]) for name in names], dtype=np.int_),
+    )
+
+
+def _make_folder(job: TuningJob) -> None:
+    """Create the folder.
+
+    Raises:
+        ConfigError: it holds a judge with weights.
+        RunError: it cannot be created.
+    """
+    from judgelm.prompts.judge_card import find_card
+
+    if job.folder.is_dir() and (card := find_card(str(job.folder))) is not None and card.model is None:
+        raise ConfigError(f"-o {job.folder}: holds a trained judge; choose another folder")
+    try:
+        (job.folder / _RUNS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"-o {job.folder}: cannot create the folder: {error.strerror}") from error
+
+
+def _load(job: TuningJob, model: str, flags: EngineFlags, *, quiet: bool) -> "Judge":
+    """The model, in engine and numeric format of the runs that are resumed.
+
+    Raises:
+        ConfigError: it is a released judge.
+    """
+    from judgelm.cli.run import announced, show_notes
+    from judgelm.judge import Judge
+    from judgelm.runs.batch import run_dtype, run_engine
+
+    engine, dtype = flags.engine, flags.dtype
+    for batch in (_batch_job(job, template, ()) for template in job.templates):
+        engine = run_engine(batch, engine)
+        dtype = run_dtype(batch, dtype, engine)
+    name = announced(model, engine, None, adapter=flags.adapter, quiet=quiet)
+    judge = Judge(model, engine=name, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
+    if judge.released is not None:
+        judge.close()
+        raise ConfigError(
+            f"{model} is {judge.released.name}, a judge with prompts of its own; use it without tuning, or pass "
+            "--ignore-card to tune it as any other model"
+        )
+    if not quiet:
+        show_notes(judge.notes)
+    return judge
+
+
+def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
+    from judgelm.runs.batch import BatchJob
+
+    wanted = frozenset(names)
+    return BatchJob(
+        inputs=(str(job.labels),),
+        out=str(job.run(template)),
+        reading=job.rows.reading,
+        parts=lambda sample: (sample,) if sample.id in wanted else (),
+    )
+
+
+def _judge_candidate(job: TuningJob, template: str, judge: "Judge", labelled: "LabelledSet", *, quiet: bool) -> None:
+    """Judge the labelled pairs in one way, at calibration temperature 1 and without ties."""
+    from judgelm.modes import Pairwise
+    from judgelm.prompts.catalog import get_template
+    from judgelm.runs.batch import BatchHooks, run_batch
+
+    asked = job.criterion if get_template(template).takes_criterion else None
+    mode = Pairwise(template=template, tie_threshold=0.0, criterion=asked)
+    if not quiet:
+        console.message(f"{template}: {len(labelled.samples)} pairs")
+    with watch(len(labelled.samples), quiet=quiet) as update:
+        hooks = BatchHooks(on_judgment=update)
+        try:
+            batch = _batch_job(job, template, tuple(labelled.samples))
+            run_batch(batch, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
+        except KeyboardInterrupt:
+            console.print("\ninterrupted; run the same command again to continue", style="yellow")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
+    """The candidates' judgments of the labelled pairs, and the labels with the answers in the order judged.
+
+    Raises:
+        InputError: no candidate gave a probability.
+    """
+    from judgelm.data.labelled_set import match_labels_of_runs
+    from judgelm.runs.run_files import read_judgments
+
+    runs = {
+        template: {name: each for name, each in read_judgments(job.run(template)).items() if name in labelled.samples}
+        for template in job.templates
+    }
+    labelled, _ = match_labels_of_runs(runs, labelled, name=str(job.labels))
+    judgments = [judgment for run in runs.values() for judgment in run.values()]
+    if all(judgment.probability is None for judgment in judgments):
+        why = next((each.failure.why or each.failure.text for each in judgments if each.failure is not None), "")
+        raise InputError(f"no candidate judged a pair{why and f': {why}'}; use a model and an engine that can be read")
+    return runs, labelled
+
+
+def _differences(
+    job: TuningJob, runs: "Mapping[str, Mapping[str, Judgment]]", labelled: "LabelledSet"
+) -> dict[str, Any]:
+    import numpy as np
+
+    from judgelm.runs.run_files import read_manifest
+    from judgelm.studies.tuning import ReadingCandidate, strength_difference
+
+    candidates = {}
+    for template, run in runs.items():
+        sessions = (read_manifest(job.run(template)) or {}).get("sessions", ())
+        judged = sum(session.get("judged", 0) for session in sessions)
+        agree = [each.consistent for each in run.values() if each.consistent is not None]
+        candidates[template] = ReadingCandidate(
+            differences=np.array([strength_difference(run.get(name)) for name in labelled.samples]),
+            orders_agree=sum(agree) / len(agree) if agree else None,
+            seconds=sum(session.get("judge_s", 0.0) for session in sessions) / judged if judged else None,
+        )
+    return candidates
+
+
+def _card(job: TuningJob, model: str, judge: "Judge", tuned: "TuningResult") -> "Card":
+    """The card of the judge: the model, and how it is read."""
+    from judgelm.package import VERSION
+    from judgelm.prompts.catalog import get_template
+    from judgelm.prompts.judge_card import Card, model_hashes, weights_of
+    from judgelm.runs.run_files import input_identities
+
+    template, fit = get_template(tuned.chosen), tuned.candidates[tuned.chosen].fit
+    described, weights = judge.engine.describe(), weights_of(model)
+    return Card(
+        model=str(Path(weights).resolve()) if Path(weights).exists() else weights,
+        identity=model_hashes(described["model"]),
+        template=template.id,
+        template_sha=template.sha,
+        reading=template.reading,
+        criterion=job.criterion if template.takes_criterion else None,
+        tie_threshold=fit.tie_threshold,
+        calibration_temperature=fit.temperature,
+        prompt_format="chat" if template.chat else "text",
+        thinking=judge.engine.thinking.mode,
+        training={
+            "judgelm": VERSION,
+            "engine": {name: described[name] for name in ("engine", "dtype", "quantization") if name in described},
+            "labels": input_identities([str(job.labels)]),
+            "tuning": tuned.to_json(),
+        },
+    )
+
+
+def _write(job: TuningJob, card: "Card", tuned: "TuningResult") -> None:
+    from judgelm.prompts.judge_card import MODEL_CARD_NAME, write_card
+
+    rows = [f"| {name} | {_share(each.accuracy)} | {each.failed} |" for name, each in tuned.candidates.items()]
+    text = _README.format(
+        name=job.folder.resolve().name,
+        folder=job.folder,
+        count=len(tuned.candidates),
+        n=tuned.n,
+        decided=tuned.decided,
+        questions=tuned.questions,
+        sentences="\n".join(tuned.sentences()),
+        rows="\n".join(rows),
+    )
+    write_card(job.folder, card)
+    write_text(job.folder / MODEL_CARD_NAME, text)
+
+
+def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
+    """The table of candidates, the choice, and the command that uses it."""
+    out = PlainConsole()
+    title = f"{tuned.n} labelled pairs, {tuned.decided} with a winner, {tuned.questions} questions; held-out folds"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+    names = (" template", "accuracy\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
+    for index, name in enumerate((*names, "s/\npair", "fail")):
+        table.add_column(name, justify="right" if index else "left", no_wrap=True)
+    for name, each in tuned.candidates.items():
+        table.add_row(f"{'*' if name == tuned.chosen else ' '}{name}", *_cells(each))
+    out.print(table)
+    for sentence in tuned.sentences():
+        out.print(sentence)
+    fit = tuned.candidates[tuned.chosen].fit
+    ties = f", ties within {fit.tie_threshold:.2g} of P = 0.5" if fit.tie_threshold else ""
+    out.print(f"*: chosen, calibration temperature {fit.temperature:.3g}{ties}. Default: {tuned.default}.")
+    options = "".join(f" {option}" for option in _repeated(flags))
+    out.message(f"use it: judgelm-batch pairs.jsonl -o out.jsonl --model {job.folder}{options}")
+
+
+def _cells(scores: "CandidateScores") -> Iterator[str]:
+    yield _share(scores.accuracy)
+    yield "-" if scores.difference is None else _share(scores.difference, sign="+")
+    for value in (scores.log_loss, scores.calibration_error):
+        yield "-" if value is None else f"{value.value:.2f}"
+    for fraction in (scores.orders_agree, scores.longer):
+        yield "-" if fraction is None else f"{fraction:.0%}"
+    yield "-" if scores.seconds is None else f"{scores.seconds:.1f}"
+    yield str(scores.failed)
+
+
+def _share(estimate: "Estimate", sign: str = "") -> str:
+    low, high = (f"{100 * bound:{sign}.0f}" for bound in (estimate.low, estimate.high))
+    return f"{100 * estimate.value:{sign}.0f} [{low}, {high}]"
+
+
+def _repeated(flags: EngineFlags) -> Iterator[str]:
+    """The options that another command needs to load the same model."""
+    for name in ("engine", "adapter", "revision", "quantization"):
+        if (value := getattr(flags, name)) not in (None, "auto"):
+            yield f"--{name} {value}"

@@ -1,0 +1,441 @@
+"""Choose how an open model is read, by labelled pairs: template, calibration temperature and tie threshold.
+
+Each candidate is a template whose judgments give a difference of the answers' strengths for each pair (see
+`judgelm.modes.readings`). Temperature and tie threshold are fitted on some of the questions and measured on the others;
+so is the choice of the candidate. The figures of that nested choice are the honest ones: the best of several candidates
+owes some of its accuracy to having been chosen by it (Cawley and Talbot 2010, On Over-fitting in Model Selection).
+
+A pair that a candidate could not read is wrong, whatever its label, and never a tie.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, logit
+
+from judgelm.errors import InputError
+from judgelm.metrics.agreement import paired_difference
+from judgelm.metrics.calibration import CERTAIN, TEMPERATURES, bin_edges, calibration_error
+from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, mean, share
+from judgelm.records import Judgment, Sample
+from judgelm.studies.sentences import format_points, format_share
+
+LEAST_DECIDED = 20
+"""Fewest labelled pairs with a winner that a choice can rest on."""
+
+_SAME = 1e-9
+"""Tolerance of `judgelm.parsing.scores.winner_by`."""
+_POWER_REACH = 1.96 + 0.84
+"""Standard errors between 0 and a difference that a 95 % interval excludes with a probability of 80 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingFit:
+    """The two numbers that turn a difference of strengths into a verdict.
+
+    Attributes:
+        temperature: divides the difference, within `TEMPERATURES`; 1 where no pair could be used.
+        tie_threshold: distance of P(first better) from 0.5 within which a pair is a tie.
+    """
+
+    temperature: float = 1.0
+    tie_threshold: float = 0.0
+
+    def lead(self, differences: Floats) -> Floats:
+        """P(first better) minus 0.5, shape (n,); NaN where the pair could not be read."""
+        return np.asarray(expit(differences / self.temperature) - 0.5, dtype=np.float64)
+
+    def verdicts(self, differences: Floats) -> Floats:
+        """+1 first better, 0 tie, -1 second better, NaN failed; shape (n,)."""
+        lead = self.lead(differences)
+        return np.where(np.abs(lead) <= self.tie_threshold + _SAME, 0.0, np.sign(lead))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingCandidate:
+    """The judgments of one template over n pairs.
+
+    Attributes:
+        differences: shape (n,), strength of the first answer minus that of the second at temperature 1; NaN where the
+            pair could not be read.
+        orders_agree: share of the pairs where both orders name the same answer; None where there are no orders.
+        seconds: mean time of a pair; None where it was not measured.
+    """
+
+    differences: Floats
+    orders_agree: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningLabels:
+    """The labelled pairs.
+
+    Attributes:
+        truth: shape (n,), +1 first better, 0 tie, -1 second better.
+        questions: n keys; pairs of one question are in the same fold, and are resampled together.
+        longer: shape (n,), +1 the first answer has more characters, -1 the second, 0 neither.
+    """
+
+    truth: Ints
+    questions: Sequence[Hashable]
+    longer: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningOptions:
+    """Options of the choice.
+
+    Attributes:
+        default: name of the candidate that is kept where the labels cannot tell another one from it.
+        folds: of the cross-validation over questions.
+        resampling: seed (of the folds, too) and number of resamples.
+    """
+
+    default: str
+    folds: int = 5
+    resampling: Resampling = field(default_factory=Resampling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateScores:
+    """Figures of one candidate, with temperature and tie threshold fitted on the other folds, and its fit on all pairs.
+
+    Attributes:
+        accuracy: share of all pairs with the label's verdict.
+        difference: accuracy minus the default's, over the same pairs; None of the default itself.
+        log_loss: of P(first better), nats, over decided pairs that were read; None without one.
+        calibration_error: expected calibration error over ten bins of those pairs.
+        longer: share of its verdicts that name the longer answer, of pairs with a verdict and a longer answer.
+        failed: pairs that could not be read.
+        fit: on all pairs; the one to judge with.
+    """
+
+    accuracy: Estimate
+    difference: Estimate | None
+    log_loss: Estimate | None
+    calibration_error: Estimate | None
+    orders_agree: float | None
+    longer: float | None
+    seconds: float | None
+    failed: int
+    fit: ReadingFit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningResult:
+    """The choice, and what it rests on.
+
+    Attributes:
+        candidates: by name, the best first.
+        default: name of the candidate that is kept in doubt.
+        best: the candidate that does best on all pairs.
+        chosen: the default, or `best` where the labels tell it from the default.
+        nested: accuracy, on each fold, of the candidate that did best on the others.
+        gain: that minus the default's accuracy on the same pairs.
+        selected: the candidate selected for each fold.
+        pairs_needed: pairs that would tell a difference as large as `gain` (5 points where it is not above 0) from
+            none, roughly; None where no verdict differs.
+        n: labelled pairs.
+        decided: those whose label names a winner.
+        questions: their questions.
+    """
+
+    candidates: Mapping[str, CandidateScores]
+    default: str
+    best: str
+    chosen: str
+    nested: Estimate
+    gain: Estimate
+    selected: tuple[str, ...]
+    pairs_needed: int | None
+    n: int
+    decided: int
+    questions: int
+
+    def sentences(self) -> list[str]:
+        """What was chosen, why, how good that is, and a temperature without a best value."""
+        return [self._choice(), self._honest(), *self._limit()]
+
+    def _choice(self) -> str:
+        if len(self.candidates) == 1:
+            return f"{self.chosen} was the only candidate."
+        if self.chosen != self.default:
+            return (
+                f"{self.chosen} is chosen: on questions that had no part in the choice, choosing by labels gains "
+                f"{format_points(self.gain)} over {self.default}."
+            )
+        reason = f"{self.default} does best on these {self.n} pairs"
+        if self.best != self.default:
+            reason = f"These {self.n} pairs cannot tell {self.best} from {self.default}"
+        gain = f"choosing by labels gains {format_points(self.gain)} on held-out questions"
+        needed = "No verdict differs there."
+        if self.pairs_needed is not None:
+            size = "this size" if self.gain.value > 0 else "5 points"
+            needed = f"A difference of {size} would need about {self.pairs_needed:,} labelled pairs."
+        return f"{reason}: {gain}. {self.default} is kept. {needed}"
+
+    def _honest(self) -> str:
+        nested = self.nested
+        return (
+            f"The honest accuracy of a choice by these labels is the nested estimate, {format_share(nested)}, on "
+            "questions that had no part in it; the best figure in the table flatters."
+        )
+
+    def _limit(self) -> list[str]:
+        most = TEMPERATURES[1]
+        if self.candidates[self.chosen].fit.temperature < 0.99 * most:
+            return []
+        return [f"{self.chosen} knows no more of these labels than a coin: its temperature is at the limit, {most:g}."]
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as plain values; shares are in [0, 1]."""
+        return {
+            "chosen": self.chosen,
+            "best": self.best,
+            "default": self.default,
+            "n": self.n,
+            "decided": self.decided,
+            "questions": self.questions,
+            "nested": _numbers(self.nested),
+            "gain_over_default": _numbers(self.gain),
+            "selected_in_folds": list(self.selected),
+            "pairs_needed": self.pairs_needed,
+            "candidates": {name: _row(scores) for name, scores in self.candidates.items()},
+        }
+
+
+def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, options: TuningOptions) -> TuningResult:
+    """Choose a candidate, and measure the choice; the order of the candidates does not matter.
+
+    Raises:
+        InputError: fewer than `LEAST_DECIDED` decided pairs, or fewer questions than folds.
+    """
+    check_labels(labels, options.folds)
+    folds = _folds(labels.questions, options)
+    truth, resampling = labels.truth, options.resampling
+    right = {name: np.zeros(truth.size, dtype=np.bool_) for name in candidates}
+    leads = {name: np.full(truth.size, np.nan) for name in candidates}
+    verdicts = {name: np.full(truth.size, np.nan) for name in candidates}
+    nested = np.zeros(truth.size, dtype=np.bool_)
+    selected = []
+    for fold in range(options.folds):
+        train, held = folds != fold, folds == fold
+        fits = {name: fit_reading(each.differences[train], truth[train]) for name, each in candidates.items()}
+        for name, fit in fits.items():
+            differences = candidates[name].differences[held]
+            verdicts[name][held], leads[name][held] = fit.verdicts(differences), fit.lead(differences)
+            right[name][held] = verdicts[name][held] == truth[held]
+        best = _best(candidates, fits, truth, train, options.default)
+        nested[held] = right[best][held]
+        selected.append(best)
+    fits = {name: fit_reading(each.differences, truth) for name, each in candidates.items()}
+    best = _best(candidates, fits, truth, np.ones(truth.size, dtype=np.bool_), options.default)
+    gain = paired_difference(nested, right[options.default], labels.questions, resampling)
+    scores = {
+        name: _scores(candidates[name], labels, verdicts[name], leads[name], fits[name], resampling)
+        | _against(right, name, options, labels.questions)
+        for name in candidates
+    }
+    return TuningResult(
+        candidates={
+            name: CandidateScores(**scores[name])
+            for name in sorted(
+                scores, key=lambda name: (-scores[name]["accuracy"].value, name != options.default, name)
+            )
+        },
+        default=options.default,
+        best=best,
+        chosen=best if gain.low > 0 else options.default,
+        nested=share(nested, labels.questions, resampling),
+        gain=gain,
+        selected=tuple(selected),
+        pairs_needed=_pairs_needed(gain, nested, right[options.default]),
+        n=int(truth.size),
+        decided=int((truth != 0).sum()),
+        questions=len(set(labels.questions)),
+    )
+
+
+def check_labels(labels: TuningLabels, folds: int) -> None:
+    """Refuse labels that no choice can rest on.
+
+    Raises:
+        InputError: see `tune`.
+    """
+    decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
+    if decided < LEAST_DECIDED:
+        raise InputError(
+            f"labels: {decided} pairs have a label that names a winner, and a choice needs {LEAST_DECIDED}; label more "
+            "pairs (50 to 200 are usual)"
+        )
+    if questions < folds:
+        raise InputError(
+            f"labels: {questions} questions for {folds} folds, and all pairs of a question are in one fold; label "
+            "pairs of more questions, or pass a smaller --folds"
+        )
+
+
+def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
+    """Temperature of the greatest likelihood on decided pairs, then the tie threshold of the best accuracy.
+
+    The threshold is 0 where no label is a tie; of equally good ones the smallest is taken.
+
+    Args:
+        differences: shape (n,), NaN where a pair could not be read.
+        truth: shape (n,), +1, 0 or -1.
+    """
+    read = ~np.isnan(differences)
+    decided = read & (truth != 0)
+    temperature = _temperature(differences[decided] * truth[decided]) if decided.any() else 1.0
+    fit = ReadingFit(temperature=temperature)
+    if not ((truth == 0) & read).any():
+        return fit
+    lead = np.abs(fit.lead(differences[read]))
+    levels = np.unique(np.concatenate([[0.0], lead]))
+    # the last level makes every pair a tie; a threshold halfway between two pairs is as far from both as it can be
+    thresholds = [0.0, *((levels[:-1] + levels[1:]) / 2), float(levels[-1])]
+    fits = [ReadingFit(temperature=temperature, tie_threshold=float(threshold)) for threshold in thresholds]
+    right = [int((each.verdicts(differences) == truth).sum()) for each in fits]
+    return fits[int(np.argmax(right))]
+
+
+def _temperature(lead: Floats) -> float:
+    """The temperature of the greatest likelihood; `lead` is above 0 where the judge is right.
+
+    It is within `TEMPERATURES`, and leaves all probabilities `CERTAIN` away from 0 and 1: where the judge is right on
+    all pairs the likelihood grows without end, and all pairs would seem equally certain.
+    """
+    coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
+    low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
+    loss = minimize_scalar(
+        lambda log: float(np.logaddexp(0, -lead * np.exp(-log)).sum()), bounds=(low, high), method="bounded"
+    )
+    return float(np.exp(loss.x))
+
+
+def strength_difference(judgment: Judgment | None) -> float:
+    """Strength of the first answer minus that of the second at temperature 1; NaN of a failure or a missing judgment.
+
+    It comes from the log-odds and grades of each prompt: P(first better) rounds to 1 where a judge is sure.
+    """
+    if judgment is None or judgment.failure is not None:
+        return math.nan
+    values = []
+    for shown in judgment.shown:
+        strength = shown.log_odds
+        if strength is None and shown.scores is not None and len(shown.order) == 1:
+            strength = shown.scores[0]
+        if strength is None:
+            return math.nan
+        values.append(strength if shown.order[0] == 0 else -strength)
+    if len(judgment.shown[0].order) == 2:
+        return math.fsum(values) / len(values)
+    return math.fsum(values)
+
+
+def longer_answer(sample: Sample) -> int:
+    """+1 where the first of two answers has more characters, -1 where the second has, else 0."""
+    first, second = (len(answer) for answer in sample.answers)
+    return (first > second) - (first < second)
+
+
+def _folds(questions: Sequence[Hashable], options: TuningOptions) -> Ints:
+    """The fold of each pair, shape (n,): shuffled questions are dealt to the folds in turn."""
+    unique = list(dict.fromkeys(questions))
+    order = np.random.default_rng(options.resampling.seed).permutation(len(unique))
+    fold_of = {unique[index]: place % options.folds for place, index in enumerate(order)}
+    return np.array([fold_of[question] for question in questions])
+
+
+def _best(
+    candidates: Mapping[str, ReadingCandidate],
+    fits: Mapping[str, ReadingFit],
+    truth: Ints,
+    rows: Flags,
+    default: str,
+) -> str:
+    """The candidate of the highest accuracy on some rows, then of the lowest log loss, then the default."""
+
+    def rank(name: str) -> tuple[float, float, bool, str]:
+        differences, known = candidates[name].differences[rows], truth[rows]
+        accuracy = float((fits[name].verdicts(differences) == known).mean())
+        losses = _losses(fits[name].lead(differences), known)
+        return -accuracy, float(losses.mean()) if losses.size else math.inf, name != default, name
+
+    return min(candidates, key=rank)
+
+
+def _losses(lead: Floats, truth: Ints) -> Floats:
+    """Log losses of decided pairs that were read, in nats; `lead` is P(first better) minus 0.5."""
+    used = ~np.isnan(lead) & (truth != 0)
+    return np.asarray(-np.log(np.maximum(0.5 + truth[used] * lead[used], 1e-12)), dtype=np.float64)
+
+
+def _scores(
+    candidate: ReadingCandidate,
+    labels: TuningLabels,
+    verdicts: Floats,
+    lead: Floats,
+    fit: ReadingFit,
+    resampling: Resampling,
+) -> dict[str, Any]:
+    """The fields of `CandidateScores` without the comparison; verdicts and leads are those of held-out folds."""
+    truth, questions = labels.truth, labels.questions
+    used = ~np.isnan(lead) & (truth != 0)
+    clusters = [questions[index] for index in np.flatnonzero(used)]
+    probability = np.clip(lead[used] + 0.5, 0, 1)
+    sided = np.isin(verdicts, (-1, 1)) & (labels.longer != 0)
+    error = None
+    if used.any():
+        edges = bin_edges(probability, 10, "uniform")
+        error = calibration_error(truth[used] > 0, probability, edges, clusters, resampling).error
+    return {
+        "accuracy": share(verdicts == truth, questions, resampling),
+        "log_loss": mean(_losses(lead, truth), clusters, resampling) if used.any() else None,
+        "calibration_error": error,
+        "orders_agree": candidate.orders_agree,
+        "longer": float((verdicts == labels.longer)[sided].mean()) if sided.any() else None,
+        "seconds": candidate.seconds,
+        "failed": int(np.isnan(candidate.differences).sum()),
+        "fit": fit,
+    }
+
+
+def _against(
+    right: Mapping[str, Flags], name: str, options: TuningOptions, questions: Sequence[Hashable]
+) -> dict[str, Estimate | None]:
+    """The comparison with the default."""
+    if name == options.default:
+        return {"difference": None}
+    return {"difference": paired_difference(right[name], right[options.default], questions, options.resampling)}
+
+
+def _pairs_needed(gain: Estimate, nested: Flags, default: Flags) -> int | None:
+    """See `TuningResult`: the interval's width shrinks with the root of the number of pairs."""
+    if not (nested != default).any():
+        return None
+    error = (gain.high - gain.low) / (2 * 1.96)
+    size = gain.value if gain.value > 0 else 0.05
+    return math.ceil(gain.n * (_POWER_REACH * error / size) ** 2)
+
+
+def _numbers(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+
+
+def _row(scores: CandidateScores) -> dict[str, Any]:
+    estimates = ("accuracy", "difference", "log_loss", "calibration_error")
+    values = {name: getattr(scores, name) for name in estimates}
+    return {name: None if value is None else _numbers(value) for name, value in values.items()} | {
+        "orders_agree": scores.orders_agree,
+        "longer_answer": scores.longer,
+        "seconds_per_pair": scores.seconds,
+        "failed": scores.failed,
+        "temperature": scores.fit.temperature,
+        "tie_threshold": scores.fit.tie_threshold,
+    }

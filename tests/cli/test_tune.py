@@ -1,0 +1,173 @@
+"""`judgelm tune` from the outside, with an engine that is read off words, and the judges that it makes."""
+
+import json
+import math
+
+import pytest
+
+from judgelm.engines.catalog import ENGINES
+from judgelm.errors import CardError
+from judgelm.judge import Judge
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, find_card, write_card
+from tests.support.jsonl_files import rows_of, write_rows
+from tests.support.word_engine import WordEngine
+
+
+@pytest.fixture(autouse=True)
+def word_engine(monkeypatch, tmp_path):
+    """`--engine scripted` is a judge read off words; the model is the file `model`."""
+    monkeypatch.setitem(ENGINES, "scripted", WordEngine)
+    monkeypatch.setattr(WordEngine, "asked", 0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").write_text("weights")
+
+
+@pytest.fixture
+def labels(tmp_path):
+    """40 pairs: yes-no and grade are right on the even ones alone, letters on all, with differences of 2."""
+
+    def write(n=40, **changed):
+        rows = []
+        for index in range(n):
+            sign = 1 if index % 4 < 2 else -1
+            alone = sign if index % 2 else -sign
+            row = {"id": f"p{index}", "question": f"q{index}", "winner": 1 if sign > 0 else 2}
+            rows.append(row | {"answer_1": f"{alone} {sign}", "answer_2": f"{-alone} {-sign}"} | changed)
+        return write_rows(tmp_path / "labels.jsonl", rows)
+
+    return write
+
+
+@pytest.fixture
+def tune(cli):
+    """Tune the model into `judge`; what `cli` returns."""
+
+    def run(labels, *options, out="judge"):
+        return cli("judgelm", "tune", "model", "--engine", "scripted", "--labels", labels, "-o", out, *options)
+
+    return run
+
+
+def test_labels_choose_the_reading_and_make_a_judge(tune, cli, labels, tmp_path):
+    code, out, _ = tune(labels(), "--json", "figures.json")
+    assert code == 0
+    assert "letters is chosen" in out
+    assert "The honest accuracy of a choice by these labels is the nested estimate, 100.0 %" in out
+    assert out.rstrip().endswith("use it: judgelm-batch pairs.jsonl -o out.jsonl --model judge --engine scripted")
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert [figures["candidates"][name]["accuracy"]["value"] for name in ("letters", "yes-no")] == [1.0, 0.5]
+    assert figures["candidates"]["letters"]["orders_agree"] == 1.0
+    card = find_card("judge")
+    assert (card.model, card.template, card.reading) == (str(tmp_path / "model"), "letters", "letters")
+    assert card.training["tuning"]["nested"]["n"] == 40
+    assert "letters" in (tmp_path / "judge" / "README.md").read_text()
+    code, _, err = cli("judgelm-batch", "labels.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model", "judge")
+    assert code == 0
+    assert "template letters (from the card)" in err
+    assert [row["verdict"]["winner"] for row in rows_of("out.jsonl")] == [1, 1, 2, 2] * 10
+    # a difference of 2 at the card's temperature
+    certain = 1 / (1 + math.exp(-2 / card.calibration_temperature))
+    assert rows_of("out.jsonl")[0]["probability"] == pytest.approx(certain)
+
+
+def test_a_pair_is_judged_once(tune, labels, monkeypatch):
+    monkeypatch.setattr(WordEngine, "breaks_at", 51)
+    assert tune(labels())[0] == 130
+    monkeypatch.setattr(WordEngine, "breaks_at", math.inf)
+    assert tune(labels())[0] == 0
+    judged = [len(rows_of(f"judge/candidates/{name}.jsonl")) for name in ("yes-no", "letters", "grade")]
+    assert judged == [40, 40, 40]
+    WordEngine.asked = 0
+    assert tune(labels())[0] == 0
+    assert WordEngine.asked == 0
+
+
+def test_more_pairs_are_added_to_those_judged(tune, labels):
+    assert tune(labels(), "--limit", "24", "--reading", "letters")[0] == 0
+    assert WordEngine.asked == 24 * 2
+    assert tune(labels(), "--reading", "letters")[0] == 0
+    assert WordEngine.asked == 40 * 2
+
+
+def test_a_named_reading_is_used_though_the_labels_cannot_tell_it(tune, labels):
+    code, out, _ = tune(labels(), "--reading", "grade")
+    assert (code, find_card("judge").template) == (0, "grade")
+    assert "grade was the only candidate" in out
+
+
+def test_a_criterion_is_kept_in_the_card(tune, labels):
+    code, _, err = tune(labels(), "--criterion", "It is polite.", "--reading", "yes-no")
+    assert code == 0
+    assert "yes-no-criterion: 40 pairs" in err
+    card = find_card("judge")
+    assert (card.template, card.criterion) == ("yes-no-criterion", "It is polite.")  # the default with a criterion
+    with Judge("judge", engine="scripted") as judge:
+        assert judge.mode("pair").criterion == "It is polite."
+
+
+def test_failures_are_shown_and_wrong(tune, labels, tmp_path):
+    rows = rows_of(labels())
+    for row in rows[:8]:
+        row["answer_1"] = "mute"
+    code, _, _ = tune(write_rows(tmp_path / "labels.jsonl", rows), "--json", "figures.json")
+    letters = json.loads((tmp_path / "figures.json").read_text())["candidates"]["letters"]
+    assert (code, letters["failed"], letters["accuracy"]["value"]) == (0, 8, 0.8)
+
+
+def test_the_table_fits_eighty_columns(tune, labels, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = tune(labels(), "--criterion", "It is polite.")
+    table = out[: out.index("is chosen")].splitlines()
+    assert "…" not in out
+    assert max(map(len, table)) <= 80
+    assert any(line.startswith("*letters") for line in table)
+
+
+@pytest.mark.parametrize(
+    ("options", "finding"),
+    [
+        (("--reading", "letter"), "did you mean letters?"),
+        (("--template", "judgelm-v1"), "--template judgelm-v1: it is for judges that were trained on it"),
+        (("--template", "grade-criterion"), "it asks about a criterion; give one with --criterion"),
+        (("--template", "grade", "--reading", "letters"), "no candidate is of these readings and of these templates"),
+        (("--criterion", " "), "--criterion is empty"),
+        (("--limit", "19"), "19 pairs have a label that names a winner"),
+        (("--folds", "41"), "40 questions for 41 folds"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_the_model_is_loaded(tune, labels, options, finding):
+    code, _, err = tune(labels(), *options)
+    assert (code, WordEngine.asked) == (1, 0)
+    assert finding in err
+
+
+def test_labels_without_texts_and_trained_judges_folders_are_refused(tune, labels, tmp_path):
+    write_card(tmp_path, Card(template="judgelm-v1", template_sha=get_template("judgelm-v1").sha))
+    assert "holds a trained judge; choose another folder" in tune(labels(), out=".")[2]
+    alone = write_rows(tmp_path / "alone.jsonl", [{"id": f"p{index}", "winner": 1} for index in range(30)])
+    assert "labels without texts" in tune(alone)[2]
+    assert "no candidate judged a pair: only 0 of the probability is on" in tune(labels(answer_1="mute"))[2]
+
+
+def test_another_model_under_the_same_name_is_refused(tune, cli, labels, tmp_path):
+    tune(labels())
+    (tmp_path / "model").write_text("other weights")
+    batch = ("judgelm-batch", "labels.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model", "judge")
+    code, _, err = cli(*batch)
+    assert code == 1
+    assert "judge.json was made for another model" in err
+    assert find_card("judge").identity["sha"][:12] in err
+    assert cli(*batch, "--ignore-card")[0] == 0
+    with pytest.raises(CardError, match="another model"):
+        Judge("judge", engine="scripted")
+
+
+def test_a_canary_and_the_next_tuning_take_the_folder(tune, cli, labels):
+    tune(labels())
+    record = ("judgelm", "canary", "record", "-o", "canary.json", "--pairs", "labels.jsonl", "--engine", "scripted")
+    code, _, err = cli(*record, "--model", "judge")
+    assert (code, err) == (0, err)
+    again = ("judgelm", "tune", "judge", "--engine", "scripted", "-l", "labels.jsonl", "-o", "next", "--ignore-card")
+    assert cli(*again)[0] == 0
+    assert find_card("next").model == find_card("judge").model
