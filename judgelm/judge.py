@@ -19,7 +19,7 @@ from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import AdapterView, Engine, EngineOptions, HoldsAdapters
 from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, idle_gpus, load_engine
 from judgelm.errors import CardError, ConfigError, ModelError
-from judgelm.judges.cards import InstalledJudge, named_judge
+from judgelm.judges.cards import InstalledJudge, named_judge, this_machine
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.prompts.catalog import JudgeReading, Template, get_template
@@ -152,24 +152,29 @@ class Judge:
     def _card_notes(self) -> list[str]:
         """The judge's licences, or what is known of a released or unknown judge."""
         if self.named is not None:
-            return [self.named.notice]
+            return [self.named.notice, *(() if self.named.adapter else self._larger())]
         if self.released is not None:
             state = f"unverified: {self.released.unverified}" if self.released.unverified else "verified"
             return [f"card {self.released.name} ({state}): {self.released.summary}"]
         if self.format.source != "default" or self._engine_name in _NAMED_ONLY or self._options.adapters:
             return []
-        model = self._options.model
-        guesses = " or ".join(f"--card {name}" for name in self._candidates)
-        return [
-            f"{model} has no judge.json and is no judge that is known (judgelm judges), so it is prompted with "
-            f"{self.format.template}; "
-            + (f"if it is one, say so: {guesses}; else " if guesses else "")
-            + (
-                f"choose how to read it with your labels: judgelm tune {model}"
-                if self.template.reads_words
-                else f"write its card: judgelm judges new {model}"
-            )
-        ]
+        model, template = self._options.model, self.template
+        known = f"{model} has no judge.json and is no judge that is known (judgelm judges), so it is "
+        known += f"read by {template.reading}" if template.reads_words else f"prompted with {template.id}"
+        ways = [f"if it is one, say so: {' or '.join(f'--card {name}' for name in self._candidates)}"]
+        ways = ways if self._candidates else []
+        if template.reads_words:
+            ways.append(f"choose how to read it with your labels: judgelm tune {model}")
+        else:
+            ways.append(f"{'else ' if ways else ''}write its card: judgelm judges new {model}")
+        return [f"{known}; {'; '.join(ways)}", *self._larger()]
+
+    def _larger(self) -> list[str]:
+        """Where released judges that fit the GPU are listed; nothing without one."""
+        if not str(self.engine.describe().get("device")).startswith("cuda"):
+            return []
+        gigabytes = round(this_machine().cuda_bytes / 1e9)
+        return [f"this GPU has {gigabytes} GB; released judges that fit it: judgelm judges --vram {gigabytes}"]
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.

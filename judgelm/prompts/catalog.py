@@ -15,8 +15,8 @@ they explain which answer is better and end with `[[1]]` or `[[2]]`. The words a
 in double brackets: J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025).
 
 `letters`, `yes-no` and `grade` (`readings.toml`) are for models that follow instructions and were not trained as
-judges: the judge is read off the probabilities of one word (`judgelm.modes.readings`). What all prompts of a question
-share comes first, the question to the judge last. Each has a second text that asks about the user's own criterion.
+judges: the judge is read off the probabilities of one word (`judgelm.modes.readings`). Each has a second text that asks
+about the user's own criterion. The words were chosen by `benchmarks/reading_choice`.
 
 JudgeLM grades a single answer beside a reference that has the full score (Figure 5). Where there is no reference, the
 plain grade asks for the one score alone. Its words are ours, after those of Figure 3: no released judge was trained on
@@ -287,6 +287,7 @@ _NUMBERS = (
 
 _QUESTION = "[Question]\n{question}\n\n"
 _REFERENCE = "[Reference Answer]\n{reference}\n\n"
+_CORRECT = "Reference answer, which is correct:\n{reference}\n\n"
 _BLOCKS = (
     "[Question]",
     "[Reference Answer]",
@@ -415,35 +416,35 @@ def letters(answers: int) -> str:
     return ascii_uppercase[:answers]
 
 
-def _reading_template(template_id: str, reading: JudgeReading, ask: str) -> Template:
-    """A template of `readings.toml`: question, reference and answers, then the question to the judge."""
+def _reading_template(template_id: str, reading: JudgeReading, before: str, after: str) -> Template:
+    """A template of `readings.toml`: question, reference and answers between its two texts."""
 
     @cache
     def layout(answers: int) -> Layout:
-        shown = "[Answer]\n{answer_1}\n[End of answer]\n\n"
-        names: Sequence[str] = ("",)
+        shown, names = "[Answer]\n{answer_1}\n[End of answer]\n\n", [""]
         words = {}
         if reading == "letters":
-            names = [f" {letter}" for letter in letters(answers)]
+            listed = letters(answers)
+            names = [f" {letter}" for letter in listed]
             shown = "".join(
                 f"[Answer{name}]\n{{answer_{rank}}}\n[End of answer{name}]\n\n" for rank, name in enumerate(names, 1)
             )
-            listed = [name.strip() for name in names]
             words = {
-                "better": "better" if answers == 2 else "best",
-                "letters": f"{', '.join(listed[:-1])} or {listed[-1]}" if answers > 1 else listed[0],
+                "<better>": "better" if answers == 2 else "best",
+                "<letters>": " or ".join(filter(None, (", ".join(listed[:-1]), listed[-1]))),
             }
-        question = ask
+        opening, closing = before, after
         for word, text in words.items():
-            question = question.replace(f"<{word}>", text)
-        begin, measure = "Question:\n{question}\n\n", "Take the reference answer as correct. "
+            opening, closing = opening.replace(word, text), closing.replace(word, text)
+        head = f"{opening}Question:\n{{question}}\n\n"
         return Layout(
-            plain=(("user", f"{begin}{shown}{question}"),),
-            with_reference=(("user", f"{begin}Reference answer:\n{{reference}}\n\n{shown}{measure}{question}"),),
+            plain=(("user", f"{head}{shown}{closing}"),),
+            with_reference=(("user", f"{head}{_CORRECT}{shown}{closing}"),),
             delimiters=tuple(f"[{edge}{name}]" for name in names for edge in ("Answer", "End of answer")),
         )
 
-    return Template(id=template_id, layout=layout, reading=reading, takes_criterion="{criterion}" in ask)
+    takes_criterion = "{criterion}" in f"{before}{after}"
+    return Template(id=template_id, layout=layout, reading=reading, takes_criterion=takes_criterion)
 
 
 TEMPLATES = {
@@ -466,7 +467,7 @@ TEMPLATES = {
             reading="verdict",
         ),
         *(
-            _reading_template(name, text["reading"], text["ask"])
+            _reading_template(name, text["reading"], text.get("before", ""), text["after"])
             for name, text in read_texts(Path(__file__).with_name("readings.toml")).items()
         ),
     )

@@ -122,7 +122,7 @@ def test_one_answer_is_graded_by_the_probability_of_yes():
     sample = replace(SAMPLE, answers=("a",), reference="r")
     requests, judgment = drive(Single(template="yes-no"), [yes(0.8, *[0] * 5, 0.2, *[0] * 5)], sample=sample)
     assert judgment.verdict.score == pytest.approx(8.2)
-    assert "Reference answer:\nr\n" in text_of(requests[0][0].prompt)
+    assert "Reference answer, which is correct:\nr\n" in text_of(requests[0][0].prompt)
 
 
 def test_one_answer_is_compared_with_its_reference_by_letters():
