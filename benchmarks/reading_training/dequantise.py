@@ -3,8 +3,9 @@
     python -m benchmarks.reading_training.dequantise --parts FOLDER --sha256 HASH --model FOLDER
 
 FOLDER of the model holds config and tokenizer already, as judgelm's own conversion writes them. That conversion
-(`judgelm.engines.gguf.checkpoint`) needs a function that transformers 5.17 lacks, hence this. Weights go through float16,
-as there, so that both give the same bfloat16 numbers. Needs torch, safetensors and gguf.
+(`judgelm.engines.gguf`) needs a function that transformers 5.17 does not have, hence this. Weights go through float16,
+as in that conversion when the figures were measured; it now rounds weights of this size to bfloat16 directly. Needs
+torch, safetensors and gguf.
 """
 
 import argparse
