@@ -373,7 +373,7 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
         return None
     judge = named_judge(None if model is None else weights_of(model))
     if judge is not None and adapter is not None:
-        raise ConfigError(f"{judge.card.name} is an adapter itself; name the base of {adapter} as --model")
+        raise ConfigError(f"{judge.card.name} is a judge by name; name the base of {adapter} as --model")
     return judge
 
 

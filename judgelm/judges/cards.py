@@ -238,13 +238,9 @@ def default_choice(machine: Machine | None = None) -> CardChoice:
     """The judge that is used where no model is named, and why; see `choose_card`.
 
     Args:
-        machine: None for this one, which is looked at only if the default judge is not the smallest.
+        machine: None for this one.
     """
-    cards = [judge_card(name) for name in card_names()]
-    smallest = min(cards, key=lambda card: card.base.memory_gigabytes)
-    if machine is None and smallest.default:
-        return CardChoice(smallest, "no model is named")
-    return choose_card(cards, machine or this_machine())
+    return choose_card([judge_card(name) for name in card_names()], machine or this_machine())
 
 
 def default_card() -> NamedJudge:

@@ -63,7 +63,7 @@ class Pairwise:
 
     Where the template reads words (`judgelm.modes.readings`), the verdict is that of P(first better). `letters` then
     shows both orders and `yes-no` and `grade` show each answer by itself, whatever `both_orders` says; the options of
-    score lines (`order_rule`, `retry_unparseable`, `temperature`) are refused.
+    score lines (`retry_unparseable`, `temperature`, an `order_rule` that compares scores) are refused.
 
     Attributes:
         template: id of the pair template, which says how the judge is read.

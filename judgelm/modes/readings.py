@@ -33,8 +33,12 @@ _FLOOR = math.log(1e-9)
 """Log-probability of a word to which an engine gives none: an endpoint lists its likeliest tokens alone."""
 _YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
 _WHY = "Why? Explain your reply in two or three sentences."
-_NOT_READ = (("order_rule", "mean"), ("retry_unparseable", False), ("temperature", 0))
-"""Options of modes that mean nothing where probabilities are read, and their defaults."""
+_NOT_READ: Mapping[str, tuple[object, ...]] = {
+    "order_rule": ("mean", "probability"),
+    "retry_unparseable": (False,),
+    "temperature": (0,),
+}
+"""Options of modes that mean nothing where probabilities are read, and the values that they may have."""
 
 
 class ReadingMode(Protocol):
@@ -136,8 +140,8 @@ def check_reading(mode: ReadingMode) -> str:
     if not mode.calibration_temperature > 0:
         raise ConfigError(f"calibration_temperature is {mode.calibration_temperature}; it must be above 0")
     if template.reads_words:
-        for name, default in _NOT_READ:
-            if getattr(mode, name, default) != default:
+        for name, allowed in _NOT_READ.items():
+            if getattr(mode, name, allowed[0]) not in allowed:
                 raise ConfigError(
                     f"{name}: the judge is read off the probabilities of one word (reading {template.reading}); leave "
                     f"{name} out, or use --reading score-line"

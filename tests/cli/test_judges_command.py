@@ -13,7 +13,7 @@ NOTICE = "small-judge 9.9: adapter under CC-BY-NC-4.0 (research use only"
 def test_the_list_says_what_is_installed(cli, small_judge):
     code, out, _ = cli("judgelm", "judges")
     assert code == 0
-    assert "small-judge (default): installed, version 9.9" in out
+    assert "small-judge: installed, version 9.9" in out
     assert "adapter under CC-BY-NC-4.0" in out
     rows = {row["name"]: row for row in json.loads(cli("judgelm", "judges", "--json", "-")[1])}
     small, qwen = rows["small-judge"], rows["qwen-1.5b"]
@@ -69,7 +69,7 @@ def test_a_run_without_a_model_uses_it_and_says_so(cli, pairs, small_judge, tmp_
     out = tmp_path / "out.jsonl"
     code, _, err = cli("judgelm-batch", pairs(2), "-o", out, "--engine", "transformers", "--max-failure-rate", 1)
     assert code == 0, err
-    assert "loading small-judge, since no model is named (transformers engine)" in err
+    assert "loading small-judge, since no model is named and qwen-1.5b needs 6 GB of memory, and 2.0 GB are free" in err
     [notice] = [line for line in err.splitlines() if line.startswith(NOTICE)]
     assert "base SmolLM2-135M-Instruct (Q4_1) under Apache-2.0" in notice
     model = json.loads((tmp_path / "out.run.json").read_text())["fingerprint"]["model"]
@@ -78,7 +78,9 @@ def test_a_run_without_a_model_uses_it_and_says_so(cli, pairs, small_judge, tmp_
 
 
 @pytest.mark.parametrize("command", ["batch", "batch --model small-judge", "serve --port 0", "web --port 0"])
-def test_without_the_judge_commands_name_the_one_that_installs_it(cli, pairs, judge_cache, tmp_path, command):
+def test_without_the_judge_commands_name_the_one_that_installs_it(
+    cli, pairs, judge_cache, little_memory, tmp_path, command
+):
     files = (pairs(2), "-o", tmp_path / "out.jsonl") if command.startswith("batch") else ()
     code, _, err = cli("judgelm", *command.split(), *files)
     assert code == 1
