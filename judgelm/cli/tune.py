@@ -92,7 +92,7 @@ def tune_command(
 
     Examples:
         judgelm tune Qwen/Qwen2.5-0.5B-Instruct -l labelled.jsonl -o my-judge
-        judgelm tune my-model -l labelled.jsonl -o polite --criterion "It is polite."
+        judgelm tune my-model -l rows.jsonl -o polite --criterion "It is polite."
         judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
 
     The same command again resumes, and judges nothing twice. Exit codes: 0 done, 1 usage or input error, 2 too many

