@@ -219,8 +219,8 @@ class TeacherMode:
     def __post_init__(self) -> None:
         if get_template(self.template).reads_words:
             raise ConfigError(
-                f"template {self.template}: the judge replies with one word, and a teacher writes scores; use --template "
-                "judgelm-paper"
+                f"template {self.template}: the judge replies with one word, and a teacher writes scores; use "
+                "--template judgelm-paper"
             )
         check_above_zero(self, "reason_tokens")
 
