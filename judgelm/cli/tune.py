@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from judgelm.cli.console import EXIT_INTERRUPTED, PlainConsole, Results, console, printed_rejects, watch, write_text
-from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, templates
+from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, Overwrite, templates
 from judgelm.errors import ConfigError, InputError, RunError, not_found
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class TuningJob:
         templates: ids of the candidates, the default first.
         criterion: the user's, for the templates that ask about one.
         rows: how the labels are read.
+        overwrite: whether earlier judgments are deleted.
     """
 
     labels: Path
@@ -56,6 +57,7 @@ class TuningJob:
     templates: tuple[str, ...]
     criterion: str | None
     rows: LabelOptions
+    overwrite: bool = False
 
     def run(self, template: str) -> Path:
         """The run file of a candidate."""
@@ -72,6 +74,7 @@ def tune_command(
     folds: Annotated[int, typer.Option(min=2)] = 5,
     limit: Annotated[int | None, typer.Option(min=1)] = None,
     seed: int = 0,
+    overwrite: Overwrite = False,
     *,
     rows: LabelOptions,
     engine_flags: EngineFlags,
@@ -89,6 +92,7 @@ def tune_command(
         folds: Parts of the questions that each are held out once.
         limit: Use only the first N labelled pairs.
         seed: Seed of the folds and of the intervals.
+        overwrite: Judge all candidates again.
 
     Examples:
         judgelm tune owner/name -l labelled.jsonl -o my-judge
@@ -104,7 +108,9 @@ def tune_command(
 
     check_names(engine_flags.engine, [model], engine_flags.adapter)
     candidates = _candidates(reading or (), template or (), criterion)
-    job = TuningJob(labels=labels, folder=out, templates=candidates, criterion=criterion, rows=rows)
+    job = TuningJob(
+        labels=labels, folder=out, templates=candidates, criterion=criterion, rows=rows, overwrite=overwrite
+    )
     labelled = _labelled(job, limit)
     check_labels(_tuning_labels(labelled), folds)
     _make_folder(job)
@@ -247,6 +253,7 @@ def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
         inputs=(str(job.labels),),
         out=str(job.run(template)),
         reading=job.rows.reading,
+        overwrite=job.overwrite,
         parts=lambda sample: (sample,) if sample.id in wanted else (),
     )
 

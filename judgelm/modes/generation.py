@@ -203,7 +203,7 @@ class TeacherMode:
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
 
     Raises:
-        ConfigError: no such template, or no room for a reply.
+        ConfigError: no such template, one that asks for a single word, or no room for a reply.
     """
 
     name: ClassVar[str] = "teaching"
@@ -217,7 +217,11 @@ class TeacherMode:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        get_template(self.template)
+        if get_template(self.template).reads_words:
+            raise ConfigError(
+                f"template {self.template}: the judge replies with one word, and a teacher writes scores; use "
+                "--template judgelm-paper"
+            )
         check_above_zero(self, "reason_tokens")
 
     @property

@@ -210,6 +210,10 @@ def _finished_card(folder: Path) -> Card:
     card = find_card(str(folder.resolve()))
     if card is None:
         raise ModelError(f"{folder}: no {CARD_NAME}, so no finished judge; give the output folder of a training")
+    if card.model is not None:
+        raise ModelError(
+            f"{folder}: a judge without weights of {card.model}, which the hub cannot load; copy the folder"
+        )
     return card
 
 

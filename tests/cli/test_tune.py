@@ -90,6 +90,16 @@ def test_more_pairs_are_added_to_those_judged(tune, labels):
     assert WordEngine.asked == 40 * 2
 
 
+def test_other_judgments_are_not_mixed_with_those_of_an_earlier_tuning(tune, labels):
+    assert tune(labels(), "--criterion", "It is polite.", "--reading", "letters")[0] == 0
+    other = ("--criterion", "It is short.", "--reading", "letters")
+    code, _, err = tune(labels(), *other)
+    assert code == 1
+    assert 'mode.criterion: there "It is polite.", now "It is short."' in err
+    assert tune(labels(), *other, "--overwrite")[0] == 0
+    assert find_card("judge").template in ("letters", "letters-criterion")
+
+
 def test_a_named_reading_is_used_though_the_labels_cannot_tell_it(tune, labels):
     code, out, _ = tune(labels(), "--reading", "grade")
     assert (code, find_card("judge").template) == (0, "grade")

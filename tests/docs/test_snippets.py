@@ -39,7 +39,6 @@ NOT_RUN_OF_README = {
     "pip": "installs",
     "accelerate": "trains a model of seven billion parameters",
     "export": "is for the pipeline that follows it",
-    "judgelm tune": "needs a model with a chat template",
 }
 """Programs of README.md's blocks, which carry no mark, and why they are only parsed."""
 
@@ -195,6 +194,8 @@ def test_the_readmes_commands_run_on_a_real_judge(tmp_path, tiny_judge):
         for words in commands(one.text):
             if words[0] in NOT_RUN_OF_README or words[:3] == ["judgelm", "judges", "install"]:
                 continue
+            if words[:2] == ["judgelm", "tune"]:
+                continue  # it needs a model with a chat template
             if words[:2] == ["judgelm", "serve"]:
                 with _serving(f"{shlex.join(words)} --port 0", tmp_path) as address:
                     _run(replace(one, text=f"curl -sf {address}/models | grep -q gpt-4"), tmp_path)

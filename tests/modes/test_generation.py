@@ -173,3 +173,8 @@ def test_half_a_reason_is_not_kept_and_the_scores_are():
 
 def test_scores_alone_lack_a_reason():
     assert judged("8 6\n").shown[0].reason_failure.why == "nothing follows the score line"
+
+
+def test_a_teacher_whose_card_asks_for_one_word_is_refused():
+    with pytest.raises(ConfigError, match="replies with one word, and a teacher writes scores"):
+        TeacherMode(template="yes-no")

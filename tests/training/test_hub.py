@@ -133,6 +133,7 @@ def test_only_the_parts_of_a_judge_are_sent_and_the_rest_is_listed(judge):
     ("change", "message"),
     [
         (lambda folder: (folder / "judge.json").unlink(), "no judge.json, so no finished judge"),
+        (lambda folder: write_card(folder, replace(CARD, model="some/model")), "a judge without weights of some/model"),
         (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no weights as safetensors"),
         (lambda folder: (folder / "optimizer.pt").touch(), "a checkpoint with optimizer states"),
         (lambda folder: folder.rename(folder.with_name("checkpoint-100")), "a checkpoint with optimizer states"),
