@@ -29,6 +29,7 @@ from judgelm.doctor.training_plan import (
 from judgelm.engines.gguf.checkpoint import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError, JudgelmError, ModelError
 from judgelm.jsonl import parse_json
+from judgelm.prompts.catalog import TEMPLATES
 from judgelm.prompts.judge_card import is_gguf
 from judgelm.training.arguments import accumulation_steps, optimizer_states
 from judgelm.training.rows.builder import RowOptions, SFTRowBuilder
@@ -36,7 +37,9 @@ from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
 from judgelm.yaml_files import read_yaml
 
 _DPO_ONLY = ("judgments", "min_distance", "beta", "precompute_ref_log_probs", "loss_weights", "sync_ref_model")
-_PREFERENCE_ONLY = ("both_orders", "consistency_weight", "score_line_weight")
+_PREFERENCE_ONLY = (
+    "reading", "both_orders", "consistency_weight", "score_line_weight", "word_weight", "pointwise_weight"
+)  # fmt: skip
 _GRPO_ONLY = ("num_generations", "max_completion_length", "form_weight", "length_weight")
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 _SETUPS = (
@@ -174,8 +177,15 @@ def _generation(values: Mapping[str, Any], path: Path) -> Generation:
 
 
 def is_preference(values: Mapping[str, Any]) -> bool:
-    """True for a configuration of `train/preference.py`, by the fields that it alone has."""
-    return any(name in values for name in _PREFERENCE_ONLY)
+    """True for a configuration of `train/preference.py`, by the fields and templates that it alone has."""
+    template = TEMPLATES.get(_template_of(values))
+    return any(name in values for name in _PREFERENCE_ONLY) or (template is not None and template.reads_words)
+
+
+def _template_of(values: Mapping[str, Any]) -> str:
+    """The template, or that of the reading."""
+    reading = values.get("reading")
+    return str(values.get("template") or (reading if reading not in (None, "score-line") else "judgelm-v1"))
 
 
 def is_grpo(values: Mapping[str, Any]) -> bool:
@@ -470,14 +480,14 @@ def _row_lengths(configured: Configured, tokenizer: Any) -> tuple[SFTRowBuilder,
         return builder, [len(row.input_ids) for row in builder.read(configured.train_data)]
     pairs = PairRowBuilder(tokenizer, PairRowOptions(**asdict(options), both_orders=configured.recipe.prompts == 2))
     rows = pairs.read(configured.train_data)
-    return pairs, [len(ids) for row in rows for ids in (row.prompt_ids, row.swapped_ids) if len(ids)]
+    return pairs, [len(ids) for row in rows for ids in (row.prompt_ids, row.second_ids) if len(ids)]
 
 
 def _row_options(configured: Configured) -> RowOptions:
     values = configured.values
     low, high = values.get("scale", (1, 10))
     return RowOptions(
-        template=str(values.get("template", "judgelm-v1")),
+        template=_template_of(values),
         window=configured.recipe.window,
         scale=(low, high),
         swap_prob=float(values.get("swap_prob", 0.5)),

@@ -161,7 +161,7 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
     """
     template = reading_of(mode)
     orders = [(index,) for index in range(len(sample.answers))] if template.reads_alone else orders
-    words = _words_of(template, mode, len(orders[0]))
+    words = words_of(template, len(orders[0]), scale=mode.scale, step=mode.step)
     reference = None if mode.reference == "ignore" else sample.reference
     prompts = [
         template.render(sample, order, reference, scale=mode.scale, criterion=mode.criterion) for order in orders
@@ -177,16 +177,23 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
     return Readout(shown=tuple(shown), prompts=tuple(prompts), strengths=by_answer)
 
 
-def _words_of(template: Template, mode: ReadingMode, answers: int) -> Words:
-    """The words of a reading, each with a blank before it and without."""
-    low, high = mode.scale
+def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:
+    """The words of a template that reads words, each with a blank before it and without.
+
+    Args:
+        template: one that reads words.
+        answers: number of answers that a prompt shows.
+        scale: lowest and highest score of the judge.
+        step: spacing of grades.
+    """
+    low, high = scale
     if template.reading == "letters":
         forms: Mapping[str, tuple[str, ...]] = {letter: (letter,) for letter in letters(answers)}
         scores: tuple[float, ...] = ()
     elif template.reading == "yes-no":
         forms, scores = _YES_NO, (high, low)
     else:
-        scores = score_lines(mode.scale, mode.step).values
+        scores = score_lines(scale, step).values
         forms = {f"{score:g}": (f"{score:g}",) for score in scores}
     return Words({word: (*same, *(f" {text}" for text in same)) for word, same in forms.items()}, scores)
 

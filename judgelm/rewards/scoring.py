@@ -58,7 +58,8 @@ class AnswerRewards:
     """Rewards answers by a judge.
 
     P(better) is the judge's probability, the mean over both orders; of a judge without probabilities its verdict: 1,
-    0.5 for a tie, 0.
+    0.5 for a tie, 0. Judges that are read off a word compare by that reading, `letters` in both orders always; `score`
+    is then P(yes) or the expected grade.
 
     Args:
         judge: loaded; in this process, or a server by `engine="openai"`. It stays open.
@@ -78,6 +79,11 @@ class AnswerRewards:
         self.method = method
         self._options = options or MethodOptions()
         self._scale = judge.format.scale
+        if method == "score" and judge.template.reading == "letters":
+            raise ConfigError(
+                "method score: reading letters compares answers and gives one alone no score; use method reference, "
+                "group or tournament, or a judge of reading yes-no or grade"
+            )
         mode = score_mode(judge) if method == "score" else pair_mode(judge, both_orders=self._options.both_orders)
         self.queue = JudgeQueue(mode, judge.engine, cache_size=self._options.cache_size)
 

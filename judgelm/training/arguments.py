@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
@@ -23,7 +23,12 @@ class JudgeArguments:
 
     TRL's `SFTConfig` configures the optimisation, its `ModelConfig` the base model, LoRA and quantisation;
     `max_length` of the former is the judge's window.
+
+    Attributes:
+        trains_words: whether the recipe trains judges that are read off the first word of their reply.
     """
+
+    trains_words: ClassVar[bool] = False
 
     train_data: list[str] = argument(
         "Files of labelled answers: JudgeLM rows, or plain rows with the scores of two answers, of three or more, or "
@@ -165,6 +170,7 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     Raises:
         ConfigError: they do not fit, or Liger kernels are not installed.
     """
+    check_template(judge)
     if not judge.train_data:
         raise ConfigError("train_data is empty; give it a file of labelled rows")
     if judge.loss_on not in ("completion", "all"):
@@ -195,13 +201,27 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
         )
 
 
+def check_template(judge: JudgeArguments) -> None:
+    """Check that the recipe trains the reading of the template.
+
+    Raises:
+        ConfigError: it does not, or there is no such template.
+    """
+    template = get_template(judge.template)
+    if template.reads_words and not judge.trains_words:
+        raise ConfigError(
+            f"template {template.id}: the judge is read off one word (reading {template.reading}) and writes no "
+            "target that this recipe trains; use train/preference.py, or another template"
+        )
+
+
 def _check_score_weight(judge: JudgeArguments, args: Any) -> None:
     if not 0 < judge.score_weight < float("inf"):
         raise ConfigError(f"score_weight is {judge.score_weight}; it is a number above 0, and 1 has no effect")
     if judge.score_weight == 1:
         return
     for fits, needed in (
-        (not get_template(judge.template).reasons_first, "a template that begins with a score line"),
+        (get_template(judge.template).reading == "score-line", "a template that begins with a score line"),
         (judge.loss_on == "completion", "loss_on: completion"),
         (args.loss_type == "nll" and not args.label_smoothing_factor, "loss_type: nll and label_smoothing_factor: 0"),
     ):

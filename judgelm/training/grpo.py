@@ -37,7 +37,7 @@ from judgelm.package import extra_requirements
 from judgelm.parsing.thinking import separate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.arguments import JudgeArguments, argument
+from judgelm.training.arguments import JudgeArguments, argument, check_template
 from judgelm.training.rows.builder import FastTokenizer
 from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.run import TrainingRun
@@ -249,6 +249,7 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
         ConfigError: they do not fit, the template begins with scores, both orders of a pair could be torn apart, or TRL
             does not support the installed vLLM.
     """
+    check_template(judge)
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
         raise ConfigError(f"use_vllm is set, but {fault}")

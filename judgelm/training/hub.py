@@ -334,6 +334,7 @@ def save_judge(
         base=_name_gguf_base(Path(folder), gguf) if gguf and adapts else None,
         template=template.id,
         template_sha=template.sha,
+        reading=template.reading,
         scale=(judge.scale[0], judge.scale[1]),
         step=min(rows.counts.step, tuned_from.step if tuned_from else 1),
         prompt_format="chat" if template.chat else "text",

@@ -1,8 +1,9 @@
-"""The trainer of `train/preference.py`: the score distribution is the model.
+"""The trainer of `train/preference.py`: P(first better) is trained itself, as the judge's reading computes it.
 
-A judge's distribution over score lines says P(first better), as `judgelm.parsing.scores` reads it at test time:
-the probability of all lines whose first score is higher, and half of that of equal scores. That number is
-differentiable, so it is trained itself. The loss of a pair with the preference p is
+The loss of judges that are read off the first word of their reply is in `judgelm.training.readings`, that of judges of
+score lines here. Such a judge's distribution over score lines says P(first better), as `judgelm.parsing.scores` reads
+it at test time: the probability of all lines whose first score is higher, and half of that of equal scores. That number
+is differentiable. The loss of a pair with the preference p is
 
     CE(p, P) + consistency_weight * (P1 - (1 - P2))^2 + score_line_weight * NLL(line(p))
 
@@ -17,7 +18,7 @@ That equals a separate pass for each score line.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 from judgelm.training.arguments import JudgeArguments, argument
 from judgelm.training.base_model import Attention, requested_attention, speed_up_lora
+from judgelm.training.readings import WordObjective, WordWeights, word_tokens
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import JudgeMixin
 
@@ -187,20 +189,28 @@ def _padded(rows: list[list[int]], padding: int) -> Tensor:
     return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows])
 
 
-_COLUMNS = ("prompt_ids", "swapped_ids", "preference")
+_COLUMNS = ("prompt_ids", "second_ids", "preference", "first_right", "second_right")
 
 
 @dataclass(kw_only=True)
 class PreferenceArguments(JudgeArguments):
-    """Arguments of `train/preference.py` beside TRL's: those of `train/sft.py`, and the weights of the loss.
+    """Arguments of `train/preference.py` beside TRL's: those of `train/sft.py`, the reading, the weights of the loss.
 
     `train_data` and `eval_data` hold pairs with a `preference`, P(first answer is better), or with scores or a winner.
     """
 
+    template: str = argument(
+        "Prompt template; written into the judge's card. Without it that of the reading, else judgelm-v1.", default=""
+    )
+    reading: str | None = argument(
+        "How the judge is read: score-line, or letters, yes-no or grade off the probabilities of its reply's first "
+        "word; without it the template's.",
+        default=None,
+    )
     reason_prob: float = argument("0: reasons are not learned from preferences.", default=0.0)
     both_orders: bool = argument(
         "Show each pair in both orders within a step; false shows it once, as it stands or swapped by swap_prob, "
-        "without the consistency term.",
+        "without the consistency term. Readings yes-no and grade show each answer by itself.",
         default=True,
     )
     consistency_weight: float = argument(
@@ -211,10 +221,33 @@ class PreferenceArguments(JudgeArguments):
         "score_line_mass, the probability of all score lines.",
         default=0.1,
     )
+    word_weight: float = argument(
+        "Where the judge is read off a word, weight of the negative log of the probability of all words of the "
+        "reading, which keeps replies readable: watch word_mass, that probability.",
+        default=0.1,
+    )
+    pointwise_weight: float = argument(
+        "Reading yes-no: weight of the cross entropy of P(yes) with an answer's score, from 0 for the lowest of the "
+        "scale to 1 for the highest, where rows have scores: of right and wrong answers the highest and the lowest.",
+        default=0.0,
+    )
+
+    trains_words: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Settle template and reading."""
+        if not self.template:
+            self.template = self.reading if self.reading not in (None, "score-line") else JudgeArguments.template
+        template = get_template(self.template)
+        if self.reading not in (None, template.reading):
+            raise ConfigError(
+                f"template {template.id} is of reading {template.reading}, not {self.reading}; leave one of them out"
+            )
+        self.reading = template.reading
 
 
-class _ScoreDistributionTrainer(SFTTrainer):
-    """An `SFTTrainer` with the loss of this module."""
+class _PairTrainer(SFTTrainer):
+    """An `SFTTrainer` with the loss of the judge's reading."""
 
     model: Any
     _signature_columns: Any
@@ -223,12 +256,11 @@ class _ScoreDistributionTrainer(SFTTrainer):
         self, *, judge: PreferenceArguments, model: Any, args: Any, processing_class: Any, **options: Any
     ) -> None:
         args.completion_only_loss = False
-        collator = PairCollator(ScoreLineTrees(processing_class, judge.template, (judge.scale[0], judge.scale[1])))
-        super().__init__(model=model, args=args, processing_class=processing_class, data_collator=collator, **options)
+        objective = self._objective = objective_of(judge, processing_class)
+        super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
         speed_up_lora(self)
         self.model_accepts_loss_kwargs = True  # the loss is divided by the step's pairs here
         self._signature_columns = list(_COLUMNS)
-        self._weights = (judge.consistency_weight, judge.score_line_weight)
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
         """Return the rows as they are: TRL would look for texts."""
@@ -242,18 +274,8 @@ class _ScoreDistributionTrainer(SFTTrainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of a batch of pairs: their mean, or the sum over all pairs of the step divided by their number."""
-        preference, tree = inputs["preference"], inputs["tree"]
-        # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
-        columns = inputs["input_ids"].shape[1]
-        scored = torch.arange(columns - 1 - len(tree["tokens"]), columns, device=inputs["input_ids"].device)
-        outputs = model(
-            input_ids=inputs["input_ids"],
-            position_ids=inputs["position_ids"],
-            attention_mask=additive_mask(inputs["attention_mask"], self.model.dtype),
-            logits_to_keep=scored,
-            use_cache=False,
-        )
-        losses, metrics = pair_losses(outputs.logits, tree, preference, *self._weights)
+        outputs = model(**self._objective.model_inputs(inputs, self.model.dtype), use_cache=False)
+        losses, metrics = self._objective.losses(outputs.logits, inputs)
         if num_items_in_batch is None:
             loss = losses.mean()
         else:
@@ -274,7 +296,7 @@ class _ScoreDistributionTrainer(SFTTrainer):
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
 
-class DistributionTrainer(JudgeMixin, _ScoreDistributionTrainer):
+class DistributionTrainer(JudgeMixin, _PairTrainer):
     """The trainer of preferences on P(first better).
 
     Args:
@@ -283,15 +305,35 @@ class DistributionTrainer(JudgeMixin, _ScoreDistributionTrainer):
     """
 
 
-class PairCollator:
-    """A collator that shows pairs in their orders, each prompt followed by the tree of score lines.
+def objective_of(judge: PreferenceArguments, tokenizer: Any) -> "ScoreLineObjective | WordObjective":
+    """The loss of the judge's reading, with its collator.
+
+    Raises:
+        ConfigError: a word of the reading is more than one token.
+    """
+    scale = (judge.scale[0], judge.scale[1])
+    template = get_template(judge.template)
+    if not template.reads_words:
+        trees = ScoreLineTrees(tokenizer, judge.template, scale)
+        return ScoreLineObjective(trees, judge.consistency_weight, judge.score_line_weight)
+    weights = WordWeights(
+        consistency=judge.consistency_weight, word=judge.word_weight, pointwise=judge.pointwise_weight
+    )
+    return WordObjective(word_tokens(tokenizer, template, scale), weights)
+
+
+class ScoreLineObjective:
+    """Collates pairs in their orders, each prompt followed by the tree of score lines, and computes their loss.
 
     Args:
         trees: of the template's score lines.
+        consistency_weight: see `pair_losses`.
+        score_line_weight: see `pair_losses`.
     """
 
-    def __init__(self, trees: ScoreLineTrees) -> None:
+    def __init__(self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float) -> None:
         self._trees = trees
+        self._weights = (consistency_weight, score_line_weight)
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Collate rows of `PairRow`'s lists into a batch.
@@ -303,8 +345,8 @@ class PairCollator:
         prompts = [example["prompt_ids"] for example in examples]
         preferences = [example["preference"] for example in examples]
         shown = list(preferences)
-        if len(examples[0]["swapped_ids"]):
-            prompts += [example["swapped_ids"] for example in examples]
+        if len(examples[0]["second_ids"]):
+            prompts += [example["second_ids"] for example in examples]
             shown += [swapped_preference(preference) for preference in preferences]
         low, high = self._trees.lines.values[0], self._trees.lines.values[-1]
         tree = self._trees.tree([scores_by_preference(preference, (low, high)) for preference in shown])
@@ -313,6 +355,22 @@ class PairCollator:
             "tree": tree,
             **tree_batch(prompts, tree),
         }
+
+    def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
+        """What the model takes; its logits are those of the prompts' ends and of the tree."""
+        # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
+        ids = batch["input_ids"]
+        scored = torch.arange(ids.shape[1] - 1 - len(batch["tree"]["tokens"]), ids.shape[1], device=ids.device)
+        return {
+            "input_ids": ids,
+            "position_ids": batch["position_ids"],
+            "attention_mask": additive_mask(batch["attention_mask"], dtype),
+            "logits_to_keep": scored,
+        }
+
+    def losses(self, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """See `pair_losses`."""
+        return pair_losses(logits, batch["tree"], batch["preference"], *self._weights)
 
 
 def pair_losses(
@@ -345,26 +403,57 @@ def pair_losses(
     return entropy + consistency_weight * gap + score_line_weight * line, metrics
 
 
+_WEIGHTS = {
+    "score-line": ("consistency_weight", "score_line_weight"),
+    "letters": ("consistency_weight", "word_weight"),
+    "yes-no": ("word_weight", "pointwise_weight"),
+    "grade": ("word_weight",),
+}
+"""The weights that the loss of each reading has."""
+
+
 def check_preference_arguments(judge: PreferenceArguments) -> None:
-    """Refuse options of a supervised fine-tuning that the score distribution lacks, and negative weights.
+    """Refuse options that the loss of the judge's reading lacks, and negative weights.
 
     Raises:
-        ConfigError: one of them is set.
+        ConfigError: one of them is set, or the template has no P(first better) that could be trained.
     """
+    template = get_template(judge.template)
+    if template.reads_alone and not judge.both_orders:
+        raise ConfigError(
+            f"both_orders is false, but reading {template.reading} shows each answer by itself; leave it out"
+        )
+    if template.takes_criterion:
+        raise ConfigError(
+            f"template {template.id} asks about a criterion, which rows do not state; use {template.reading}"
+        )
+    if template.reading not in _WEIGHTS:
+        raise ConfigError(
+            f"template {template.id} reasons first, which train/grpo.py trains; use it, or another template"
+        )
     for name, only in (("loss_on", "completion"), ("score_weight", 1.0), ("reason_prob", 0.0)):
         if getattr(judge, name) != only:
-            raise ConfigError(f"{name} is {getattr(judge, name)!r}, but preferences train score lines; leave it out")
-    for name in ("consistency_weight", "score_line_weight"):
+            raise ConfigError(f"{name} is {getattr(judge, name)!r}, but preferences train no replies; leave it out")
+    for name in sorted({name for names in _WEIGHTS.values() for name in names}):
         if not 0 <= getattr(judge, name) < float("inf"):
             raise ConfigError(f"{name} is {getattr(judge, name)}; it is a weight, 0 or more")
+        if name not in _WEIGHTS[template.reading] and getattr(judge, name) != getattr(PreferenceArguments, name):
+            raise ConfigError(
+                f"{name} is {getattr(judge, name)}, but the loss of reading {template.reading} has no such term; "
+                "leave it out"
+            )
 
 
-def masked_attention(base: Any, args: Any) -> Attention:
+def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> Attention | None:
     """Attention that takes the score lines' mask: sdpa, or eager, which is faster on a CPU for short rows.
+
+    None where the judge is read off a word, whose prompts any attention reads.
 
     Raises:
         ConfigError: the config names another.
     """
+    if get_template(judge.template).reads_words:
+        return None
     requested = requested_attention(base, args)
     if requested not in (None, "sdpa", "eager"):
         raise ConfigError(
@@ -376,5 +465,6 @@ def masked_attention(base: Any, args: Any) -> Attention:
 
 def preference_facts(run: TrainingRun) -> dict[str, Any]:
     """Facts of the training, for the judge's card."""
-    names = ("both_orders", "consistency_weight", "score_line_weight")
+    template = get_template(run.judge.template)
+    names = (*(() if template.reads_alone else ("both_orders",)), *_WEIGHTS[template.reading])
     return {"method": "preference"} | {name: getattr(run.judge, name) for name in names}

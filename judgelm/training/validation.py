@@ -64,7 +64,7 @@ class ValidationPairs:
     def __str__(self) -> str:
         drawn = f"{self.pairs} of {self.available}" if self.pairs < self.available else f"all {self.pairs}"
         kinds = " and ".join(kind.replace("_", " ") for kind in self.kinds)
-        return f"{drawn} pairs are judged in both orders, {kinds}"
+        return f"{drawn} pairs are judged, {kinds}"
 
     @property
     def kinds(self) -> tuple[PromptKind, ...]:
@@ -78,8 +78,9 @@ class ValidationMetrics:
 
     Attributes:
         agreement: share of all pairs on which the given order names the label's winner; an unreadable reply names none.
+            Of a judge that is read off a word, on which P(first better) does.
         agreement_by_mean: share of all pairs on which the mean scores of both orders do; with an unreadable reply they
-            name none. Of a judge that reasons first both orders' verdicts must.
+            name none. Of a judge that reasons first both orders' verdicts must. None where a word is read.
         consistency: share of the readable ones that name the same winner in both orders; None where none is readable.
         delta_bias: among them, the share that leans toward the answer shown first less that toward the second, without
             its sign; None where none is readable.
@@ -87,7 +88,7 @@ class ValidationMetrics:
     """
 
     agreement: "Estimate"
-    agreement_by_mean: "Estimate"
+    agreement_by_mean: "Estimate | None"
     consistency: "Estimate | None"
     delta_bias: "Estimate | None"
     failed: float
@@ -151,33 +152,42 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
 
 
 def validation_metrics(
-    judgments: Sequence[Judgment], pairs: ValidationPairs
+    judgments: Sequence[Judgment], pairs: ValidationPairs, *, reads_words: bool = False
 ) -> dict[PromptKind | None, ValidationMetrics]:
-    """Metrics over all judgments, under None, and of each kind of prompt where there are two."""
-    by_kind: dict[PromptKind | None, ValidationMetrics] = {None: _metrics(judgments, pairs)}
+    """Metrics over all judgments, under None, and of each kind of prompt where there are two.
+
+    Args:
+        judgments: of all pairs.
+        pairs: with their labels.
+        reads_words: whether the judge is read off a word, so that both orders or answers make one verdict.
+    """
+    by_kind: dict[PromptKind | None, ValidationMetrics] = {None: _metrics(judgments, pairs, reads_words)}
     for kind in pairs.kinds if len(pairs.kinds) > 1 else ():
-        by_kind[kind] = _metrics([each for each in judgments if pairs.kind_of[each.sample_id] == kind], pairs)
+        of_kind = [each for each in judgments if pairs.kind_of[each.sample_id] == kind]
+        by_kind[kind] = _metrics(of_kind, pairs, reads_words)
     return by_kind
 
 
-def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs) -> ValidationMetrics:
+def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs, reads_words: bool) -> ValidationMetrics:
     # scipy and statsmodels take seconds to import, in every process of a training that may never judge
     from judgelm.metrics.resampling import Resampling, share
     from judgelm.studies.evaluation import EvaluationOptions, evaluate
     from judgelm.studies.pair_labels import label_of, pair_label, pair_winner
 
     questions = {sample.id: sample.question for sample in pairs.samples}
-    evaluation = evaluate(judgments, pairs.labels, clusters=questions, options=EvaluationOptions(order_rule="given"))
+    rule: LabelRule = "as_judged" if reads_words else "given"
+    evaluation = evaluate(judgments, pairs.labels, clusters=questions, options=EvaluationOptions(order_rule=rule))
     position = evaluation.excluded.position if evaluation.excluded else None
 
     def agreement(rule: LabelRule) -> "Estimate":
         hits = [pair_label(each, rule) == label_of(pair_winner(pairs.labels[each.sample_id])) for each in judgments]
         return share(np.array(hits), [questions[each.sample_id] for each in judgments], Resampling())
 
+    # verdicts without scores have no mean: their two orders must name the same winner
+    by_mean: LabelRule = "as_judged" if any(each.mode == "reasoned" for each in judgments) else "mean"
     return ValidationMetrics(
-        agreement=agreement("given"),
-        # verdicts without scores have no mean: their two orders must name the same winner
-        agreement_by_mean=agreement("as_judged" if any(each.mode == "reasoned" for each in judgments) else "mean"),
+        agreement=agreement(rule),
+        agreement_by_mean=None if reads_words else agreement(by_mean),
         consistency=position.consistency if position else None,
         delta_bias=position.delta if position else None,
         failed=evaluation.counts.failed_orders / (2 * evaluation.counts.joined),
@@ -293,6 +303,12 @@ _PROTOCOL = (
     "(toward the answer shown first less toward the second, without sign) are over the pairs readable in both orders; "
     "failed is the share of unreadable replies. Intervals: 95 %, resampled by question."
 )
+_WORD_PROTOCOL = (
+    "Each pair was judged by P(first better), read off the probabilities of one word, as in judging. Agreement is "
+    "over all pairs, and an unreadable reply agrees with nothing. Consistency and delta_bias (toward the answer shown "
+    "first less toward the second, without sign) are of judges that are shown both orders; failed is the share of "
+    "unreadable replies. Intervals: 95 %, resampled by question."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +327,9 @@ class ValidationJudge:
         pairs: pairs to judge.
         mode: judging mode.
         window: of the judge, in tokens.
+
+    Attributes:
+        reads_words: whether the judge is read off a word.
     """
 
     def __init__(self, files: Sequence[str], pairs: ValidationPairs, mode: BatchMode, window: int) -> None:
@@ -319,6 +338,7 @@ class ValidationJudge:
         self._mode = mode
         self._window = window
         self._last: _Evaluation | None = None
+        self.reads_words = isinstance(mode, Pairwise) and get_template(mode.template).reads_words
 
     def metrics(self, trainer: Any, prefix: str) -> dict[str, float]:
         """Metrics that the trainer logs and chooses checkpoints by; call it on every process, with the same result.
@@ -345,8 +365,8 @@ class ValidationJudge:
             self._evaluate(trainer)
         assert self._last is not None
         facts: dict[str, Any] = {
-            "protocol": _PROTOCOL,
-            "order_rule": "given",
+            "protocol": _WORD_PROTOCOL if self.reads_words else _PROTOCOL,
+            "order_rule": "as_judged" if self.reads_words else "given",
             "files": [{"file": path.rsplit("/", 1)[-1], "sha": file_sha(path)} for path in self._files],
             "pairs": self.pairs.pairs,
             "pairs_available": self.pairs.available,
@@ -363,7 +383,8 @@ class ValidationJudge:
         judged: list[Judgment] = gather_object(self._judge(trainer, own))
         positions = {sample.id: position for position, sample in enumerate(self.pairs.samples)}
         judged.sort(key=lambda judgment: positions[judgment.sample_id])
-        self._last = _Evaluation(step=trainer.state.global_step, by_kind=validation_metrics(judged, self.pairs))
+        by_kind = validation_metrics(judged, self.pairs, reads_words=self.reads_words)
+        self._last = _Evaluation(step=trainer.state.global_step, by_kind=by_kind)
         return self._last
 
     def _judge(self, trainer: Any, samples: Sequence[Any]) -> list[Judgment]:
@@ -436,7 +457,10 @@ def _mode(arguments: JudgeArguments, args: TrainingArguments, window: int) -> Ba
     if get_template(arguments.template).reasons_first:
         room = getattr(args, "max_completion_length", None) or window // 2
         return Reasoned(template=arguments.template, both_orders=True, max_tokens=room)
-    return Pairwise(template=arguments.template, scale=(arguments.scale[0], arguments.scale[1]), both_orders=True)
+    scale = (arguments.scale[0], arguments.scale[1])
+    if get_template(arguments.template).reads_words:
+        return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # as a judge without a card's own
+    return Pairwise(template=arguments.template, scale=scale, both_orders=True)
 
 
 def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation: ValidationJudge | None) -> None:
@@ -463,7 +487,8 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
         if validation and len(validation.pairs.kinds) > 1
         else [""]
     )
-    judged = ("agreement", "agreement_by_mean", "failed") if validation else ()
+    by_mean = ("agreement_by_mean",) if validation and not validation.reads_words else ()
+    judged = ("agreement", *by_mean, "failed") if validation else ()
     of_dpo = hasattr(args, "beta") and not hasattr(args, "num_generations")
     of_loss = () if hasattr(args, "num_generations") else _SFT_METRICS
     available = [*of_loss, *(_DPO_METRICS if of_dpo else ())]

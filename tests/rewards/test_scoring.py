@@ -22,7 +22,7 @@ from judgelm.rewards.scoring import (
     pair_mode,
     round_robin,
 )
-from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality
+from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality, word_opinion
 
 
 def rewarding(method, engine=None, **options):
@@ -36,6 +36,33 @@ def answers(*qualities, question="q", reference=None):
         RewardedAnswer(question, of_quality(wanted, qualities[:index].count(wanted)), reference)
         for index, wanted in enumerate(qualities)
     ]
+
+
+def reading(template, method):
+    judge = Judge("8 6", engine="scripted", template=template)
+    judge.engine = KnownEngine(word_opinion)
+    return AnswerRewards(judge, method)
+
+
+@pytest.mark.parametrize(
+    ("template", "method", "expected"),
+    [
+        ("yes-no", "score", [4 / 9, 6 / 9]),  # P(yes)
+        # odds 4/5 and 6/3 against the reference's 5/4 (quality 6): 16/25 to 1, and 8/5 to 1
+        ("yes-no", "reference", [16 / 41, 8 / 13]),
+        ("yes-no", "group", [2 / 7, 5 / 7]),  # odds 4/5 against 2: 2/5 to 1
+        ("letters", "reference", [1 / 3, 2 / 3]),  # each step of quality doubles the odds
+        ("letters", "group", [1 / 5, 4 / 5]),
+    ],
+)
+def test_judges_that_are_read_off_a_word_reward_by_their_reading(template, method, expected):
+    given = answers(5, 7, reference=of_quality(6) if method == "reference" else None)
+    assert reading(template, method)(given) == pytest.approx(expected)
+
+
+def test_letters_give_no_answer_a_score_alone():
+    with pytest.raises(ConfigError, match=r"reading letters compares answers .* use method reference"):
+        reading("letters", "score")
 
 
 class Unreadable(KnownEngine):

@@ -23,7 +23,7 @@ from judgelm.training.base_model import (
     supports_flash_attention,
 )
 from judgelm.training.checkpoints import mark
-from judgelm.training.preference import masked_attention
+from judgelm.training.preference import PreferenceArguments, preference_attention
 from judgelm.training.tiny_model import make_base
 from judgelm.training.trainer import JudgeSFTConfig
 
@@ -62,10 +62,10 @@ def test_what_a_recipe_names_is_taken_and_what_it_downloads_is_told():
 def test_a_cpu_takes_sdpa_whatever_is_installed_and_preferences_a_mask_of_their_own(tiny_model):
     base, args = ModelConfig(model_name_or_path=str(tiny_model)), SFTConfig(use_cpu=True, bf16=False)
     assert choose_attention(base, args) == (None, "sdpa (not on a CUDA GPU)")
-    assert masked_attention(base, args).implementation == "sdpa"
+    assert preference_attention(PreferenceArguments(train_data=[]), base, args).implementation == "sdpa"
     base.attn_implementation = "flash_attention_2"
     with pytest.raises(ConfigError, match="use sdpa or eager"):
-        masked_attention(base, args)
+        preference_attention(PreferenceArguments(train_data=[]), base, args)
 
 
 def test_whether_a_model_takes_it_is_read_off_its_configuration(tiny_model, tmp_path):

@@ -81,7 +81,7 @@ def test_the_hubs_metadata_names_library_and_base():
 def test_limits_follow_from_how_it_was_trained():
     assert "format bias" not in TEXT
     assert "Asked with one, it judges worse" in render_model_card(replace(CARD, reference="without"), name="x")
-    assert "It learned scores only" in with_facts(rows_with_reason=0)
+    assert "It learned no reasons" in with_facts(rows_with_reason=0)
     assert "trained on a base quantised to 4bit" in with_facts(quantization="4bit")
     bare = render_model_card(Card(template="t", template_sha="s", prompt_format="chat"), name="bare")
     assert "through the tokenizer's chat template" in bare

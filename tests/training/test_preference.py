@@ -18,8 +18,8 @@ from judgelm.modes import Pairwise
 from judgelm.prompts.judge_card import find_card
 from judgelm.runs.runner import judge
 from judgelm.training.preference import (
-    PairCollator,
     PreferenceArguments,
+    ScoreLineObjective,
     ScoreLineTrees,
     additive_mask,
     check_preference_arguments,
@@ -54,8 +54,8 @@ def built(tokenizer, path, **options):
 
 
 def collate(tokenizer, rows, scale=(1, 10)):
-    collator = PairCollator(ScoreLineTrees(tokenizer, TEMPLATE, scale))
-    names = ("prompt_ids", "swapped_ids", "preference")
+    collator = ScoreLineObjective(ScoreLineTrees(tokenizer, TEMPLATE, scale), 0.5, 0.1)
+    names = ("prompt_ids", "second_ids", "preference")
     return collator([{name: getattr(row, name) for name in names} for row in rows])
 
 
@@ -87,7 +87,7 @@ def test_the_tree_in_one_pass_is_a_pass_for_each_line_in_values_and_gradients(mo
     ids = {text: tokenizer(text, add_special_tokens=False)["input_ids"] for text in trees.lines.texts}
     assert (max(map(len, ids.values())) > 2) == (scale == (9, 11))
     tree = trees.tree([scores_by_preference(row.preference, scale)])
-    prompts = [row.prompt_ids.tolist(), row.swapped_ids.tolist()[3:]]  # of other lengths, so one is padded
+    prompts = [row.prompt_ids.tolist(), row.second_ids.tolist()[3:]]  # of other lengths, so one is padded
     batch = tree_batch(prompts, tree) | {"tree": tree}
     lines = path_logprobs(logits_of(model, batch), tree)[:, : len(ids)]
     expected = torch.stack(
@@ -159,7 +159,7 @@ def test_the_consistency_term_is_the_squared_gap_of_the_orders(tokenizer):
 def test_both_orders_stand_in_the_batch_of_their_pair(tokenizer, tmp_path):
     rows = built(tokenizer, write_rows(tmp_path / "rows.jsonl", soft))[:3]
     batch = collate(tokenizer, rows)
-    texts = [tokenizer.decode(row.prompt_ids) for row in rows], [tokenizer.decode(row.swapped_ids) for row in rows]
+    texts = [tokenizer.decode(row.prompt_ids) for row in rows], [tokenizer.decode(row.second_ids) for row in rows]
     for sample, given, swapped in zip(SAMPLES, *texts, strict=False):
         assert f"[1] {sample.answers[0]}\n[2] {sample.answers[1]}" in given
         assert f"[1] {sample.answers[1]}\n[2] {sample.answers[0]}" in swapped

@@ -393,7 +393,8 @@ class SFTRowBuilder(RowBuilder):
 
         The draw's name differs from the data builder's, which by the same seed would undo its swaps.
         """
-        labelled = any(label is not None and label.scores is not None for label in (item.plain, item.referenced))
+        labels = [label for label in (item.plain, item.referenced) if label is not None]
+        labelled = any(label.scores is not None or label.preference is not None for label in labels)
         drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
         if not drawn or not labelled or len(item.sample.answers) != 2:
             return item

@@ -19,12 +19,14 @@ reason and the end-of-sequence token after it, or both end with their score line
 preference; a reason that is drawn to be dropped stays where the score lines are alike. An unparseable reply is rejected
 as written and never swapped.
 
-The rows of `train/preference.py` have the prompts of both orders and the label's `preference`, else 1, 0 or 0.5 by its
-winner or scores. Those of `train/grpo.py` have the prompts of both orders and the better answer; the judge writes the
-reasons itself, and ties are left out: no verdict on them is right in both orders.
+The rows of `train/preference.py` have the prompts of both orders, or of each answer by itself, as the template shows
+them, and the label's `preference`, else 1, 0 or 0.5 by its winner or scores. Those of `train/grpo.py` have the prompts
+of both orders and the better answer; the judge writes the reasons itself, and ties are left out: no verdict on them is
+right in both orders.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,7 +46,7 @@ from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import TokenizedPrompt
-from judgelm.records import Label, Sample, Shown, TextHashes, Unparsed, Winner, failure_name, winner_of
+from judgelm.records import Label, Prompt, Sample, Shown, TextHashes, Unparsed, Winner, failure_name, winner_of
 from judgelm.runs.run_files import iter_judgments
 from judgelm.training.rows.builder import RowBuilder, RowOptions, SFTRowBuilder
 
@@ -390,7 +392,8 @@ class PairRowOptions(RowOptions):
     """Options that turn a labelled pair into a row.
 
     Attributes:
-        both_orders: whether a row has the prompt with the answers swapped as well.
+        both_orders: whether a row has the prompt with the answers swapped as well; no matter where the template shows
+            each answer by itself.
     """
 
     both_orders: bool = True
@@ -402,15 +405,20 @@ class PairRow:
 
     Attributes:
         sample_id: of its sample.
-        prompt_ids: shape (tokens,), int32.
-        swapped_ids: shape (tokens,), int32, the prompt with the answers swapped; empty without both orders.
+        prompt_ids: shape (tokens,), int32; of the given order, or of the first answer by itself.
+        second_ids: shape (tokens,), int32; of the answers swapped (empty without both orders), or of the second answer
+            by itself.
         preference: P(the first answer of `prompt_ids` is better), in [0, 1].
+        first_right: the first answer's score, from 0 for the lowest to 1 for the highest; NaN where it has none.
+        second_right: that of the second.
     """
 
     sample_id: str
     prompt_ids: NDArray[np.int32]
-    swapped_ids: NDArray[np.int32]
+    second_ids: NDArray[np.int32]
     preference: float
+    first_right: float
+    second_right: float
 
 
 class PairRowBuilder(SFTRowBuilder):
@@ -425,35 +433,51 @@ class PairRowBuilder(SFTRowBuilder):
             return "not a pair"
         pair = self._swap(item, epoch)
         label, reference = self._choose(pair.sample, pair.plain, pair.referenced, epoch)
-        if label is None or label.scores is None or label.preference is None:
+        if label is None or label.preference is None:
             return "no preference, scores or winner"
-        line = score_line(label.scores) + "\n"
-        swapped = swap_answers(pair).pair
-        orders = [pair.sample, swapped.sample] if self.options.both_orders else [pair.sample]
-        tokens = [self._tokens(self._prompt(sample, reference), ((line, ""),)) for sample in orders]
+        # a judge that is read off a word writes no score line
+        scores = () if self._template.reads_words else scores_by_preference(label.preference, self.options.scale)
+        line = score_line(scores) + "\n" if scores else ""
+        tokens = [self._tokens(prompt, ((line, ""),)) for prompt in self._prompts(pair.sample, reference)]
         if unfit := next((each for each in tokens if isinstance(each, Unparsed)), None):
             return failure_name(unfit.code)
         prompts = [each[0] for each in tokens if not isinstance(each, Unparsed)]
-        self._count(pair.sample, item.source, reference, prompts[0], with_reason=False)
-        self.counts.scores.update(label.scores)
+        longest = next((prompt for prompt in prompts if prompt.truncations), prompts[0])
+        self._count(pair.sample, item.source, reference, longest, with_reason=False)
+        self.counts.scores.update(scores)
         ids = [np.array(prompt.ids, dtype=np.int32) for prompt in prompts]
+        right = self._right(label)
         return PairRow(
             sample_id=pair.sample.id,
             prompt_ids=ids[0],
-            swapped_ids=ids[1] if len(ids) > 1 else np.array([], dtype=np.int32),
+            second_ids=ids[1] if len(ids) > 1 else np.array([], dtype=np.int32),
             preference=label.preference,
+            first_right=right[0],
+            second_right=right[1],
         )
 
+    def _prompts(self, sample: Sample, reference: str | None) -> list[Prompt]:
+        """Each answer by itself, or the order as given and the other one."""
+        orders: list[tuple[int, ...]] = [(0, 1), (1, 0)] if self.options.both_orders else [(0, 1)]
+        orders = [(0,), (1,)] if self._template.reads_alone else orders
+        return [self._template.render(sample, order, reference, scale=self.options.scale) for order in orders]
+
+    def _right(self, label: Label) -> tuple[float, float]:
+        """The place of each score on the scale, 0 to 1; NaN where a score is missing or outside it."""
+        low, high = self.options.scale
+        first, second = (
+            (score - low) / (high - low) if low <= score <= high else math.nan
+            for score in label.scores or (math.nan, math.nan)
+        )
+        return first, second
+
     def _scored(self, label: Label | None) -> Label | None:
-        """The label with its preference and the scores of that, whatever its own.
+        """The label with its preference.
 
         It has no reason, which is not learned here and could keep its pair from being swapped.
         """
         preference = None if label is None else preference_of(label)
-        if label is None or preference is None:
-            return None
-        scores = scores_by_preference(preference, self.options.scale)
-        return replace(label, preference=preference, scores=scores, reason=None)
+        return None if label is None or preference is None else replace(label, preference=preference, reason=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,187 @@
+"""The loss of judges that are read off the first word of their reply: `letters`, `yes-no` and `grade`.
+
+As in judging (`judgelm.modes.readings`), each answer has a strength, and P(first better) is the logistic function of
+the difference z of two strengths. The loss of a pair with the preference p is
+
+    CE(p, sigmoid(z)) + consistency_weight * (P1 - (1 - P2))^2 + word_weight * -log(words) + pointwise_weight * right
+
+z is the mean over both orders of log P(A) - log P(B), put back in sample order (`letters`), the difference of the
+answers' log-odds of yes against no (`yes-no`), or of their expected grades (`grade`). P1 and P2 are P(first better) in
+either order of `letters`. `words` is the probability of all words of the reading, the mean of both prompts; a reply
+with almost none is a failure in judging. `right` is, for `yes-no`, the cross entropy of P(yes) with an answer's score,
+from 0 for the lowest to 1 for the highest, over the answers that have one.
+
+A word's probability is summed over its spellings that are one token: one forward pass reads the logits of the last
+position of each prompt, and no others.
+
+Source: Bradley and Terry 1952, for sigmoid(z).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from judgelm.engines.candidates import CandidateTokenizer
+from judgelm.errors import ConfigError
+from judgelm.modes.readings import words_of
+from judgelm.prompts.catalog import Template
+from judgelm.prompts.truncation import Truncator
+from judgelm.records import Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordWeights:
+    """Weights of the loss beside the cross entropy of the preference; see `judgelm.training.preference`."""
+
+    consistency: float
+    word: float
+    pointwise: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordTokens:
+    """The words of a reading as tokens.
+
+    Attributes:
+        reading: `letters`, `yes-no` or `grade`.
+        ids: of each word, the token ids of its spellings.
+        scores: that each word gives an answer; of letters none.
+    """
+
+    reading: str
+    ids: tuple[tuple[int, ...], ...]
+    scores: tuple[float, ...] = ()
+
+
+def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) -> WordTokens:
+    """The spellings that are one token behind the prompt.
+
+    Raises:
+        ConfigError: a word has none.
+    """
+    sample = Sample(id="", question="", answers=("", ""))
+    prompt = template.render(sample, (0,) if template.reads_alone else (0, 1), None, scale=scale)
+    words = words_of(template, len(sample.answers), scale=scale)
+    text, candidates = Truncator(tokenizer, 1).text(prompt.spans, chat=prompt.chat), CandidateTokenizer(tokenizer)
+    ids = []
+    for word, spellings in words.spellings.items():
+        paths = candidates.tree(text, spellings).paths
+        single = sorted({path[0][1] for path in paths if len(path) == 1})
+        if not single:
+            way_out = f"set a scale whose grades are single tokens, such as [{scale[0]:g}, 9]"
+            raise ConfigError(
+                f"template {template.id}: {word!r} is more than one token of this base, and training reads the first "
+                f"token alone; {way_out if template.reading == 'grade' else 'use another reading or another base'}"
+            )
+        ids.append(tuple(single))
+    return WordTokens(reading=template.reading, ids=tuple(ids), scores=words.scores)
+
+
+class WordObjective:
+    """Collates pairs of prompts, and computes their loss.
+
+    Args:
+        words: of the template.
+        weights: of the loss.
+    """
+
+    def __init__(self, words: WordTokens, weights: WordWeights) -> None:
+        self._words = words
+        self._weights = weights
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """Collate rows of `PairRow`'s lists into a batch of n pairs.
+
+        Returns:
+            `preference`, shape (n,); `right`, shape (2, n), of each answer, NaN where it is not known; and
+            `input_ids`, `attention_mask` and `position_ids`, shape (prompts, longest): the first prompts of all pairs,
+            then their second ones if the rows have them, padded at their beginning.
+        """
+        prompts = [example["prompt_ids"] for example in examples]
+        if len(examples[0]["second_ids"]):
+            prompts += [example["second_ids"] for example in examples]
+        preferences = [example["preference"] for example in examples]
+        right = [[example[name] for example in examples] for name in ("first_right", "second_right")]
+        return {
+            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch's
+            "right": torch.tensor(right, dtype=torch.float32),
+            **left_padded(prompts),
+        }
+
+    def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+        """What the model takes; its logits are those of the last position."""
+        # an index and not a number: of a slice, torch copies the vocabulary's weights for each row
+        last = torch.tensor([batch["input_ids"].shape[1] - 1], device=batch["input_ids"].device)
+        names = ("input_ids", "attention_mask", "position_ids")
+        return {name: batch[name] for name in names} | {"logits_to_keep": last}
+
+    def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """See `word_losses`; `logits` have the shape (prompts, 1, vocabulary)."""
+        return word_losses(logits[:, -1], self._words, batch["preference"], batch["right"], self._weights)
+
+
+def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """Inputs of one forward pass over prompts; the last column holds the end of each."""
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    longest = int(lengths.max())
+    ids = torch.zeros((len(prompts), longest), dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+    positions = torch.arange(longest)[None] - (longest - lengths)[:, None]
+    return {"input_ids": ids, "attention_mask": (positions >= 0).long(), "position_ids": positions.clamp(min=0)}
+
+
+def word_losses(
+    logits: Tensor, words: WordTokens, preference: Tensor, right: Tensor, weights: WordWeights
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of each of n pairs, and its parts.
+
+    Args:
+        logits: shape (prompts, vocabulary) at the first token of the reply: both orders (`letters`) or both answers of
+            all pairs, one order or answer behind the other; of `letters` perhaps one order alone.
+        words: of the reading.
+        preference: shape (n,), P(first answer is better), in [0, 1].
+        right: shape (2, n), P(answer is right), in [0, 1]; NaN where it is not known.
+        weights: of the parts.
+
+    Returns:
+        Shape (n,); and metrics by name, without gradients: `preference_loss`, `word_mass`, and of the other parts
+        those that the reading has, `consistency_loss` and `pointwise_loss`.
+    """
+    logits = logits.float()
+    spelled = torch.stack([logits[:, list(ids)].logsumexp(-1) for ids in words.ids], 1)
+    mass = (spelled.logsumexp(-1) - logits.logsumexp(-1)).reshape(-1, len(preference))
+    strengths = _strengths(spelled, words).reshape(-1, len(preference))  # one row for each order or answer
+    parts: dict[str, tuple[float, Tensor]] = {}
+    if words.reading == "letters":
+        lead = strengths[0] if len(strengths) == 1 else (strengths[0] - strengths[1]) / 2
+        if len(strengths) == 2:
+            parts["consistency_loss"] = weights.consistency, (strengths[0].sigmoid() - (-strengths[1]).sigmoid()) ** 2
+    else:
+        lead = strengths[0] - strengths[1]
+    if words.reading == "yes-no" and weights.pointwise:
+        parts["pointwise_loss"] = weights.pointwise, _pointwise(strengths, right)
+    entropy = binary_cross_entropy_with_logits(lead, preference, reduction="none")
+    loss = entropy - weights.word * mass.mean(0)
+    for weight, part in parts.values():
+        loss = loss + weight * part
+    metrics = {"preference_loss": entropy, **{name: part for name, (_, part) in parts.items()}, "word_mass": mass.exp()}
+    return loss, {name: part.detach() for name, part in metrics.items()}
+
+
+def _strengths(spelled: Tensor, words: WordTokens) -> Tensor:
+    """Log-odds of the first word against the second, or the expected grade; shape (prompts,)."""
+    if words.reading == "grade":
+        return spelled.softmax(-1) @ torch.tensor(words.scores, dtype=spelled.dtype, device=spelled.device)
+    return spelled[:, 0] - spelled[:, 1]
+
+
+def _pointwise(log_odds: Tensor, right: Tensor) -> Tensor:
+    """Mean cross entropy of P(yes) over a pair's answers of which it is known whether they are right; 0 without any."""
+    known = ~right.isnan()
+    entropy = binary_cross_entropy_with_logits(log_odds, right.nan_to_num(), reduction="none")
+    return (entropy * known).sum(0) / known.sum(0).clamp(min=1)
