@@ -385,7 +385,7 @@ def _write(job: TuningJob, card: "Card", tuned: "TuningResult") -> None:
 def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
     """The table of candidates, the choice, and the command that uses it."""
     out = PlainConsole()
-    title = f"{tuned.n} labelled pairs, {tuned.decided} with a winner, {tuned.questions} questions; held-out folds"
+    title = f"{tuned.n} pairs, {tuned.decided} with a winner, {tuned.questions} questions"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     names = (" template", "accuracy\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
     for index, name in enumerate((*names, "s/\npair", "fail")):
