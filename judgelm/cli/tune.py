@@ -222,27 +222,42 @@ def _load(job: TuningJob, model: str, flags: EngineFlags, *, quiet: bool) -> "Ju
     """The model, in engine and numeric format of the runs that are resumed.
 
     Raises:
-        ConfigError: it is a released judge.
+        ConfigError: it is a released judge, or has no chat template.
     """
     from judgelm.cli.run import announced, show_notes
+    from judgelm.engines.base import MODEL_ENGINES
     from judgelm.judge import Judge
+    from judgelm.judges.released import recognise
     from judgelm.runs.batch import run_dtype, run_engine
 
+    released = None if flags.ignore_card else recognise(model, adapter=flags.adapter).judge
+    if released is not None:
+        raise ConfigError(
+            f"{model} is {released.name}, a judge with prompts of its own; use it without tuning, or pass "
+            "--ignore-card to tune it as any other model"
+        )
     engine, dtype = flags.engine, flags.dtype
     for batch in (_batch_job(job, template, ()) for template in job.templates):
         engine = run_engine(batch, engine)
         dtype = run_dtype(batch, dtype, engine)
     name = announced(model, engine, None, adapter=flags.adapter, quiet=quiet)
     judge = Judge(model, engine=name, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
-    if judge.released is not None:
+    if name in MODEL_ENGINES and judge.named is None and not _follows_instructions(model, flags):
         judge.close()
         raise ConfigError(
-            f"{model} is {judge.released.name}, a judge with prompts of its own; use it without tuning, or pass "
-            "--ignore-card to tune it as any other model"
+            f"{model}: its tokenizer has no chat template, and readings ask models that follow instructions; tune its "
+            "instruct version, or train it as a judge"
         )
     if not quiet:
         show_notes(judge.notes)
     return judge
+
+
+def _follows_instructions(model: str, flags: EngineFlags) -> bool:
+    from judgelm.engines.base import EngineOptions
+    from judgelm.engines.model_files import has_chat_template  # loads transformers
+
+    return has_chat_template(EngineOptions(model=model, adapter=flags.adapter, revision=flags.revision))
 
 
 def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
@@ -370,7 +385,7 @@ def _write(job: TuningJob, card: "Card", tuned: "TuningResult") -> None:
 def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
     """The table of candidates, the choice, and the command that uses it."""
     out = PlainConsole()
-    title = f"{tuned.n} labelled pairs, {tuned.decided} with a winner, {tuned.questions} questions; held-out folds"
+    title = f"{tuned.n} pairs, {tuned.decided} with a winner, {tuned.questions} questions"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     names = (" template", "accuracy\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
     for index, name in enumerate((*names, "s/\npair", "fail")):

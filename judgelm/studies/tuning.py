@@ -181,6 +181,8 @@ class TuningResult:
 
     def _honest(self) -> str:
         nested = self.nested
+        if len(self.candidates) == 1:
+            return f"Its accuracy is {format_share(nested)}, on questions that had no part in its fit."
         return (
             f"The honest accuracy of a choice by these labels is the nested estimate, {format_share(nested)}, on "
             "questions that had no part in it; the best figure in the table flatters."

@@ -160,6 +160,16 @@ def test_labels_without_texts_and_trained_judges_folders_are_refused(tune, label
     assert "no candidate judged a pair: only 0 of the probability is on" in tune(labels(answer_1="mute"))[2]
 
 
+def test_a_released_judge_is_not_tuned_unless_it_is_taken_as_any_model(cli, labels):
+    tune = ("judgelm", "tune", "prometheus-eval/prometheus-7b-v2.0", "--engine", "scripted", "-o", "judge", "-l")
+    assert "a judge with prompts of its own; use it without tuning" in cli(*tune, labels())[2]
+
+
+def test_a_model_without_chat_template_is_not_tuned(cli, labels, tiny_model):
+    tune = ("judgelm", "tune", tiny_model, "--engine", "transformers", "-o", "judge", "-l")
+    assert "its tokenizer has no chat template" in cli(*tune, labels())[2]
+
+
 def test_another_model_under_the_same_name_is_refused(tune, cli, labels, tmp_path):
     tune(labels())
     (tmp_path / "model").write_text("other weights")
