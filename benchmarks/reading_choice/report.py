@@ -75,13 +75,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     sets = development_pairs(options.pools)
+    models = {folder.name: of_model(folder, sets) for folder in sorted(options.out.iterdir()) if folder.is_dir()}
     results = {
         "longer answer": {name: longer_is_better(pairs) for name, pairs in sets.items()},
-        "models": {folder.name: of_model(folder, sets) for folder in sorted(options.out.iterdir()) if folder.is_dir()},
+        "models": models,
     }
     target = Path(__file__).parent / "results.json"
     target.write_text(json.dumps(_rounded(results), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    for name, model in results["models"].items():
+    for name, model in models.items():
         print(table(name, model), end="\n\n")
 
 
