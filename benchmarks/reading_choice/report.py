@@ -56,16 +56,23 @@ def probability(*names: str) -> Reading:
 READINGS = {name: added(name) for name in WORDINGS} | {
     "correct + limits": added("correct", "limits"),
     "correct + limits + safe": added("correct", "limits", "safe"),
-    "yes-no + limits": added("yes-no", "limits"),
+    "correct, limits and safe, mean probability": probability("correct", "limits", "safe"),
     "yes-no + wrong": added("yes-no", "wrong"),
     "yes-no and wrong, mean probability": probability("yes-no", "wrong"),
-    "correct, limits and safe, mean probability": probability("correct", "limits", "safe"),
-    "correct + wrong": added("correct", "wrong"),
-    "correct + limits + wrong": added("correct", "limits", "wrong"),
+    "yes-no + all-in-one": added("yes-no", "all-in-one"),
+    "asked-before + yes-no": added("asked-before", "yes-no"),
+    "asked-before + all-in-one": added("asked-before", "all-in-one"),
+    "letters + letters-criteria": added("letters", "letters-criteria"),
     "letters + letters-worse": added("letters", "letters-worse"),
     "yes-no + letters": added("yes-no", "letters"),
+    "yes-no + letters-criteria": added("yes-no", "letters-criteria"),
+    "asked-before + letters-criteria": added("asked-before", "letters-criteria"),
 }
-LOGISTIC = (("yes-no", "letters"), ("yes-no", "wrong"), ("correct", "limits", "safe"), ("correct", "letters-criteria"))
+LOGISTIC = (
+    ("yes-no", "letters"), ("yes-no", "letters-criteria"), ("asked-before", "letters-criteria"),
+    ("all-in-one", "letters-criteria"), ("yes-no", "wrong"), ("correct", "limits", "safe"),
+)  # fmt: skip
+MIN_LOGISTIC_PAIRS = 100
 
 
 def main() -> None:
@@ -105,7 +112,7 @@ def of_model(folder: Path, sets: Mapping[str, Sequence[Pair]]) -> dict[str, Any]
     scores |= {f"{' and '.join(names)}, logistic": logistic(sets, said, names) for names in LOGISTIC}
     figures = {name: reading_figures(sets, values, scores[BASE_READING]) for name, values in scores.items() if values}
     for name, entries in rows.items():
-        figures[name]["words"] = word_figures(name, entries.values())
+        figures[name]["words"] = word_figures(name, list(entries.values()))
     seconds = folder / "seconds.json"
     return {"readings": figures, "seconds": json.loads(seconds.read_text()) if seconds.is_file() else None}
 
@@ -117,7 +124,7 @@ def logistic(
     pairs = [
         pair for name in CHOICE_SETS for pair in sets[name] if all(pair.id in said.get(each, {}) for each in names)
     ]
-    if len(pairs) < 100:
+    if len(pairs) < MIN_LOGISTIC_PAIRS:
         return {}
     features = np.array([[difference(said[name][pair.id]) for name in names] for pair in pairs])
     labels = np.array([pair.label > 0.5 for pair in pairs])
@@ -180,13 +187,14 @@ def longer_is_better(pairs: Sequence[Pair]) -> float:
     return float(np.mean([bool(pair.longer_is_better) for pair in pairs if pair.longer_is_better is not None]))
 
 
-def word_figures(name: str, rows: Any) -> dict[str, Any]:
-    """Probability of the words, mean of the first word's log-odds, agreement of both orders where they are shown."""
+def word_figures(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Tokens of both prompts, probability outside the words, mean value, agreement of both orders."""
     logprobs = [row["logprobs"] for row in rows]
     outside = 1 - np.array([mass(words) for prompts in logprobs for words in prompts])
     values = np.array([[WORDINGS[name].value(words) for words in prompts] for prompts in logprobs])
     figures: dict[str, Any] = {
-        "pairs": len(values), "outside_mean": float(outside.mean()),
+        "pairs": len(values), "prompt_tokens_mean": float(np.mean([row["prompt_tokens"] for row in rows])),
+        "outside_mean": float(outside.mean()),
         "outside_quantile_95": float(np.quantile(outside, 0.95)), "value_mean": float(values.mean()),
     }  # fmt: skip
     if WORDINGS[name].shows_both:
