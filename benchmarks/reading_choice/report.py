@@ -24,8 +24,9 @@ from benchmarks.reading_training.pairs import Pair, json_lines
 from judgelm.metrics.resampling import Floats, Resampling, mean
 
 CHOICE_SETS = ("own", "gsm8k", "alpaca")
-"""Sets that the choice rests on, each with the same weight in the mean."""
-BASE_READING = "yes-no"
+"""Sets that the choice rests on."""
+COMPARED = ("yes-no", "asked-before")
+"""The reading that was there before, and the best one: each other reading is compared with both, on common pairs."""
 Values = Mapping[str, Floats]
 """What a model said to a pair in each wording, shape (2 prompts,)."""
 
@@ -110,7 +111,8 @@ def of_model(folder: Path, sets: Mapping[str, Sequence[Pair]]) -> dict[str, Any]
         for name, reading in READINGS.items()
     }
     scores |= {f"{' and '.join(names)}, logistic": logistic(sets, said, names) for names in LOGISTIC}
-    figures = {name: reading_figures(sets, values, scores[BASE_READING]) for name, values in scores.items() if values}
+    others = {name: scores[name] for name in COMPARED}
+    figures = {name: reading_figures(sets, values, others) for name, values in scores.items() if values}
     for name, entries in rows.items():
         figures[name]["words"] = word_figures(name, list(entries.values()))
     seconds = folder / "seconds.json"
@@ -136,35 +138,44 @@ def logistic(
 
 
 def reading_figures(
-    sets: Mapping[str, Sequence[Pair]], scores: Mapping[str, float], base: Mapping[str, float]
+    sets: Mapping[str, Sequence[Pair]], scores: Mapping[str, float], others: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
-    """By set: accuracy, longer answers taken, and the difference to the base reading on the pairs that both have."""
+    """By set: accuracy, and how often the longer answer is taken; differences to other readings."""
     by_set: dict[str, Any] = {}
     for name, all_pairs in sets.items():
         pairs = [pair for pair in all_pairs if pair.id in scores]
         if not pairs:
             continue
-        right = hits(pairs, scores)
         unequal = [pair for pair in pairs if pair.longer_is_better is not None]
-        kinds = sorted({pair.kind for pair in pairs})
+        longer_taken = hits(unequal, scores) == [bool(pair.longer_is_better) for pair in unequal]
+        kinds = sorted({pair.kind for pair in pairs if pair.family == "own"})
         by_set[name] = {
-            "accuracy": wilson(right),
-            "longer_taken": float(np.mean(hits(unequal, scores) == [bool(pair.longer_is_better) for pair in unequal])),
+            "accuracy": wilson(hits(pairs, scores)),
+            "longer_taken": float(np.mean(longer_taken)),
             "longer_is_better": longer_is_better(pairs),
-            "when_longer_is_better": wilson(hits([p for p in unequal if p.longer_is_better], scores)),
-            "when_shorter_is_better": wilson(hits([p for p in unequal if not p.longer_is_better], scores)),
-            "kinds": {kind: wilson(hits([p for p in pairs if p.kind == kind], scores)) for kind in kinds},
+            "when_longer_is_better": wilson(hits([pair for pair in unequal if pair.longer_is_better], scores)),
+            "when_shorter_is_better": wilson(hits([pair for pair in unequal if not pair.longer_is_better], scores)),
+            "kinds": {kind: wilson(hits([pair for pair in pairs if pair.kind == kind], scores)) for kind in kinds},
         }
-        both = [pair for pair in pairs if pair.id in base]
-        against = mean(hits(both, scores) - hits(both, base), [pair.question for pair in both], Resampling())
-        by_set[name]["against_base"] = {
-            "value": against.value,
-            "low": against.low,
-            "high": against.high,
-            "n": against.n,
-        }
-    chosen = [by_set[name]["accuracy"]["value"] for name in CHOICE_SETS if name in by_set]
-    return {"sets": by_set, "mean": float(np.mean(chosen)) if len(chosen) == len(CHOICE_SETS) else None}
+    chosen = [pair for name in CHOICE_SETS for pair in sets[name] if pair.id in scores]
+    return {
+        "chosen": wilson(hits(chosen, scores)),
+        "against": {
+            f"{label}, {other}": paired(pairs, scores, values)
+            for label, pairs in (("own", [pair for pair in chosen if pair.family == "own"]), ("chosen", chosen))
+            for other, values in others.items()
+        },
+        "sets": by_set,
+    }
+
+
+def paired(pairs: Sequence[Pair], scores: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float] | None:
+    """Accuracy less that of another reading on the pairs that both have; None without such pairs."""
+    both = [pair for pair in pairs if pair.id in scores and pair.id in other]
+    if not both:
+        return None
+    estimate = mean(hits(both, scores) - hits(both, other), [pair.question for pair in both], Resampling())
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n}
 
 
 def hits(pairs: Sequence[Pair], scores: Mapping[str, float]) -> Floats:
@@ -203,18 +214,20 @@ def word_figures(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def table(model: str, figures: Mapping[str, Any]) -> str:
-    """A row a reading, best mean first: accuracy by set with intervals, difference to the base reading, length."""
-    lines = [["reading", "mean", *SETS, f"own against {BASE_READING}", "longer taken, own", "outside", "orders agree"]]
-    lines.append(["---"] * len(lines[0]))
-    for name, entry in sorted(figures["readings"].items(), key=lambda item: -(item[1]["mean"] or 0)):
+    """A row a reading, in the order of the accuracy on all `CHOICE_SETS`, in percent."""
+    heads = [
+        "reading", "all three", *SETS, *(f"all three, against {other}" for other in COMPARED), "longer taken, own",
+        "outside", "orders agree",
+    ]  # fmt: skip
+    lines = [heads, ["---"] * len(heads)]
+    for name, entry in sorted(figures["readings"].items(), key=lambda item: -item[1]["chosen"]["value"]):
         sets, words = entry["sets"], entry.get("words")
-        against = sets.get("own", {}).get("against_base")
         agree = words and words.get("both_orders_agree")
         lines.append([
             name,
-            "" if entry["mean"] is None else f"{100 * entry['mean']:.1f}",
+            _percent(entry["chosen"]),
             *(_percent(sets.get(each, {}).get("accuracy")) for each in SETS),
-            _percent(against),
+            *(_percent(entry["against"][f"chosen, {other}"]) for other in COMPARED),
             f"{100 * sets['own']['longer_taken']:.0f}" if "own" in sets else "",
             f"{words['outside_mean']:.4f}" if words else "",
             f"{100 * agree['value']:.0f}" if agree else "",
