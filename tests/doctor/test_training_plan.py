@@ -365,6 +365,7 @@ def test_a_row_of_preferences_is_a_prompt_in_either_order(configured):
     assert configured(score_line_weight=0.1).recipe.prompts == 2
     assert configured(score_line_weight=0.1, both_orders=False).recipe.prompts == 1
     assert configured().recipe.prompts == 1
+    assert [configured(**each).recipe.prompts for each in ({"reading": "yes-no"}, {"template": "letters"})] == [2, 2]
 
 
 def test_an_accelerate_file_says_how_states_are_split(written):
