@@ -8,8 +8,8 @@ et al. 2024), `grade` asks for its grade; both need one prompt an answer and hav
 A reading gives each answer a strength: the mean log-probability of its letter, the log-odds of yes against no, or the
 expected grade. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
 the card's calibration temperature. Probabilities are summed over the spellings of a word (`Yes`, ` yes`, `NO`); what
-lies outside them is reported as unassigned, and a reply with almost all of it there is a failure. A reason is asked for
-behind the word, as the next turn of the chat, and changes nothing.
+lies outside them is reported as unassigned, and a reply with more than half of it there is a failure. A reason is asked
+for behind the word, as the next turn of the chat, and changes nothing.
 """
 
 import math
@@ -21,13 +21,17 @@ from typing import Literal, NamedTuple, Protocol
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import Reasons, explain, failure_of, first_failure, to_explain
 from judgelm.modes.flow import Flow, RequestFlow, SamplingOptions, requests_of, sampling_for
-from judgelm.parsing.scores import ScoreLines, grade_distribution, pair_distribution, score_lines, winner_by
+from judgelm.parsing.scores import (
+    LEAST_ASSIGNED,
+    ScoreLines,
+    grade_distribution,
+    pair_distribution,
+    score_lines,
+    winner_by,
+)
 from judgelm.prompts.catalog import Template, criterion_template, get_template, letters
 from judgelm.prompts.conversation import follow_up_prompt
 from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Sample, Sampling, Shown, Unparsed, winner_of
-
-LEAST_MASS = 0.01
-"""With less probability on all words of a reading together, the model answers something else."""
 
 _FLOOR = math.log(1e-9)
 """Log-probability of a word to which an engine gives none: an endpoint lists its likeliest tokens alone."""
@@ -206,10 +210,10 @@ def _word_logprobs(completion: Completion, words: Words, template: Template) -> 
         return Unparsed("engine", "", f"the engine gives no probabilities, which reading {template.reading} needs")
     logprobs = iter(completion.candidate_logprobs)
     masses = [math.fsum(math.exp(next(logprobs)) for _ in spellings) for spellings in words.spellings.values()]
-    if (mass := math.fsum(masses)) < LEAST_MASS:
+    if (mass := math.fsum(masses)) < LEAST_ASSIGNED:
         text = completion.texts[0] if completion.texts else ""
         listed = ", ".join(words.spellings)
-        return Unparsed("off_grammar", text, f"only {mass:.2g} of the probability is on {listed}")
+        return Unparsed("off_grammar", text, f"only {mass:.2g} of the probability is on {listed}, less than half")
     floor = -math.inf if template.reading == "grade" else _FLOOR
     values = tuple(max(floor, math.log(mass)) if mass > 0 else floor for mass in masses)
     return WordLogprobs(values, completion.approximation)

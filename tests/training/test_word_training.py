@@ -106,7 +106,9 @@ def test_prompts_end_in_the_last_column():
 def base(tmp_path_factory):
     """A random model with a chat template, whose tokenizer knows the prompts and their words."""
     folder = tmp_path_factory.mktemp("words") / "base"
-    texts = [text["ask"] for text in read_texts(ROOT / "judgelm/prompts/readings.toml").values()]
+    texts = [
+        text.get("before", "") + text["after"] for text in read_texts(ROOT / "judgelm/prompts/readings.toml").values()
+    ]
     texts += [
         "Question:\nReply with A or B alone. [Answer A] [End of answer B]\nA\nB\nYes\nNo\n 1 2 3",
         " ".join(WORDS),
