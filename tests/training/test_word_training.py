@@ -205,6 +205,7 @@ def trained(base, tmp_path_factory):
     steps = {"num_train_epochs": 6, "learning_rate": 0.005, "gradient_checkpointing": True, "logging_steps": 1}
     model = {"model_name_or_path": str(base), "dtype": "float32", "use_peft": True, "lora_r": 8}
     options = {"template": "", "reading": "yes-no", "eval_data": [rows], "lora_target_modules": ["all-linear"]}
+    options |= {"word_weight": 0.5}
     config = recipe_runs.configure(folder, train_data=[rows], **steps | model | options)
     assert recipe_runs.run_here(config, recipe="preference") is None
     return folder
