@@ -56,7 +56,7 @@ $(VENV)/.vllm: constraints.txt | $(VENV)/.tools
 	fi
 	touch $@
 
-# The verdicts go by the probabilities of both orders.
+# Judges that compare both answers do so in both orders, and the verdicts go by probabilities.
 RULES := --both-orders --distribution --order-rule probability --overwrite
 NAMED := $(if $(JUDGE),--model $(JUDGE))
 OWN = runs/own/$(notdir $(basename $(DATA)))

@@ -35,7 +35,7 @@ GROUP_CAP = 60
 _FOLDER = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _FACTS = ("model", "mode", "template", "engine")
-_NAMES = ("judge", "id", "name", "engine", "path")
+_NAMES = ("judge", "id", "name", "gguf", "engine", "path")
 _SPEEDS = (
     ("Speed", (("samples_per_s", "samples/s"),)),
     ("Tokens", (("tokens_per_s", "tokens/s"), ("prompt_tokens_per_s", "prompt tokens/s"))),
