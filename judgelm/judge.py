@@ -42,7 +42,7 @@ class Judge:
             name of it; with `engine="scripted"` the reply, or a JSON file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         reading: how the judge is read: `score-line`, `letters`, `yes-no` or `grade`; None takes the card's. A model
-            without a card is read by `yes-no`, one without a chat template by score lines.
+            without a card is read by `yes-no`, without thinking first; one without a chat template by score lines.
         template: id of the template; None takes the card's, else that of the reading.
         card: name of the released judge (`judgelm judges`) that a model is; None recognises it by hub id or folder.
         ignore_card: allow another template than the card's, and judge with any mode.
@@ -100,6 +100,8 @@ class Judge:
             ignore_card=ignore_card,
             chat=stated is None and _is_chat_model(engine_options, name),
         )
+        if stated is None and engine_options.thinking is None and name not in _NAMED_ONLY and self.template.reads_words:
+            engine_options = replace(engine_options, thinking="off")  # the reply's first word is what is read
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
         self._load(engine_options)

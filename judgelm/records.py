@@ -468,8 +468,12 @@ class Judgment:
 
     @property
     def reason(self) -> str | None:
-        """The judge's explanation of the first order it explained, where one was asked for."""
-        return next((prompt.reason for prompt in self.shown if prompt.reason is not None), None)
+        """The judge's explanation of the first order it explained, or of each answer that it read by itself."""
+        explained = [(shown.order, shown.reason) for shown in self.shown if shown.reason is not None]
+        alone = {order[0] for order, _ in explained if len(order) == 1}
+        if len(explained) == len(alone) > 1:
+            return "\n\n".join(f"Answer {order[0] + 1}: {reason}" for order, reason in explained)
+        return explained[0][1] if explained else None
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:

@@ -218,3 +218,17 @@ def test_a_card_without_weights_names_no_other_one(tuned, tmp_path):
         Judge(folder, engine="transformers")
     with pytest.raises(ModelError, match="missing: no such folder"):
         Judge(tuned("./missing"), engine="transformers")
+
+
+def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_first(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "chat")
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}\n<think>\n")
+    (folder / "judge.json").unlink(missing_ok=True)
+    with Judge(str(folder), engine="transformers") as judge:
+        assert (judge.format.template, judge.format.source, judge.engine.thinking.mode) == ("yes-no", "default", "off")
+        assert "so it is read by yes-no; choose how to read it with your labels: judgelm tune" in judge.notes[0]
+        judgment = judge.compare("what is paris", "a big capital", "red")
+    assert judgment.failure.code == "off_grammar"  # random weights say neither word, and do not think
+    assert "of the probability is on yes, no, less than half" in judgment.failure.why
+    with Judge(str(folder), engine="transformers", reading="score-line") as judge:
+        assert (judge.format.template, judge.engine.thinking.mode) == ("judgelm-chat", "absent")

@@ -83,10 +83,12 @@ class Words(NamedTuple):
     """The words of a reading.
 
     Attributes:
+        reading: `letters`, `yes-no` or `grade`.
         spellings: of each word.
         scores: that each word gives the answer read alone, on the judge's scale; of letters none.
     """
 
+    reading: str
     spellings: Mapping[str, tuple[str, ...]]
     scores: tuple[float, ...]
 
@@ -199,7 +201,8 @@ def words_of(template: Template, answers: int, *, scale: tuple[float, float], st
     else:
         scores = score_lines(scale, step).values
         forms = {f"{score:g}": (f"{score:g}",) for score in scores}
-    return Words({word: (*same, *(f" {text}" for text in same)) for word, same in forms.items()}, scores)
+    spellings = {word: (*same, *(f" {text}" for text in same)) for word, same in forms.items()}
+    return Words(template.reading, spellings, scores)
 
 
 def _word_logprobs(completion: Completion, words: Words, template: Template) -> WordLogprobs | Unparsed:
@@ -242,7 +245,7 @@ def _shown(
     low, high = mode.scale
     if words.scores:
         grades = grade_distribution(words.scores, values, approximation)
-        log_odds = values[0] - values[1] if len(values) == 2 else None
+        log_odds = values[0] - values[1] if words.reading == "yes-no" else None
         return replace(shown, scores=(grades.expected,), grades=grades, log_odds=log_odds)
     if len(order) > 2:
         return replace(shown, scores=tuple(low + (high - low) * share for share in _shares(values)))
@@ -253,10 +256,10 @@ def _shown(
 
 def _strengths(order: tuple[int, ...], values: tuple[float, ...], words: Words) -> tuple[float, ...]:
     """Of each answer in a prompt, as shown."""
-    if not words.scores:
+    if words.reading == "letters":
         whole = math.log(math.fsum(map(math.exp, values)))
         return tuple(value - whole for value in values)
-    if len(values) == 2:
+    if words.reading == "yes-no":
         return (values[0] - values[1],)
     return (grade_distribution(words.scores, values, "").expected,)
 

@@ -76,6 +76,13 @@ def test_grades_are_compared_by_their_expectation():
     assert judgment.shown[0].log_odds is None
 
 
+def test_a_scale_of_two_grades_is_no_yes_and_no():
+    mode = Pairwise(template="grade", scale=(0, 1))
+    _, judgment = drive(mode, [reply("1", shares=[0.2, 0, 0.8, 0]), reply("0", shares=[0.9, 0, 0.1, 0])])
+    assert judgment.scores == (pytest.approx(0.8), pytest.approx(0.1))
+    assert (judgment.winner, judgment.shown[0].log_odds) == (1, None)
+
+
 def test_the_calibration_temperature_divides_the_difference():
     mode = replace(YES_NO, calibration_temperature=2.0)
     _, judgment = drive(mode, [yes(0.8, *[0] * 5, 0.2, *[0] * 5), yes(0.2, *[0] * 5, 0.8, *[0] * 5)])
@@ -164,6 +171,7 @@ def test_a_reason_is_asked_for_behind_the_word_as_the_next_turn():
         ("user", "Why?"),
     ]
     assert [shown.reason for shown in judgment.shown] == ["It is right.", "It is wrong."]
+    assert judgment.reason == "Answer 1: It is right.\n\nAnswer 2: It is wrong."
 
 
 def test_a_criterion_stands_in_the_question_to_the_judge():
