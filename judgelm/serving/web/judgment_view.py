@@ -86,7 +86,9 @@ def verdict_details(judgment: Judgment) -> list[str]:
         event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
         lines.append(f"P({event}) {judgment.probability:.2f}")
     if judgment.scores is not None and len(judgment.scores) > 1:
-        by_one_order = len(judgment.shown) < 2 or judgment.scores == judgment.shown[0].scores  # as under rule `given`
+        by_one_order = (
+            len(judgment.compared) < 2 or judgment.scores == judgment.shown[0].scores
+        )  # as under rule `given`
         mean = "Scores" if by_one_order else "Mean scores"
         lines.append(f"{mean} {score_text(judgment.scores)}")
     if judgment.consistent:
@@ -149,6 +151,8 @@ def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
         parts.append(notice(f"The reason: {text_failure(shown.reason_failure)}."))
     if isinstance(judgment.verdict, RankingVerdict) and len(shown.order) > 2:
         title = "shown as " + ", ".join(str(index + 1) for index in shown.order)
+    elif judgment.reads_words and len(shown.order) == 1:
+        title = f"{shown.part}, answer {shown.order[0] + 1}" if shown.part else f"answer {shown.order[0] + 1}"
     else:
         title = order_words(shown)
     return panel(*parts, title=title[0].upper() + title[1:])

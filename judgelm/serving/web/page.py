@@ -76,7 +76,9 @@ def _about(judge: Judge) -> str:
     """The name, engine, template and scale of the judge."""
     described = judge.engine.describe()
     model = described.get("model", {})
-    if isinstance(model, dict):
+    if judge.named is not None:
+        name = judge.named.card.name
+    elif isinstance(model, dict):
         name = str(model.get("judge") or model.get("path", "a judge")).rstrip("/").rsplit("/", 1)[-1]
     else:
         name = str(model)
