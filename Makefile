@@ -162,7 +162,7 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-# JUDGE=FOLDER: another judge than the small one
+# JUDGE=FOLDER: another judge than the default one
 screenshots: setup
 	tests/install_chromium.sh
 	$(BIN)/python docs/screenshots.py $(JUDGE)

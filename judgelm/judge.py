@@ -38,7 +38,7 @@ class Judge:
 
     Args:
         model: local folder, GGUF file, hub id or a judge's name (`judgelm judges`), or the folder of `judgelm tune`,
-            whose card names the model; None is the default judge, the small one. With `engine="openai"` the server's
+            whose card names the model; None is the default judge. With `engine="openai"` the server's
             name of it; with `engine="scripted"` the reply, or a JSON file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         reading: how the judge is read: `score-line`, `letters`, `yes-no` or `grade`; None takes the card's. A model

@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -165,9 +166,14 @@ def judge_cache(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def little_memory(monkeypatch) -> None:
+def little_memory(monkeypatch) -> Iterator[None]:
     """A machine with 2 GB of free memory, on which the small judge is the default."""
+    from judgelm.judges.cards import this_machine
+
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2 * 10**9, total=4 * 10**9))
+    this_machine.cache_clear()
+    yield
+    this_machine.cache_clear()
 
 
 @pytest.fixture

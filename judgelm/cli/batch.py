@@ -65,7 +65,7 @@ def batch(
 
     Model and engine:
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
-            small-judge.
+            qwen-1.5b.
         cascade: Two judges instead of --model: the second judges only what the first is unsure about.
         cascade_band: Unsure means P(first better) from LOW to HIGH; default 0.3,0.7.
 
@@ -80,7 +80,7 @@ def batch(
         judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
         judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
 
-    The first uses the small judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no
+    The first uses the default judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no
     model. The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input error, 2 finished with
     failures above --max-failure-rate, 3 the judge drifted from its --canary, 130 interrupted (resumable).
     """

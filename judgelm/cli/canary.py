@@ -41,7 +41,7 @@ def record_command(
     Options:
         out: The canary, a JSON file.
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
-            small-judge.
+            qwen-1.5b.
         pairs: Pairs to judge; default: 60 everyday pairs of judgelm.
         limit: Only the first N pairs.
         tolerance: Benign mean difference of P(first better), for later checks.
@@ -89,7 +89,7 @@ def check_command(
     Options:
         canary: The file of judgelm canary record.
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
-            small-judge.
+            qwen-1.5b.
         tolerance: Benign mean difference of P(first better); default: as recorded.
         max_changed: Benign share of changed verdicts; default: as recorded.
 

@@ -89,7 +89,7 @@ def doctor(
         quiet: Print only what to mend.
 
     Model and engine:
-        model: Judge to probe with; default: small-judge where it is installed, else a random one.
+        model: Judge to probe with; default: the default judge where it is installed, else a random one.
 
     Speed of a judge:
         speed: Measure this judge by engine and numeric format instead, for auto to choose by.

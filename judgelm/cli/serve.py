@@ -60,7 +60,7 @@ def serve(
 
     Options:
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; with --upstream its name there.
-            Default: small-judge.
+            Default: qwen-1.5b.
 
     Model and engine:
         upstream: Servers of the model with OpenAI's API.
@@ -96,7 +96,7 @@ def serve(
         shutdown_s: Seconds to finish requests in flight at shutdown.
 
     Examples:
-        judgelm serve   (the small judge: judgelm judges)
+        judgelm serve   (the default judge: judgelm judges)
         judgelm serve my-judge
         judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0
             --api-key-file keys.txt
@@ -239,7 +239,7 @@ def web(
 
     Options:
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge; a server's name of it. Default:
-            small-judge.
+            qwen-1.5b.
 
     Run files:
         run: A run file to browse; repeatable. Others can be uploaded on the page.
@@ -252,7 +252,7 @@ def web(
         no_auth: Allow other machines without a password.
 
     Examples:
-        judgelm web   (with the small judge: judgelm judges)
+        judgelm web   (with the default judge: judgelm judges)
         judgelm web my-judge
         judgelm web my-judge --run judgments.jsonl --run other.jsonl --pairs pairs.jsonl
         JUDGELM_PASSWORD=... judgelm web my-judge --host 0.0.0.0

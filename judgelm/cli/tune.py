@@ -41,7 +41,7 @@ reading by `judgelm tune`, with {n} labelled pairs ({decided} with a winner, {qu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """What is judged in which ways.
+    """The pairs, the candidates and the folder of one tuning.
 
     Attributes:
         labels: file of the pairs and labels.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -170,7 +171,7 @@ def judge_card(name: str) -> NamedJudge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What of a machine decides which judge is the default.
+    """The properties of a machine that decide which judge is the default.
 
     Attributes:
         memory_bytes: that a process can have without swapping.
@@ -190,8 +191,9 @@ class CardChoice(NamedTuple):
     reason: str
 
 
+@cache
 def this_machine() -> Machine:
-    """The machine that runs this process; loads torch."""
+    """The machine that runs this process, as at the first call, so that one run has one default; loads torch."""
     import torch
 
     from judgelm.engines.dtype import available_bytes, half_format, this_cpu_flags

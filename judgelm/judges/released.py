@@ -542,7 +542,7 @@ def _text(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFormat:
-    """How a judge is asked and read, and the source of that: its card, an option, or the default.
+    """The template and scale of a judge, and their source: its card, an option, or the default.
 
     `never_explained` is True where the card states that no training row had a reason. `reply_tokens` is the room for a
     reply that reasons first: that of the training, else half of the judge's window; None where neither is known.

@@ -179,8 +179,8 @@ class Layout:
 
 
 JudgeReading = Literal["score-line", "letters", "yes-no", "grade"]
-"""How a judge's reply becomes numbers: a line of scores, or the probabilities of the answers' letters, of yes and no to
-each answer by itself, or of the grades of each answer by itself."""
+"""The way from a judge's reply to numbers: a line of scores, or the probabilities of the answers' letters, of yes and
+no to each answer by itself, or of the grades of each answer by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

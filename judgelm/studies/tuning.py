@@ -158,7 +158,7 @@ class TuningResult:
     questions: int
 
     def sentences(self) -> list[str]:
-        """What was chosen, why, how good that is, and a temperature without a best value."""
+        """The choice, its reason, its accuracy, and a warning where the temperature is at its limit."""
         return [self._choice(), self._honest(), *self._limit()]
 
     def _choice(self) -> str:

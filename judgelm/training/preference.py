@@ -357,7 +357,7 @@ class ScoreLineObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
-        """What the model takes; its logits are those of the prompts' ends and of the tree."""
+        """Arguments of the model, which then returns the logits of the prompts' ends and of the tree."""
         # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
         ids = batch["input_ids"]
         scored = torch.arange(ids.shape[1] - 1 - len(batch["tree"]["tokens"]), ids.shape[1], device=ids.device)

@@ -113,7 +113,7 @@ class WordObjective:
         }
 
     def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-        """What the model takes; its logits are those of the last position."""
+        """Arguments of the model, which then returns the logits of the last position."""
         # an index and not a number: of a slice, torch copies the vocabulary's weights for each row
         last = torch.tensor([batch["input_ids"].shape[1] - 1], device=batch["input_ids"].device)
         names = ("input_ids", "attention_mask", "position_ids")
