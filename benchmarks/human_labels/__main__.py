@@ -8,9 +8,9 @@ The first line makes DATA (`prepare --help` names its sources). The second judge
 `judges.yaml`, and writes the page, its figure and all figures as JSON. The first judge of the file is compared with
 each of the others. Runs are run files of `judgelm-batch`: the same command resumes what was interrupted. The verdicts
 on a full set are stored in OUT/verdicts, by id and without texts; where they are, the set is not judged again. The
-third line writes the page from stored verdicts and baselines, and needs no model. `--only NAME` judges with one judge
-of the file; `--limit 300` takes a fixed subset of each set while a judge is being developed; the full sets are for the
-end.
+third line writes the page from stored verdicts and baselines, and needs no model. A judge with `rows` judges a fixed
+subset of each set, and is compared on it. `--only NAME` judges with one judge of the file; `--limit 300` takes a fixed
+subset of each set while a judge is being developed; the full sets are for the end.
 
 Tie thresholds and the shared temperature are fitted on DATA/dev.jsonl, never on rows of a set that a figure is of.
 """
@@ -101,7 +101,7 @@ def measure(
         tokens = estimated_tokens(part.samples)
         print(f"{name}: {len(part.samples):,} pairs, about {tokens:,} prompt tokens in both orders", flush=True)
     judged = {judge.name: run_judge(judge, todo, options) for judge in judges}
-    fits = {name: fit_on_dev(todo.get(DEV), by_set.get(DEV)) for name, by_set in judged.items()}
+    fits = {name: fit_on_dev(by_set.get(DEV)) for name, by_set in judged.items()}
     results = {}
     for human_set in sets:
         entrants = {
@@ -110,7 +110,10 @@ def measure(
             if human_set.name in by_set
         }
         results[human_set.name] = result_of(human_set, rows[human_set.name], rates, entrants, resampling)
-    return results, pooled(rows, {name: dict(by_set) for name, by_set in judged.items() if by_set}, resampling)
+    return results, pooled(
+        {judge: {name: by_set[name] for name in rows if name in by_set} for judge, by_set in judged.items() if by_set},
+        resampling,
+    )
 
 
 def run_judge(judge: JudgeOptions, todo: dict[str, Rows], options: argparse.Namespace) -> dict[str, JudgedSet]:
@@ -118,7 +121,8 @@ def run_judge(judge: JudgeOptions, todo: dict[str, Rows], options: argparse.Name
     part = "all" if options.limit is None else f"{options.limit}-{options.seed}"
     folder = options.runs / part
     results = {}
-    for name, rows in todo.items():
+    for name, part_of_set in todo.items():
+        rows = part_of_set if name == DEV else part_of_set.subset(judge.rows, options.seed)
         stored = options.out / "verdicts" / judge.name / f"{name}.json"
         if options.limit is None and stored.exists():
             results[name] = read_verdicts(stored, rows)
@@ -127,15 +131,15 @@ def run_judge(judge: JudgeOptions, todo: dict[str, Rows], options: argparse.Name
             pairs, run = folder / "pairs" / f"{name}.jsonl", folder / judge.name / f"{name}.jsonl"
             results[name] = judge_set(judge, rows, pairs, run)
             if options.limit is None:
-                write_verdicts(stored, rows, results[name])
+                write_verdicts(stored, results[name])
     return results
 
 
-def fit_on_dev(rows: Rows | None, judged: JudgedSet | None) -> tuple[float, Decided | None]:
+def fit_on_dev(judged: JudgedSet | None) -> tuple[float, Decided | None]:
     """Tie threshold from all dev rows, and the first decided ones for a temperature."""
-    if rows is None or judged is None:
+    if judged is None:
         return 0.0, None
-    probability = judged.verdicts.probability
+    probability, rows = judged.verdicts.probability, judged.rows
     pairs = decided(probability, rows.truth, rows.questions)
     if not pairs.outcome.size:
         return 0.0, None

@@ -28,9 +28,11 @@ class JudgeOptions:
     Attributes:
         name: of its folder of verdicts, and in tables.
         options: of `judgelm-batch`, by their flags' names.
+        rows: of a fixed subset of each set that it judges; None: all.
     """
 
     name: str
+    rows: int | None
     options: Mapping[str, Any]
 
     @property
@@ -44,9 +46,9 @@ class JudgeOptions:
 
 
 def read_judges(path: Path) -> list[JudgeOptions]:
-    """The judges of a YAML list: `name`, and options of `judgelm-batch`."""
+    """The judges of a YAML list: `name`, `rows` where it judges a subset, and options of `judgelm-batch`."""
     rows: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [JudgeOptions(name=row["name"], options={key: row[key] for key in row if key != "name"}) for row in rows]
+    return [JudgeOptions(name=row.pop("name"), rows=row.pop("rows", None), options=row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class JudgedSet:
     """A judge's verdicts on a set, and how the run went.
 
     Attributes:
+        rows: the pairs, which can be a part of the set.
         verdicts: P(first better) of each order, whatever the share of the probability; where each answer is judged by
             itself, that of the pair in both places.
         failures: code -> judgments that `judgelm-batch` reports as failed, and `missing`.
@@ -64,6 +67,7 @@ class JudgedSet:
         seconds: that judging took, without loading; None where it was not recorded.
     """
 
+    rows: Rows
     verdicts: Verdicts
     failures: dict[str, int]
     cut: int
@@ -90,18 +94,20 @@ def read_verdicts(path: Path, rows: Rows) -> JudgedSet:
     if set(pairs) != {sample.id for sample in rows.samples}:
         sys.exit(f"error: {path}: verdicts of other pairs; delete it to judge the set again")
     sides = np.array([pairs[sample.id] for sample in rows.samples], dtype=np.float64)
-    return JudgedSet(verdicts=Verdicts(given=sides[:, 0], swapped=sides[:, 1]), **record)
+    return JudgedSet(rows=rows, verdicts=Verdicts(given=sides[:, 0], swapped=sides[:, 1]), **record)
 
 
-def write_verdicts(path: Path, rows: Rows, judged_set: JudgedSet) -> None:
+def write_verdicts(path: Path, judged_set: JudgedSet) -> None:
     """Store verdicts by id, without any text of the set: P(first better) in each order, null where it failed."""
     record: dict[str, Any] = {
-        field.name: getattr(judged_set, field.name) for field in fields(judged_set) if field.name != "verdicts"
+        field.name: getattr(judged_set, field.name)
+        for field in fields(judged_set)
+        if field.name not in ("rows", "verdicts")
     }
     verdicts = judged_set.verdicts
     sides = np.stack([verdicts.given, verdicts.swapped], axis=1).astype(object)
     sides[np.isnan(sides.astype(np.float64))] = None
-    record["first_better"] = dict(zip((sample.id for sample in rows.samples), sides.tolist(), strict=True))
+    record["first_better"] = dict(zip((sample.id for sample in judged_set.rows.samples), sides.tolist(), strict=True))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
 
@@ -153,6 +159,7 @@ def judged(rows: Rows, judgments: dict[str, Judgment]) -> JudgedSet:
             alike.append(orders.given.label == orders.swapped.label)
     standing = [judgments[sample.id] for sample in rows.samples if sample.id in judgments]
     return JudgedSet(
+        rows=rows,
         verdicts=Verdicts(given=sides[0], swapped=sides[1]),
         failures=dict(failures),
         cut=sum(any(shown.truncations for shown in judgment.shown) for judgment in standing),

@@ -60,9 +60,9 @@ def summary(results: Results) -> list[str]:
             over = "" if name not in result.first_over else _points(result.first_over[name])
             seconds = "" if judge.seconds is None else f"{judge.seconds:.2f}"
             shares = (_percent(judge.figures.agreement), _percent(judge.figures.decided))
-            rows.append((human_set.title, result.n, name, *shares, _points(judge.decided_over_trivial), over, seconds))
-    over = ("minus the best trivial baseline there, points", f"{first} minus it, agreement, points")
-    heads = ("set", "n", "judge", "agreement", "on decided labels", *over, "s a pair")
+            rows.append((human_set.title, judge.n, name, *shares, _points(judge.decided_over_trivial), over, seconds))
+    minus = ("minus the best trivial baseline there, points", f"{first} minus it, agreement, points")
+    heads = ("set", "n", "judge", "agreement", "on decided labels", *minus, "s a pair")
     return _table(heads, rows)
 
 

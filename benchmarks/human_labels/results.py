@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.human_labels import baselines
 from benchmarks.human_labels.judging import JudgedSet
@@ -26,6 +27,7 @@ from benchmarks.human_labels.sets import HumanSet, Rows
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.studies.pair_metrics import PositionEstimates
 
+Indices = NDArray[np.int_]
 CONSTANT, LONGER, GENERATOR = "constant label", "longer answer", "generator's win rate"
 CROSS_FITTED = "generator's win rate, cross-fitted"
 TRIVIAL = (CONSTANT, LONGER, GENERATOR)
@@ -62,6 +64,7 @@ class JudgeResult:
     """A judge on a set.
 
     Attributes:
+        n: pairs of the set that it judged.
         tie_threshold: fitted on dev, 0 where the set's labels are never ties.
         over_trivial: agreement minus that of the best trivial baseline, paired.
         decided_over_trivial: the same over decided labels, with the baseline that is best there.
@@ -73,6 +76,7 @@ class JudgeResult:
         seconds: a pair took, without loading; None where it was not recorded.
     """
 
+    n: int
     figures: Figures
     tie_threshold: float
     over_trivial: Estimate
@@ -99,7 +103,7 @@ class SetResult:
         baselines: by name.
         best: the trivial baseline of the highest agreement; `best_decided` of the highest over decided labels.
         judges: by name.
-        first_over: agreement of the first judge minus that of each other, paired.
+        first_over: agreement of the first judge minus that of each other, over the pairs that both judged.
     """
 
     n: int
@@ -169,11 +173,6 @@ def result_of(
     if not human_set.ties:
         entrants = {name: replace(entrant, tie_threshold=0.0) for name, entrant in entrants.items()}
     beside = (known[best], known[best_decided])
-    credit = {
-        name: agreement_credits(entrant.judged.verdicts, rows.truth, entrant.tie_threshold)
-        for name, entrant in entrants.items()
-    }
-    first, *others = credit or [""]
     return SetResult(
         n=len(rows.samples),
         ties=int((rows.truth == 0).sum()),
@@ -182,15 +181,37 @@ def result_of(
         best=best,
         best_decided=best_decided,
         judges={name: judge_result(human_set, rows, entrant, beside, resampling) for name, entrant in entrants.items()},
-        first_over={name: difference(credit[first], credit[name], rows.questions, resampling) for name in others},
+        first_over=dict(_first_over(entrants, resampling)) if entrants else {},
     )
+
+
+def _first_over(entrants: Mapping[str, Entrant], resampling: Resampling) -> Iterator[tuple[str, Estimate]]:
+    first = next(iter(entrants.values()))
+    for name, other in list(entrants.items())[1:]:
+        (ours, theirs), rows = _shared(first.judged, other.judged)
+        credits = (
+            agreement_credits(first.judged.verdicts.part(ours), rows.truth, first.tie_threshold),
+            agreement_credits(other.judged.verdicts.part(theirs), rows.truth, other.tie_threshold),
+        )
+        yield name, difference(*credits, rows.questions, resampling)
+
+
+def _shared(first: JudgedSet, second: JudgedSet) -> tuple[tuple[Indices, Indices], Rows]:
+    """The places of the pairs that both judged, in each, and those pairs."""
+    place = {sample.id: index for index, sample in enumerate(second.rows.samples)}
+    ours = np.array([index for index, sample in enumerate(first.rows.samples) if sample.id in place], dtype=int)
+    theirs = np.array([place[first.rows.samples[index].id] for index in ours], dtype=int)
+    return (ours, theirs), first.rows.part(ours)
 
 
 def judge_result(
     human_set: HumanSet, rows: Rows, entrant: Entrant, beside: tuple[Verdicts, Verdicts], resampling: Resampling
 ) -> JudgeResult:
-    """A judge's figures; `beside` are the best trivial verdicts over all and over decided labels."""
+    """A judge's figures; `beside` are the best trivial verdicts on `rows` over all and over decided labels."""
     judged, threshold = entrant.judged, entrant.tie_threshold
+    place = {sample.id: index for index, sample in enumerate(rows.samples)}
+    chosen = np.array([place[sample.id] for sample in judged.rows.samples], dtype=int)
+    beside, rows = (beside[0].part(chosen), beside[1].part(chosen)), judged.rows
     verdicts, truth, questions = judged.verdicts, rows.truth, rows.questions
     winners = np.flatnonzero(truth != 0)
     named = rows.part(winners)
@@ -198,6 +219,7 @@ def judge_result(
     over = agreement_credits(verdicts, truth, threshold) - agreement_credits(beside[0], truth, 0.0)
     pairs = decided(verdicts.probability, truth, questions)
     return JudgeResult(
+        n=len(rows.samples),
         figures=figures_of(human_set, rows, verdicts, threshold, resampling),
         tie_threshold=threshold,
         over_trivial=mean(over, questions, resampling),
@@ -226,43 +248,56 @@ def _by_category(named: Rows, right: Floats, resampling: Resampling) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pooled:
-    """All sets together, over the labels that name a winner: a judge's share right, and the first judge's minus it."""
+    """All sets together, over the labels that name a winner.
+
+    Attributes:
+        decided: a judge's share right.
+        first_over: the first judge's minus it, over the pairs that both judged.
+    """
 
     decided: Estimate
     first_over: Estimate
 
 
-def pooled(
-    rows: Mapping[str, Rows], judged: Mapping[str, Mapping[str, JudgedSet]], resampling: Resampling
-) -> dict[str, Pooled]:
-    """The judges that judged every set; questions of different sets are different clusters.
+def pooled(judged: Mapping[str, Mapping[str, JudgedSet]], resampling: Resampling) -> dict[str, Pooled]:
+    """The judges that judged as many sets as the first; questions of different sets are different clusters.
 
     Args:
-        rows: of each set.
         judged: judge -> set -> verdicts; the first judge is compared with each.
         resampling: seed and number of resamples.
     """
-    whole = {name: by_set for name, by_set in judged.items() if rows.keys() <= by_set.keys()}
-    if not whole or next(iter(judged)) not in whole:
-        return {}
-    winners = {name: np.flatnonzero(part.truth != 0) for name, part in rows.items()}
-    clusters = [(name, part.questions[index]) for name, part in rows.items() for index in winners[name]]
-    right = {
-        judge: np.concatenate(
-            [
-                decided_credits(by_set[name].verdicts.probability[winners[name]], part.truth[winners[name]])
-                for name, part in rows.items()
-            ]
-        )
-        for judge, by_set in whole.items()
-    }
-    first = next(iter(right.values()))
+    first = next(iter(judged.values()), {})
     return {
-        judge: Pooled(
-            decided=share_of(credit, clusters, resampling), first_over=difference(first, credit, clusters, resampling)
-        )
-        for judge, credit in right.items()
+        judge: Pooled(decided=_share(by_set, resampling), first_over=_minus(first, by_set, resampling))
+        for judge, by_set in judged.items()
+        if by_set.keys() >= first.keys()
     }
+
+
+def _share(by_set: Mapping[str, JudgedSet], resampling: Resampling) -> Estimate:
+    credit, clusters = _decided_together(
+        {name: (part, np.arange(len(part.rows.samples))) for name, part in by_set.items()}
+    )
+    return share_of(credit, clusters, resampling)
+
+
+def _minus(first: Mapping[str, JudgedSet], other: Mapping[str, JudgedSet], resampling: Resampling) -> Estimate:
+    places = {name: _shared(part, other[name])[0] for name, part in first.items()}
+    ours, clusters = _decided_together({name: (part, places[name][0]) for name, part in first.items()})
+    theirs, _ = _decided_together({name: (other[name], places[name][1]) for name in first})
+    return difference(ours, theirs, clusters, resampling)
+
+
+def _decided_together(parts: Mapping[str, tuple[JudgedSet, Indices]]) -> tuple[Floats, list[tuple[str, str]]]:
+    """Credits of some places of each set, where the label names a winner, and their clusters."""
+    credit: list[Floats] = []
+    clusters: list[tuple[str, str]] = []
+    for name, (judged, places) in parts.items():
+        winners = places[judged.rows.truth[places] != 0]
+        rows = judged.rows.part(winners)
+        credit.append(decided_credits(judged.verdicts.probability[winners], rows.truth))
+        clusters += [(name, question) for question in rows.questions]
+    return np.concatenate(credit), clusters
 
 
 def _names_longer(rows: Rows, probability: Floats, resampling: Resampling) -> Estimate | None:

@@ -154,26 +154,25 @@ class Rows:
         """Some of the pairs, by index."""
         return Rows(samples=tuple(self.samples[index] for index in chosen), truth=self.truth[chosen])
 
+    def subset(self, limit: int | None, seed: int) -> "Rows":
+        """A fixed subset of at most `limit` pairs, in order; None: all.
+
+        A pair's id and the seed decide whether it is in a subset, so that a smaller one is part of a larger one.
+        """
+        ranks = [uniform_hash(seed, sample.id, "human labels") for sample in self.samples]
+        return self.part(np.sort(np.argsort(ranks, kind="stable")[:limit]))
+
 
 def read_rows(path: Path, *, limit: int | None, seed: int) -> Rows:
-    """The labelled pairs of a file, or a fixed subset of `limit` of them.
-
-    A row's id and the seed decide whether it is in a subset, so that a smaller one is part of a larger one.
-    """
+    """The labelled pairs of a file, or a fixed subset of `limit` of them (`Rows.subset`)."""
     labelled = read_labels(str(path))
     pairs = [
         (sample, label_of(label.winner))
         for key, sample in labelled.samples.items()
         if (label := labelled.labels.get(key)) is not None and label.winner is not None
     ]
-    if limit is not None:
-        chosen = {sample.id for sample, _ in sorted(pairs, key=lambda pair: _rank(seed, pair[0]))[:limit]}
-        pairs = [pair for pair in pairs if pair[0].id in chosen]
-    return Rows(samples=tuple(sample for sample, _ in pairs), truth=np.array([label for _, label in pairs], dtype=int))
-
-
-def _rank(seed: int, sample: Sample) -> float:
-    return uniform_hash(seed, sample.id, "human labels")
+    rows = Rows(samples=tuple(sample for sample, _ in pairs), truth=np.array([label for _, label in pairs], dtype=int))
+    return rows.subset(limit, seed)
 
 
 def estimated_tokens(samples: Sequence[Sample], overhead: int = 190) -> int:

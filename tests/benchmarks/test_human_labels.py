@@ -138,14 +138,32 @@ def test_an_answer_judged_by_itself_has_no_orders():
 
 
 def test_all_sets_together_are_paired_over_decided_labels():
-    rows = {"a": rows_of([1, 0, -1]), "b": rows_of([1])}
-    blank = judged(rows["b"], {})
-    first = {"a": replace(blank, verdicts=verdicts([0.9, 0.9, 0.1])), "b": replace(blank, verdicts=verdicts([0.9]))}
-    other = {"a": replace(blank, verdicts=verdicts([0.9, 0.9, 0.9])), "b": replace(blank, verdicts=verdicts([0.1]))}
-    found = pooled(rows, {"one": first, "two": other, "partial": {"a": first["a"]}}, FEW)
+    def by_set(a, b):
+        sets = {"a": (rows_of([1, 0, -1]), a), "b": (rows_of([1]), b)}
+        return {name: replace(judged(rows, {}), verdicts=verdicts(p)) for name, (rows, p) in sets.items()}
+
+    first, other = by_set([0.9, 0.9, 0.1], [0.9]), by_set([0.9, 0.9, 0.9], [0.1])
+    found = pooled({"one": first, "two": other, "fewer sets": {"a": first["a"]}}, FEW)
     assert list(found) == ["one", "two"]
     assert (found["one"].decided.value, found["two"].decided.value) == (1, pytest.approx(1 / 3))
     assert found["two"].first_over.value == pytest.approx(2 / 3)
+
+
+def test_a_judge_of_a_subset_is_compared_on_its_pairs():
+    rows = rows_of([1, -1, 1, 1])
+    part = rows.subset(2, seed=0)
+    assert [s.id for s in rows.subset(3, seed=0).samples if s in part.samples] == [s.id for s in part.samples]
+    assert rows.subset(None, seed=0).samples == rows.samples
+    right = Verdicts.of_baseline((rows.truth + 1) / 2 * 0.8 + 0.1)
+    whole = Entrant(judged=replace(judged(rows, {}), verdicts=right), tie_threshold=0, dev=None)
+    wrong = replace(judged(part, {}), verdicts=verdicts([0.9 if truth < 0 else 0.1 for truth in part.truth]))
+    entrants = {"whole": whole, "part": Entrant(judged=wrong, tie_threshold=0, dev=None)}
+    llmbar = next(human_set for human_set in SETS if human_set.name == "llmbar")
+    result = result_of(llmbar, rows, None, entrants, FEW)
+    assert [judge.n for judge in result.judges.values()] == [4, 2]
+    assert (result.first_over["part"].value, result.first_over["part"].n) == (1, 2)
+    together = pooled({name: {"a": entrant.judged} for name, entrant in entrants.items()}, FEW)
+    assert (together["part"].decided.n, together["part"].first_over.value) == (2, 1)
 
 
 def test_a_judge_is_measured_against_the_best_trivial_baseline():
@@ -181,7 +199,7 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
     rows = read_rows(tmp_path / "pandalm.jsonl", limit=None, seed=0)
     stored = replace(judged(rows, {}), verdicts=verdicts([0.1, 0.2, 0.9, 0.5], [0.1, 0.2, NAN, 0.5]))
     file = tmp_path / "page" / "verdicts" / "small-judge" / "pandalm.json"
-    write_verdicts(file, rows, stored)
+    write_verdicts(file, stored)
     monkeypatch.setattr(sys, "argv", ["human_labels", "--data", str(tmp_path), "--out", str(tmp_path / "page")])
     main()
     assert "not measured, since" in capsys.readouterr().out
