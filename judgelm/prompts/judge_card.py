@@ -245,21 +245,22 @@ def write_card(folder: str | Path, card: Card) -> None:
 
 
 def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:
-    """Refuse a template other than the one the judge was trained with.
+    """Refuse a template other than the card's, which the judge was trained with, or tuned to.
 
     Raises:
         CardError: id or bytes differ; both sides are shown.
     """
+    made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
         raise CardError(
-            f"{location}: the model was trained with template {card.template!r}, but {template!r} was asked for; "
-            f"leave --template out, or pass --ignore-card if you want the mismatch"
+            f"{location}: the judge was {made} template {card.template!r}, but {template!r} was asked for; leave "
+            "--template out, or pass --ignore-card if you want the mismatch"
         )
     if card.template_sha != template_sha:
         raise CardError(
-            f"{location}: the model was trained with other bytes of template {template!r} "
-            f"(sha {card.template_sha[:12]}, this judgelm has {template_sha[:12]}); install the judgelm version it was "
-            f"trained with, train it again, or pass --ignore-card if you want the mismatch"
+            f"{location}: the judge was {made} other bytes of template {template!r} (sha {card.template_sha[:12]}, "
+            f"this judgelm has {template_sha[:12]}); install the judgelm version it was {made}, {again} it again, or "
+            "pass --ignore-card if you want the mismatch"
         )
 
 

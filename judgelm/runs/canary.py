@@ -35,7 +35,8 @@ class CanaryPair:
         verdict: the judge's, over both orders; None for a failure.
         failure: its code.
         shown: which of the two shown is better, as given and swapped; None where that order failed.
-        probabilities: P(the answer shown first is better) as given and swapped; None where there is none.
+        probabilities: P(the answer shown first is better) as given and swapped, also where each answer was judged by
+            itself; None where there is none.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -151,8 +152,17 @@ def _judged(pair: CanaryPair, judgment: Judgment) -> CanaryPair:
         verdict=judgment.winner,
         failure=None if judgment.failure is None else judgment.failure.code,
         shown=(_winner(given), _winner(swapped)),
-        probabilities=(_first_better(given), _first_better(swapped)),
+        probabilities=_probabilities(judgment, given, swapped),
     )
+
+
+def _probabilities(
+    judgment: Judgment, given: Shown | None, swapped: Shown | None
+) -> tuple[float | None, float | None]:
+    alone = judgment.probability
+    if alone is not None and given is swapped is None:  # each answer was judged by itself
+        return alone, 1 - alone
+    return _first_better(given), _first_better(swapped)
 
 
 def _winner(shown: Shown | None) -> Winner | None:

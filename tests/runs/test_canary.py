@@ -9,6 +9,7 @@ from judgelm.package import EVERYDAY_PAIRS
 from judgelm.records import Completion
 from judgelm.runs.canary import judge_canary, read_canary, read_pairs, write_canary
 from judgelm.studies.canary import compare_canaries
+from tests.support.flows import text_of
 
 MODE = Pairwise(both_orders=True, distribution=True)
 
@@ -37,6 +38,16 @@ def test_a_canary_is_read_as_it_was_written(tmp_path, pairs):
 def test_a_judge_without_probabilities_is_recorded_by_its_verdicts(pairs):
     canary = judge_canary(pairs, Pairwise(both_orders=True), ScriptedEngine({"*": "8 6"}))
     assert {pair.probabilities for pair in canary.pairs} == {(None, None)}
+
+
+def test_a_judge_of_each_answer_by_itself_is_recorded_with_its_probabilities(pairs):
+    mode = Pairwise(template="yes-no", both_orders=True, distribution=True)
+    second = pairs[0].answers[1]
+    engine = ScriptedEngine(lambda prompt: "Yes" if f"\n{second}\n" in text_of(prompt) else "No")
+    canary = judge_canary(pairs[:1], mode, engine)
+    given, swapped = canary.pairs[0].probabilities
+    assert given < 0.01
+    assert given + swapped == 1
 
 
 def test_failures_of_the_judge_are_recorded(pairs):

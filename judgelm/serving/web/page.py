@@ -164,6 +164,7 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
             value=False,
             label="Each answer once at each place",
             info="As many prompts as answers; their mean scores rank.",
+            visible=not judge.template.reads_alone,
             elem_id="several-places",
         )
         explain = _reason_box(judge, "several")
@@ -191,7 +192,13 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
     with gr.Row():
         options = [
             gr.Radio(_VIEWS, value="each", label="Judge", elem_id="dialogue-turns"),
-            gr.Checkbox(value=True, label="Both orders", info="Of two dialogues.", elem_id="dialogue-orders"),
+            gr.Checkbox(
+                value=True,
+                label="Both orders",
+                info="Of two dialogues.",
+                visible=not judge.template.reads_alone,
+                elem_id="dialogue-orders",
+            ),
             gr.Radio(REASONS[:2], value="none", label="Reason", info=reason_info(judge), elem_id="dialogue-reasons"),
         ]
 
@@ -319,10 +326,12 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     fields += _text_fields("pair", _REFERENCE)
     with gr.Row():
         both = gr.Checkbox(
-            value=True, label="Both orders", info="Shows the answers a second time, exchanged.", elem_id="pair-orders"
-        )
+            value=True, label="Both orders", info="Shows the answers a second time, exchanged.",
+            visible=not judge.template.reads_words, elem_id="pair-orders",
+        )  # fmt: skip
         explained = "none" if judge.format.never_explained else "all"
-        reasons = gr.Radio(REASONS, value=explained, label="Reason", info=reason_info(judge), elem_id="pair-reasons")
+        offered = REASONS[:2] if judge.template.reads_alone else REASONS
+        reasons = gr.Radio(offered, value=explained, label="Reason", info=reason_info(judge), elem_id="pair-reasons")
 
     def make(question: str, first: str, second: str, reference: str, both: bool, reasons: str) -> ModeAndSample:
         return pair_input(judge, question, (first, second), reference, {"both_orders": both, "reasons": reasons})
