@@ -468,3 +468,13 @@ def winner_by(probability: float, tie_threshold: float) -> Winner:
     if abs(lead) <= tie_threshold + 1e-9:  # 0.55 - 0.5 is a little more than 0.05
         return "tie"
     return 1 if lead > 0 else 2
+
+
+def kind_of_approximation(text: str) -> str:
+    """In what a distribution is not exact, without the shares of this one, so that those of a run can be counted.
+
+    Example:
+        >>> kind_of_approximation("up to 0.38 of the probability may be missing")
+        'a part of the probability may be missing'
+    """
+    return re.sub(r"(?:up to )?\b0\.\d+ of", "a part of", text)

@@ -21,7 +21,7 @@ from judgelm.engines.base import Engine
 from judgelm.errors import RunError
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.modes.generation import GeneratedAnswer
-from judgelm.parsing.scores import is_assigned
+from judgelm.parsing.scores import is_assigned, kind_of_approximation
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
 from judgelm.runs.run_files import RunFiles
 from judgelm.runs.runner import judgment_row
@@ -152,7 +152,7 @@ class RunStats(SessionStats):
             self.distributions += 1
             self.unassigned += distribution.unassigned
             if distribution.approximation:
-                self.approximations[distribution.approximation] += 1
+                self.approximations[kind_of_approximation(distribution.approximation)] += 1
 
     @property
     def mean_unassigned(self) -> float | None:

@@ -29,6 +29,7 @@ from judgelm.metrics.calibration import (
     reliability,
 )
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.parsing.scores import kind_of_approximation
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, group_by_value, join, questions_of, winner_of
 from judgelm.studies.pair_metrics import proper_losses
@@ -312,7 +313,8 @@ def _warnings(
         if scaling is None
     ]
     rough = {shown.distribution.approximation for row in rows for shown in row.judgment.shown if shown.distribution}
-    lines += [f"Some probabilities are not exact: {why}." for why in sorted(rough - {""})]
+    ways = sorted({kind_of_approximation(why) for why in rough - {""}})
+    lines += [f"Some probabilities are not exact: {way}." for way in ways]
     return lines
 
 

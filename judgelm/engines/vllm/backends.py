@@ -66,6 +66,8 @@ _CPU_DEFAULTS: dict[str, Any] = {
     "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
     "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
 }
+_PRECISE_HEAD = {"head_dtype": "float32"}
+"""Logits in bfloat16 lie an eighth apart: judges that are read off a word would call a quarter of the pairs ties."""
 
 
 class PromptRefusedError(Exception):
@@ -283,6 +285,8 @@ def engine_args(
         "worker_extension_cls": "judgelm.engines.weights.WeightsCheck",
         "seed": 0,
     }
+    if getattr(config, "quantization_config", None) is None:  # vLLM refuses to widen a head that is quantised
+        arguments["hf_overrides"] = _PRECISE_HEAD
     if current_platform.is_cpu():
         arguments |= _CPU_DEFAULTS
     if adapters := (*([adapter] if adapter is not None else []), *options.adapters):
@@ -331,6 +335,7 @@ def resolved_args(config: VllmConfig) -> dict[str, Any]:
         "enable_prefix_caching": cache.enable_prefix_caching,
         "block_size": cache.block_size,
         "kv_cache_dtype": cache.cache_dtype,
+        "head_dtype": str(config.model_config.head_dtype).removeprefix("torch."),
         "enforce_eager": config.model_config.enforce_eager,
         "enable_lora": config.lora_config is not None,
     }

@@ -2,11 +2,14 @@
 
 import ast
 import dataclasses
+import json
 import logging
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.vllm import START_LOG, logged_stages, quiet_imports
@@ -117,6 +120,18 @@ def test_an_adapter_and_4_bits_set_what_the_table_says(tiny_model, tmp_path, mon
     found = arguments(tiny_model, adapter=str(tmp_path), quantization="4bit")
     assert (found.enable_lora, found.quantization, found.load_format) == (True, "bitsandbytes", "bitsandbytes")
     assert found.max_lora_rank == 32  # the next above 24 that vLLM has
+
+
+def test_logits_are_float32_unless_the_head_may_be_quantised(tiny_model, tmp_path):
+    # in bfloat16 they lie 1/8 apart, and judges that are read off a word name ties
+    with quiet_start(str(tiny_model), multiprocessing=False):
+        config = arguments(tiny_model, dtype="bfloat16").create_engine_config(UsageContext.LLM_CLASS)
+    assert (config.model_config.dtype, config.model_config.head_dtype) == (torch.bfloat16, torch.float32)
+    quantised = shutil.copytree(tiny_model, tmp_path / "quantised")
+    known = json.loads((quantised / "config.json").read_text())
+    known["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": True}
+    (quantised / "config.json").write_text(json.dumps(known))
+    assert arguments(quantised).hf_overrides == {}
 
 
 def test_4_bits_are_refused_by_a_vllm_without_bitsandbytes(tiny_model):
