@@ -136,6 +136,7 @@ class TuningResult:
         best: the candidate that does best on all pairs.
         chosen: the default, or `best` where the labels tell it from the default.
         nested: accuracy, on each fold, of the candidate that did best on the others.
+        nested_right: shape (n,), the pairs on which it was right.
         gain: that minus the default's accuracy on the same pairs.
         selected: the candidate selected for each fold.
         pairs_needed: pairs that would tell a difference as large as `gain` (5 points where it is not above 0) from
@@ -150,6 +151,7 @@ class TuningResult:
     best: str
     chosen: str
     nested: Estimate
+    nested_right: Flags
     gain: Estimate
     selected: tuple[str, ...]
     pairs_needed: int | None
@@ -254,6 +256,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
         best=best,
         chosen=best if gain.low > 0 else options.default,
         nested=share(nested, labels.questions, resampling),
+        nested_right=nested,
         gain=gain,
         selected=tuple(selected),
         pairs_needed=_pairs_needed(gain, nested, right[options.default]),
