@@ -99,6 +99,9 @@ COMMANDS = Commands(
         ),
         "panel": "batch:panel_command",
         "serve": "serve:serve",
+        "prompts": Commands(
+            "Describe judge prompts of your own, for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
+        ),
         "web": "serve:web",
         "recipe": Commands("Run a list of commands from a file, step by step.", {"run": "recipe:run_command"}),
         "share": "judges:share_command",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console, write_text
 from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
@@ -32,6 +32,8 @@ def serve(
     name: list[str] | None = None,
     judge: Annotated[list[str] | None, typer.Option(metavar="NAME=ADAPTER")] = None,
     adapters_folder: Path | None = None,
+    prompts: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    learn: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
     chat: bool = False,
     both_orders: bool = False,
     reasons: bool = False,
@@ -69,7 +71,9 @@ def serve(
         name: A model name that clients may use; repeatable. Others are refused; by default all are accepted.
         judge: A judge that is a LoRA adapter of this model, by its own model name; repeatable.
         adapters_folder: Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).
-        chat: Answer prompts of unknown clients as an ordinary chat.
+        prompts: Judge prompts of your own, and the form of their replies, in YAML.
+        learn: Record up to 200 unknown prompts, with their texts, for judgelm prompts suggest.
+        chat: Answer prompts of unknown clients as an ordinary chat, unless they ask for a verdict.
         both_orders: Judge each pair in both orders.
         reasons: Give the judge's own reason where a reply has room for one.
 
@@ -101,6 +105,7 @@ def serve(
         judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0
             --api-key-file keys.txt
         judgelm serve my-judge --gpus 8   (a copy of the judge on each of this machine's GPUs)
+        judgelm serve my-judge --prompts prompts.yaml   (judge prompts of your own)
         judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2   (LoRA adapters of one base)
         judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
         judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
@@ -112,6 +117,7 @@ def serve(
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
     from judgelm.cli.canary import check_at_start, check_canary_options
+    from judgelm.dialects.prompt_file import LearnedPrompts, read_prompts
     from judgelm.serving.app import create_app
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
@@ -123,6 +129,13 @@ def serve(
     if log_texts and request_log is None:
         raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
     check_canary_options(canary_options)
+    how = HandlerOptions(
+        chat=chat,
+        both_orders=both_orders,
+        reasons=reasons,
+        prompts=read_prompts(prompts) if prompts is not None else (),
+        learn=None if learn is None else LearnedPrompts(learn),
+    )
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
     adapters = read_adapters(judge or [])
@@ -152,7 +165,7 @@ def serve(
             request_timeout_s=request_timeout_s,
             adapters_folder=adapters_folder,
         )
-        handler = JudgeHandler(loaded, worker, HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons))
+        handler = JudgeHandler(loaded, worker, how)
         app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log, tracer=tracer)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
@@ -167,6 +180,35 @@ def serve(
     if server.unanswered:
         console.message(f"before {server.unanswered} requests were answered", label="ended", style="yellow")
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def suggest_command(
+    learned: Annotated[Path, typer.Argument(metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE")],
+    overwrite: bool = False,
+) -> None:
+    """Write a prompt file from prompts that `judgelm serve --learn` recorded, to be checked by you.
+
+    Options:
+        learned: The recorded prompts, at least two of each kind.
+        out: The prompt file, for judgelm serve --prompts.
+        overwrite: Replace an earlier file.
+
+    Example: judgelm prompts suggest learned.jsonl -o prompts.yaml
+
+    Places where prompts of a kind differ become slots, named by the words before them. Names and form of the reply are
+    guesses: read the file before you serve it.
+    """
+    from judgelm.dialects.prompt_file import read_learned, suggested_prompts, written
+
+    if out.exists() and not overwrite:
+        raise ConfigError(f"-o {out}: exists already; add --overwrite to replace it, or choose another -o")
+    found = read_learned(learned)
+    suggested = suggested_prompts(found)
+    if not suggested:
+        raise ConfigError(f"{learned}: no two of its {len(found)} prompts are of one kind; record more of them")
+    write_text(out, written(suggested))
+    console.message(f"{len(suggested)} prompts in {out}; check slots and replies: judgelm serve --prompts {out}")
 
 
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """All dialects, and the search for that of a request."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,24 +20,24 @@ DIALECTS: tuple[Dialect, ...] = (
 """Every dialect; the order does not matter, since no request is of two (a test sees to it)."""
 
 
-def recognise(request: ChatRequest) -> tuple[Dialect, JudgeTask] | None:
+def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
     """The dialect of a request and the task in it; None where no dialect knows it.
 
     A request that no dialect knows is sought once more with line ends of one kind and without blanks around its
     messages, then without blanks at the ends of its lines. Where two dialects claim it, the split without doubt has
     precedence.
     """
-    known = _claimed(request)
+    known = _claimed(request, dialects)
     if known is not None:
         return known
     plain = normalised(request)
-    known = None if plain.messages == request.messages else _claimed(plain)
+    known = None if plain.messages == request.messages else _claimed(plain, dialects)
     stripped = _without_blank_ends(plain) if known is None else plain
-    return known if stripped.messages == plain.messages else _claimed(stripped)
+    return known if stripped.messages == plain.messages else _claimed(stripped, dialects)
 
 
-def _claimed(request: ChatRequest) -> tuple[Dialect, JudgeTask] | None:
-    claims = [(dialect, task) for dialect in DIALECTS if (task := dialect.recognise(request)) is not None]
+def _claimed(request: ChatRequest, dialects: Sequence[Dialect]) -> tuple[Dialect, JudgeTask] | None:
+    claims = [(dialect, task) for dialect in dialects if (task := dialect.recognise(request)) is not None]
     return min(claims, key=lambda claim: bool(claim[1].doubt), default=None)
 
 
@@ -51,6 +52,21 @@ def _without_blank_ends(request: ChatRequest) -> ChatRequest:
     texts = ["\n".join(line.rstrip(" \t") for line in message.text.split("\n")) for message in request.messages]
     messages = [replace(message, text=text) for message, text in zip(request.messages, texts, strict=True)]
     return replace(request, messages=tuple(messages))
+
+
+_VERDICT_WANTED = re.compile(
+    r"\[\[(?:A|B|C|rating)\]\]|\bimpartial (?:judge|evaluator)\b"
+    r"|\bwhich (?:of the |one of the )?(?:two )?(?:assistant|response|answer|output|repl|candidate)\w* (?:is|are) "
+    r"(?:the )?(?:better|best|preferred)\b"
+    r"|\b(?:rate|score|grade|evaluate|assess|judge|compare) (?:the|this|both|these|how well the) (?:\w+ ){0,3}"
+    r"(?:responses?|answers?|outputs?|assistants?|submissions?|repl(?:y|ies)|completions?)\b",
+    re.I,
+)
+
+
+def wants_a_verdict(request: ChatRequest) -> bool:
+    """True where the words of a request ask for a judgment, so that a chat's reply would be a guess at its form."""
+    return any(_VERDICT_WANTED.search(message.text[:_LONGEST]) for message in request.messages)
 
 
 _LONGEST = 100_000

@@ -156,9 +156,7 @@ def _judged(pair: CanaryPair, judgment: Judgment) -> CanaryPair:
     )
 
 
-def _probabilities(
-    judgment: Judgment, given: Shown | None, swapped: Shown | None
-) -> tuple[float | None, float | None]:
+def _probabilities(judgment: Judgment, given: Shown | None, swapped: Shown | None) -> tuple[float | None, float | None]:
     alone = judgment.probability
     if alone is not None and given is swapped is None:  # each answer was judged by itself
         return alone, 1 - alone

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
-from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise
+from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise, wants_a_verdict
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Message, Reply, digest
 from judgelm.dialects.replies import in_format
 from judgelm.engines.base import AdapterView, Engine, with_adapter
@@ -85,7 +85,8 @@ class Explanation:
 
 
 _CACHED_MODES = 256
-_WAYS_OUT = "send a prompt of a known client, or start the server with --chat"
+_WAYS_OUT = "send a prompt of a known client, describe this one (--prompts FILE), or start the server with --chat"
+_NO_CHAT = "it asks for a verdict, whose form a chat would guess: describe the prompt in a file (--prompts FILE)"
 _LONG_REQUEST = 20_000
 """Characters of a request from which it is parsed outside the event loop, which others wait for: at worst 20 ms."""
 
@@ -100,15 +101,19 @@ class HandlerOptions:
     """Options of the handler.
 
     Attributes:
-        chat: let the model answer prompts of no dialect, as in an ordinary chat.
+        chat: let the model answer prompts of no dialect, as in an ordinary chat, unless they ask for a verdict.
         both_orders: judge a pair in both orders, and three and more answers with each of them once at each position;
             else in the one order that the client shows, which mostly sends the other by itself.
         reasons: have the judge give its own reason, for replies that have room for it.
+        prompts: dialects of the user's own, before those of known clients.
+        learn: is called with each request that no dialect knows; None does nothing.
     """
 
     chat: bool = False
     both_orders: bool = False
     reasons: bool = False
+    prompts: tuple[Dialect, ...] = ()
+    learn: Callable[[ChatRequest], None] | None = None
 
 
 _DEFAULTS = HandlerOptions()
@@ -249,11 +254,15 @@ class JudgeHandler:
 
     def _recognise(self, request: ChatRequest) -> _Recognised | None:
         """The dialect, the task and its mode tasks; None of an ordinary chat."""
-        recognised = recognise(request)
+        own = self.options.prompts
+        recognised = recognise(request, own) or recognise(request)
         if recognised is None:
-            if not self.options.chat:
-                nearest = nearest_prompt(normalised(request), DIALECTS)
-                raise _unrecognised("; ".join(filter(None, (nearest, _WAYS_OUT))))
+            if self.options.learn is not None:
+                self.options.learn(request)
+            judging = self.options.chat and wants_a_verdict(request)
+            if judging or not self.options.chat:
+                nearest = nearest_prompt(normalised(request), (*own, *DIALECTS))
+                raise _unrecognised("; ".join(filter(None, (nearest, _NO_CHAT if judging else _WAYS_OUT))))
             return None
         dialect, task = recognised
         reasons = self.options.reasons and has_room_for_reason(dialect, task, request)

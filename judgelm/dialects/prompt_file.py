@@ -1,0 +1,544 @@
+r"""Prompts of the user's own: a YAML file that says how a judge prompt is built and what the reply to it looks like.
+
+    name: support-desk
+    prompt:
+      - role: user
+        text: |-
+          Ticket:
+          {question}
+          Reply A:
+          {answer_1}
+          Reply B:
+          {answer_2}
+          Which reply is better? End with [[A]], [[B]] or [[C]] for a tie.
+    reply:
+      pair: {first: A, second: B, tie: C}
+      text: "{reason}\n[[{verdict}]]"
+
+A file has one such prompt, or a list of them. The slots are `question`, `answer` or `answer_1` and `answer_2` and so
+on, `reference` and `criterion`. A slot of another name is a text that the judge sees under that name; what a slot
+`ignored...` holds is not shown to it. In place of `prompt`, `examples` gives two prompts or more as they were sent, of
+which all texts that differ are slots, and `slots` their names in order.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from judgelm.dialects.contract import (
+    ChatRequest,
+    Dialect,
+    JudgeResult,
+    JudgeTask,
+    TaskKind,
+    ambiguity_note,
+    digest,
+    sample_of,
+)
+from judgelm.dialects.replies import (
+    best_answer,
+    each_reply,
+    expected_grade,
+    format_number,
+    is_fulfilled,
+    probability_first,
+    rescale,
+    scores_and_reason,
+    winner_with_ties,
+)
+from judgelm.dialects.splits import Pattern, resolve_split
+from judgelm.errors import ConfigError
+from judgelm.yaml_files import read_yaml
+
+_FIELDS = ("verdict", "reason", "probability", "score", "score_1", "score_2")
+MOST_LEARNED = 200
+_LONGEST = 100_000
+_LEAST_SHARED = 40
+_NEAR = 80
+"""Characters before a slot in which its name is looked for."""
+
+_ANSWER = r"\b(?:response|answer|output|assistant|reply|completion|candidate|submission|model)\w*\W{0,3}"
+_NAMED = tuple(
+    (name, re.compile(pattern, re.I))
+    for name, pattern in {
+        "question": r"\b(?:question|instruction|prompt|query|input|ticket|task|user)\b",
+        "answer": _ANSWER,
+        "answer_1": _ANSWER + r"(?:a|1|one)\b",
+        "answer_2": _ANSWER + r"(?:b|2|two)\b",
+        "reference": r"\b(?:reference|gold|ground truth|expected)\b.{0,12}",
+        "criterion": r"\b(?:criteri\w+|rubric)\b",
+    }.items()
+)
+_STRICT = ConfigDict(extra="forbid")
+Form = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMessage:
+    """A message of a prompt; `text` has slots in braces."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    text: str
+    role: str = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairWords:
+    """The words of a verdict on a pair; without `tie` a tie goes to the likelier answer."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    first: str
+    second: str
+    tie: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelWords:
+    """The words for an answer that is correct, or fulfils the criterion, and for one that does not."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    fulfilled: str
+    failed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyForm:
+    """What a client's parser expects; exactly one of the first four.
+
+    Attributes:
+        pair: words for the better of two answers.
+        choice: a word for each of three answers and more, in their order.
+        grade: lowest and highest grade of one answer.
+        label: words for whether one answer is correct.
+        whole: grades are whole numbers.
+        text: of the reply, with `{verdict}` and, where wanted, `{reason}`, `{probability}` (that the first answer is
+            better, or that the answer is correct), `{score_1}` and `{score_2}` (1 to 10).
+        json: fields of a JSON object and which of those each holds, instead of `text`.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    pair: PairWords | None = None
+    choice: tuple[str, ...] | None = None
+    grade: tuple[float, float] | None = None
+    label: LabelWords | None = None
+    whole: bool = True
+    text: str | None = None
+    json: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> TaskKind:
+        """Of the tasks."""
+        kinds: dict[TaskKind, object] = {
+            "pair": self.pair, "choice": self.choice, "grade": self.grade, "label": self.label,
+        }  # fmt: skip
+        given = [kind for kind, value in kinds.items() if value is not None]
+        if len(given) != 1:
+            raise ConfigError(f"reply: has {' and '.join(given) or 'no verdict'}; give one of {', '.join(kinds)}")
+        return given[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPrompt:
+    """One prompt of a file; see the module."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    name: str
+    reply: ReplyForm
+    prompt: tuple[PromptMessage, ...] = ()
+    examples: tuple[tuple[PromptMessage, ...], ...] = ()
+    slots: tuple[str, ...] = ()
+
+
+_FILE = TypeAdapter(tuple[OwnPrompt, ...])
+
+
+def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
+    """The dialects of a file.
+
+    Args:
+        path: the YAML file.
+        known: names that are taken.
+
+    Raises:
+        ConfigError: it cannot be read, or a prompt is none that could be recognised or answered; with its place.
+    """
+    content = read_yaml(path)
+    try:
+        prompts = _FILE.validate_python(content if isinstance(content, list) else [content])
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: prompt {where}: {first['msg']}; see docs/replacing-gpt4/own-prompts.md") from None
+    names = [*known]
+    dialects = []
+    for own in prompts:
+        try:
+            if own.name in names:
+                raise ConfigError("the name is taken; choose another")
+            dialects.append(own_dialect(own))
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {own.name}: {error}") from None
+        names.append(own.name)
+    return tuple(dialects)
+
+
+def own_dialect(own: OwnPrompt) -> Dialect:
+    """The dialect of a prompt.
+
+    Raises:
+        ConfigError: see `read_prompts`.
+    """
+    messages = own.prompt
+    if bool(messages) == bool(own.examples):
+        raise ConfigError("give either prompt, or examples with slots")
+    if own.examples:
+        messages = from_examples(own.examples, own.slots)
+    roles = tuple(message.role for message in messages)
+    patterns = [_pattern(message.text) for message in messages]
+    kind = own.reply.kind
+    slots = [_plain(slot) for pattern in patterns for slot in pattern.slots]
+    _check_answers(kind, slots, own.reply)
+    _check_reply(own.reply)
+
+    def recognise(request: ChatRequest) -> JudgeTask | None:
+        texts = request.only(*roles) or (request.only("prompt") if roles == ("user",) else None)
+        if texts is None:
+            return None
+        splits = [
+            resolve_split(pattern, text, same=_repeated(pattern)) for pattern, text in zip(patterns, texts, strict=True)
+        ]
+        found = [split for split in splits if split is not None]
+        if len(found) < len(splits):
+            return None
+        values = {slot: text for split in found for slot, text in split.values.items()}
+        return _task(own, kind, values, ambiguity_note(*found))
+
+    render = each_reply(lambda task, request, result: _reply_text(own.reply, task, result))
+    return Dialect(name=own.name, recognise=recognise, render=render, templates=tuple(patterns))
+
+
+def _pattern(text: str) -> Pattern:
+    """A message's pattern; a slot that comes again gets a name of its own, so that both places must agree."""
+    pattern = Pattern(text.strip())
+    seen: dict[str, int] = {}
+    parts = [pattern.anchors[0]]
+    for slot, anchor in zip(pattern.slots, pattern.anchors[1:], strict=True):
+        seen[slot] = seen.get(slot, 0) + 1
+        parts += [f"{{{slot if seen[slot] == 1 else f'{slot}__{seen[slot]}'}}}", anchor]
+    if touching := [
+        names for names, anchor in zip(pairwise(pattern.slots), pattern.anchors[1:], strict=False) if not anchor
+    ]:
+        first, second = touching[0]
+        raise ConfigError(f"nothing stands between {{{first}}} and {{{second}}}, so no border can be found")
+    return Pattern("".join(parts))
+
+
+def _plain(slot: str) -> str:
+    return slot.partition("__")[0]
+
+
+def _repeated(pattern: Pattern) -> dict[str, str]:
+    return {slot: _plain(slot) for slot in pattern.slots if slot != _plain(slot)}
+
+
+def _answers(slots: Sequence[str]) -> list[str]:
+    """The slots of answers, in their order."""
+    named = {slot for slot in slots if slot == "answer" or slot.removeprefix("answer_").isdigit()}
+    return sorted(named, key=lambda slot: int(slot.removeprefix("answer_") if slot != "answer" else 1))
+
+
+def _check_answers(kind: TaskKind, slots: Sequence[str], reply: ReplyForm) -> None:
+    answers = _answers(slots)
+    wanted = {"pair": 2, "choice": len(reply.choice or ())}.get(kind, 1)
+    usual = ["answer"] if wanted == 1 else [f"answer_{index + 1}" for index in range(wanted)]
+    if answers not in (usual, [f"answer_{index + 1}" for index in range(wanted)]) or (kind == "choice" and wanted < 3):
+        raise ConfigError(
+            f"a reply of kind {kind} needs the slots {', '.join(usual)}, and the prompt has "
+            f"{', '.join(answers) or 'no answer'}"
+        )
+
+
+def _check_reply(reply: ReplyForm) -> None:
+    fields = list(reply.json.values())
+    if reply.json and reply.text is not None:
+        raise ConfigError("reply: has text and json; give one of them")
+    if unknown := [name for name in fields if name not in _FIELDS]:
+        raise ConfigError(f"reply.json: {unknown[0]!r} is no field; there are {', '.join(_FIELDS)}")
+    text = reply.text
+    if (text is not None and text.count("{verdict}") != 1) or (reply.json and fields.count("verdict") != 1):
+        raise ConfigError("reply: must hold {verdict} once, where the client's parser looks for it")
+    words = [word for words in (reply.pair, reply.label) if words is not None for word in _words(words)]
+    words += reply.choice or ()
+    if len(set(words)) < len(words) or not all(words):
+        raise ConfigError(
+            f"reply: the words of the verdicts are {', '.join(map(repr, words))}; each must be another one"
+        )
+    if reply.grade is not None and not reply.grade[0] < reply.grade[1]:
+        raise ConfigError(f"reply.grade: {list(reply.grade)}; give the lowest and the highest grade")
+
+
+def _words(words: PairWords | LabelWords) -> list[str]:
+    if isinstance(words, LabelWords):
+        return [words.fulfilled, words.failed]
+    return [words.first, words.second, *([] if words.tie is None else [words.tie])]
+
+
+def _task(own: OwnPrompt, kind: TaskKind, values: Mapping[str, str], doubt: str) -> JudgeTask:
+    answers = _answers(list(values))
+    taken = {"question", "reference", *answers}
+    beside = {
+        slot: text
+        for slot, text in values.items()
+        if slot not in taken and slot == _plain(slot) and not slot.startswith("ignored")
+    }
+    sample = sample_of(
+        values.get("question", ""), [values[slot] for slot in answers], values.get("reference"), **beside
+    )
+    return JudgeTask(dialect=own.name, kind=kind, sample=sample, scale=own.reply.grade, doubt=doubt)
+
+
+def _reply_text(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> str:
+    fields = _fields(form, task, result)
+    if form.json:
+        return json.dumps({name: fields[field] for name, field in form.json.items()}, ensure_ascii=False)
+    text = form.text if form.text is not None else "{verdict}"
+    for name, value in fields.items():
+        text = text.replace(f"{{{name}}}", value if isinstance(value, str) else format_number(float(value), 4))
+    return text.strip()
+
+
+def _fields(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> dict[str, Any]:
+    """The values of `_FIELDS` that the task has."""
+    fields: dict[str, Any] = {"verdict": _verdict(form, task, result), "reason": scores_and_reason(result, None)}
+    if task.kind == "pair":
+        fields["probability"] = round(probability_first(result), 4)
+    elif result.correct is not None:
+        fields["probability"] = round(result.correct, 4)
+    for index, score in enumerate(result.scores[:2]):
+        fields[f"score_{index + 1}"] = round(score, 2)
+    return fields | {"score": fields["verdict"] if task.kind == "grade" else fields.get("score_1")}
+
+
+def _verdict(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> str | float:
+    if form.pair is not None:
+        winner = winner_with_ties(task, result, ties=form.pair.tie is not None)
+        return {1: form.pair.first, 2: form.pair.second, "tie": form.pair.tie or ""}[winner]
+    if form.choice is not None:
+        return form.choice[best_answer(task, result)]
+    if form.label is not None:
+        return form.label.fulfilled if is_fulfilled(result) else form.label.failed
+    assert form.grade is not None
+    grade = rescale(expected_grade(result), form.grade, whole=form.whole)
+    return int(grade) if form.whole else round(grade, 2)
+
+
+def from_examples(examples: Sequence[Sequence[PromptMessage]], slots: Sequence[str]) -> tuple[PromptMessage, ...]:
+    """The prompt that several rendered ones have in common.
+
+    Args:
+        examples: two and more, of the same roles.
+        slots: names of the places where they differ, in order.
+
+    Raises:
+        ConfigError: fewer than two, other roles, or another number of places that differ.
+    """
+    roles = {tuple(message.role for message in example) for example in examples}
+    if len(examples) < 2 or len(roles) > 1:
+        raise ConfigError("examples: give two prompts or more, with the same roles of messages in the same order")
+    parts = [shared_parts([message.text.strip() for message in column]) for column in zip(*examples, strict=True)]
+    count = sum(len(anchors) - 1 for anchors in parts)
+    if count != len(slots):
+        shown = "; ".join(" ... ".join(repr(anchor[-30:]) for anchor in anchors) for anchors in parts)
+        raise ConfigError(
+            f"examples: differ at {count} places, and slots names {len(slots)}; the common texts are {shown}; give "
+            "examples with texts that have no line in common"
+        )
+    names = iter(slots)
+    return tuple(
+        PromptMessage(role=role, text=anchors[0] + "".join(f"{{{next(names)}}}{anchor}" for anchor in anchors[1:]))
+        for role, anchors in zip(next(iter(roles)), parts, strict=True)
+    )
+
+
+_PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
+"""A label at the start of a line, a tag, the rest of a line, a line end."""
+
+_BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
+_BEHIND_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
+"""What pieces that differ can have in common: it ends, or begins, with a mark, so that no word of a text counts."""
+
+
+def shared_parts(texts: Sequence[str]) -> list[str]:
+    """The fixed texts that some texts have in common, around the places where they differ: one more than places.
+
+    Texts are compared by lines, of which labels and tags are pieces of their own.
+    """
+    rows = [_PIECE.findall(text) for text in texts]
+    parts, begins = [""], [0] * len(rows)
+    for run in [*_common_runs(rows), [tuple(map(len, rows))]]:
+        gaps = ["".join(row[begin:end]) for row, begin, end in zip(rows, begins, run[0], strict=True)]
+        fixed = "".join(rows[0][run[0][0] : run[-1][0] + 1])
+        if any(gaps):
+            before, behind = _marked_ends(gaps)
+            parts[-1] += before
+            parts.append(behind + fixed)
+        else:
+            parts[-1] += fixed
+        begins = [place + 1 for place in run[-1]]
+    return parts
+
+
+def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
+    """Pieces with a word that all texts have, next to each other in each: their places in each text."""
+    places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
+    for row in rows[1:]:
+        pieces = [rows[0][place[0]] for place in places]
+        blocks = SequenceMatcher(None, pieces, row, autojunk=False).get_matching_blocks()
+        places = [(*places[block.a + k], block.b + k) for block in blocks for k in range(block.size)]
+    runs: list[list[tuple[int, ...]]] = []
+    for place in places:
+        if runs and all(before + 1 == now for before, now in zip(runs[-1][-1], place, strict=True)):
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return [run for run in runs if any(re.search(r"\w", rows[0][place[0]]) for place in run)]
+
+
+def _marked_ends(texts: Sequence[str]) -> tuple[str, str]:
+    """The beginning and the end that texts have in common, as far as they end, and begin, with a mark."""
+    before = _BEFORE_SLOT.match(_common_start(texts))
+    rest = [text[len(before[0]) if before else 0 :] for text in texts]
+    behind = _BEHIND_SLOT.search(_common_start([text[::-1] for text in rest])[::-1])
+    return before[0] if before else "", behind[0] if behind else ""
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    columns = zip(*texts, strict=False)
+    return "".join(column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns))
+
+
+class LearnedPrompts:
+    """Records requests that no dialect knows, one JSON line each, for `suggested_prompts`.
+
+    A prompt that is there already is not written again. Nothing is written beyond `MOST_LEARNED` prompts, or of one
+    that is longer than `_LONGEST` characters.
+
+    Args:
+        path: of the file, readable by its owner alone; earlier lines stay, and count.
+
+    Raises:
+        ConfigError: the file cannot be opened, or holds other lines.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot write: {error.strerror}; name another file for --learn") from error
+        self._path = path
+        self._known = {digest(repr(messages)) for messages in read_learned(path)}
+
+    def __call__(self, request: ChatRequest) -> None:
+        """Record a request."""
+        messages = tuple(PromptMessage(role=message.role, text=message.text) for message in request.messages)
+        key = digest(repr(messages))
+        if key in self._known or len(self._known) >= MOST_LEARNED or sum(len(m.text) for m in messages) > _LONGEST:
+            return
+        self._known.add(key)
+        row = {"messages": [{"role": message.role, "text": message.text} for message in messages]}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
+    """The prompts of a file of `LearnedPrompts`.
+
+    Raises:
+        ConfigError: it cannot be read, or a line is none of them.
+    """
+    try:
+        rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
+        return [tuple(PromptMessage(**message) for message in row) for row in rows]
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read: {error.strerror}; name the file of judgelm serve --learn") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{path}: a line is no prompt that --learn wrote ({error}); name another file") from error
+
+
+def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
+    """Entries of a prompt file for the kinds of prompts among some, as plain values, to be checked by the user.
+
+    Prompts are of one kind where they have the same roles and at least `_LEAST_SHARED` characters in common. Slots get
+    their names by the words before them, and the reply its form by the words that ask for it.
+    """
+    kinds: list[list[Sequence[PromptMessage]]] = []
+    for prompt in prompts:
+        kind = next((kind for kind in kinds if _is_alike(kind[0], prompt)), None)
+        kinds.append([prompt]) if kind is None else kind.append(prompt)
+    return [_suggested(kind, f"prompt-{index + 1}") for index, kind in enumerate(kinds) if len(kind) > 1]
+
+
+def _is_alike(first: Sequence[PromptMessage], second: Sequence[PromptMessage]) -> bool:
+    if [message.role for message in first] != [message.role for message in second]:
+        return False
+    pairs = zip(first, second, strict=True)
+    return sum(len("".join(shared_parts([a.text, b.text]))) for a, b in pairs) >= _LEAST_SHARED
+
+
+def _suggested(kind: Sequence[Sequence[PromptMessage]], name: str) -> dict[str, Any]:
+    columns = [[message.text.strip() for message in column] for column in zip(*kind, strict=True)]
+    named: list[str] = []
+    messages = []
+    for message, column in zip(kind[0], columns, strict=True):
+        first, *rest = shared_parts(column)
+        text = before = first
+        for anchor in rest:
+            named.append(_slot_name(before, named))
+            text += f"{{{named[-1]}}}{anchor}"
+            before = anchor
+        messages.append({"role": message.role, "text": text})
+    whole = "\n".join(message["text"] for message in messages)
+    return {"name": name, "prompt": messages, "reply": _suggested_reply(whole, named)}
+
+
+def _slot_name(before: str, taken: Sequence[str]) -> str:
+    words = before[-_NEAR:]
+    found = [(match.end(), name) for name, pattern in _NAMED for match in pattern.finditer(words)]
+    name = max(found, default=(0, f"text_{len(taken) + 1}"))[1]
+    return name if name not in taken else f"text_{len(taken) + 1}"
+
+
+def _suggested_reply(text: str, slots: Sequence[str]) -> dict[str, Any]:
+    brackets = "[[{verdict}]]" if "[[" in text else "{verdict}"
+    if "answer_2" in slots:
+        tie = {"tie": "C"} if "[[C]]" in text else {}
+        return {"pair": {"first": "A", "second": "B"} | tie, "text": f"{{reason}}\n{brackets}"}
+    scale = re.search(r"\b(\d+)\s*(?:to|-|–|and)\s*(\d+)\b", text)
+    return {"grade": [int(scale[1]), int(scale[2])] if scale else [1, 10], "text": f"{{reason}}\n{brackets}"}
+
+
+def written(prompts: Sequence[Mapping[str, Any]]) -> str:
+    """Entries of a prompt file as YAML, texts of several lines as blocks."""
+
+    class Dumper(yaml.SafeDumper):
+        """Writes texts as they are."""
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(list(prompts), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
