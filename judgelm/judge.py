@@ -74,11 +74,11 @@ class Judge:
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; available: {known}")
         self.named = judge_of(model, engine, adapter=options.get("adapter"))
         """The judge of a card; None for a folder, a hub id, or an engine without a model."""
-        location = _weights(model, self.named)
+        location = self.named.model if self.named else weights_of(str(model))
         tuned = None if model is None else card_without_weights(model)
         options["adapters"] = tuple(_absolute(adapter) for adapter in options.get("adapters", ()))
         engine_options = EngineOptions(model=location, **options)
-        name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
+        name = choose_engine()[0] if engine == "auto" else engine
         if engine_options.adapters and name in _NAMED_ONLY:
             raise ConfigError(f"the {name} engine holds no adapters; use --engine transformers or vllm")
         beside = _find_card(engine_options, name)  # refuses a model that is not there
@@ -387,13 +387,8 @@ def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> 
         ModelError: the judge is not installed.
     """
     check_engine(engine)
-    named = judge_of(model, engine, adapter=adapter)
-    return choose_engine(_weights(model, named), adapter) if engine == "auto" else (engine, "")
-
-
-def _weights(model: str | None, named: InstalledJudge | None) -> str:
-    """The place of a judge's weights, which may be one that the card in its folder names."""
-    return named.model if named else weights_of(str(model))
+    judge_of(model, engine, adapter=adapter)  # refuses a judge that is not installed
+    return choose_engine() if engine == "auto" else (engine, "")
 
 
 def _card_of(named: InstalledJudge | None) -> Card | None:

@@ -37,7 +37,6 @@ _STATES = {
     "missing": Text("missing, see below", "red"),
 }
 _GIB = 1 << 30
-_PROBE_S, _SPEED_S = 10.0, 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,11 +61,9 @@ def doctor(
     model: Annotated[str, typer.Option("--model", "-m")] = "",
     engine: EngineName = "auto",
     engine_arg: EngineArgs = None,
-    seconds: Annotated[float | None, typer.Option(min=0.0)] = None,
+    seconds: Annotated[float, typer.Option(min=0.0)] = 10.0,
     json_out: JsonOut = None,
     quiet: Quiet = False,
-    speed: Annotated[str, typer.Option(metavar="MODEL")] = "",
-    pairs: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     injection: bool = False,
     template: str | None = None,
     train: Path | None = None,
@@ -81,19 +78,14 @@ def doctor(
     """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
 
     With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With
-    `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block. With `--speed`
-    measure a judge by engine and format; `--engine auto` and `--dtype auto` choose by the result from then on.
+    `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
 
     Options:
-        seconds: How long the probe judges (default: 10; 0 leaves it out), or each format of --speed (5).
+        seconds: How long the probe judges; 0 leaves it out.
         quiet: Print only what to mend.
 
     Model and engine:
         model: Judge to probe with; default: the default judge where it is installed, else a random one.
-
-    Speed of a judge:
-        speed: Measure this judge by engine and numeric format instead, for auto to choose by.
-        pairs: Pairs to measure with; default: everyday pairs.
 
     Attacks on the judge:
         injection: Attack the prompt instead; with --model its tokens and its judge too.
@@ -114,20 +106,10 @@ def doctor(
         judgelm doctor --quiet --json doctor.json --seconds 0
         judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
         judgelm doctor --injection
-        judgelm doctor --speed small-judge --pairs pairs.jsonl
 
     Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
     """
     out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
-    if speed:
-        from judgelm.cli.doctor_findings import measure_speed  # loads torch
-
-        report = measure_speed(speed, pairs, seconds=seconds or _SPEED_S, out=out)
-        _finish(report, bool(report["failed"]), json_out)
-        return
-    seconds = _PROBE_S if seconds is None else seconds
-    if pairs is not None:
-        raise ConfigError("--pairs is what --speed measures with; give it a judge, such as --speed small-judge")
     if train is not None:
         from judgelm.cli.doctor_findings import plan_training
 

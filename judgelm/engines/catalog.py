@@ -14,7 +14,6 @@ from judgelm.engines.base import (
     require,
     require_version,
 )
-from judgelm.engines.model_cache import read_speeds
 from judgelm.errors import ConfigError, ModelError, not_found
 from judgelm.package import install_hint
 
@@ -30,7 +29,7 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
         ModelError: the model cannot be loaded.
     """
     if name == "auto":
-        name, _ = choose_engine(options.model, options.adapter)
+        name, _ = choose_engine()
     check_engine(name)
     if options.engine_args and name in ("scripted", "transformers"):
         names = ", ".join(options.engine_args)
@@ -57,7 +56,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
     """
     missing = ""
     if name == "auto":
-        name, _ = choose_engine(options.model, options.adapter)
+        name, _ = choose_engine()
         missing = missing_vllm_note(visible_gpus()) if name == "transformers" and not _has_vllm() else ""
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
         return options, missing
@@ -70,7 +69,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
             from judgelm.engines.transformers.loaded_model import device_of
 
             device = device_of(options.device)
-            choice = resolve_dtype(base, load_config(base, options), options, device=device, engine=name)
+            choice = resolve_dtype(base, load_config(base, options), options, device=device)
         else:
             require("vllm", extra="vllm")
             from judgelm.engines.vllm import quiet_imports
@@ -83,22 +82,10 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
     return replace(options, dtype=choice.dtype), "; ".join(filter(None, (missing, choice.note)))
 
 
-def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple[str, str]:
-    """The engine that `auto` takes on this machine, and the reason.
-
-    Args:
-        model: what is to be loaded; with speeds measured for it, the fastest engine is taken.
-        adapter: its adapter, if it is not in the model's folder.
-    """
+def choose_engine() -> tuple[str, str]:
+    """The engine that `auto` takes on this machine, and the reason."""
     if not _has_vllm():
         return "transformers", missing_vllm_note(visible_gpus()) or "vllm is not installed"
-    rates: dict[str, float] = {}
-    for speed in read_speeds(model, adapter) if model is not None else ():
-        if speed.quantization is None:
-            rates[speed.engine] = max(rates.get(speed.engine, 0.0), speed.prompt_tokens_per_s)
-    if len(rates) > 1:
-        fast, slow = sorted(rates, key=lambda name: -rates[name])[:2]
-        return fast, f"measured at {rates[fast] / rates[slow]:.2f}x the speed of {slow} on this machine"
     if not (devices := visible_gpus()):
         return "transformers", "torch sees no CUDA device, and on a CPU transformers starts at once and is as fast"
     return "vllm", f"vllm is installed and torch sees {devices} CUDA device(s)"

@@ -21,7 +21,6 @@ from safetensors import SafetensorError, safe_open
 
 from judgelm.engines.base import INT8, EngineOptions
 from judgelm.engines.gguf.checkpoint import gguf_record
-from judgelm.engines.model_cache import read_speeds
 from judgelm.engines.weights import all_parameters
 
 _FLAGS = {
@@ -56,12 +55,9 @@ def resolve_dtype(
     *,
     device: str,
     reserved_bytes: int = 0,
-    engine: str | None = None,
     has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16,
 ) -> DtypeChoice:
     """The format for `options.dtype` on this machine; on a CPU it measures for a tenth of a second.
-
-    Where `judgelm doctor --speed` measured the engine with this judge in both formats, the faster is taken.
 
     Args:
         base: the model's folder or hub id.
@@ -69,7 +65,6 @@ def resolve_dtype(
         options: its `dtype`, `quantization` and `trust_remote_code` count.
         device: torch's name of the device.
         reserved_bytes: memory that the engine takes besides the weights.
-        engine: the engine that judges; None for other work, for which no speed was measured.
         has_bfloat16: whether the CUDA device computes in bfloat16; called for float32 checkpoints alone.
     """
     stored = stored_dtype(base, config)
@@ -91,25 +86,7 @@ def resolve_dtype(
         return DtypeChoice(dtype=stored or "auto")
     weights = all_parameters(config, trust_remote_code=options.trust_remote_code)
     free_bytes = available_bytes() - reserved_bytes
-    measured = None if engine is None else _measured_choice(stored, options, engine)
-    fits = weights is not None and 4 * weights <= _WEIGHTS_SHARE * free_bytes
-    if measured is not None and (measured.dtype == stored or fits):
-        return measured
     return choose_cpu_dtype(stored, measure_products(config), flags, weights=weights, free_bytes=free_bytes)
-
-
-def _measured_choice(stored: str, options: EngineOptions, engine: str) -> DtypeChoice | None:
-    """The faster of the checkpoint's format and float32, as measured with this judge; None where one was not."""
-    rates = {
-        speed.dtype: speed.prompt_tokens_per_s
-        for speed in read_speeds(options.model, options.adapter)
-        if (speed.engine, speed.quantization) == (engine, options.quantization)
-    }
-    if not {stored, "float32"} <= rates.keys():
-        return None
-    fast, slow = sorted(("float32", stored), key=lambda dtype: -rates[dtype])
-    ratio = rates[fast] / rates[slow]
-    return DtypeChoice(dtype=fast, note=f"dtype: {fast} ({ratio:.1f}x the speed of {slow} on this machine, measured)")
 
 
 def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from judgelm.engines.model_cache import CACHE_VARIABLE, read_speeds
 from judgelm.prompts import catalog
 from judgelm.prompts.sanitization import Sanitizer
 
@@ -61,7 +60,6 @@ def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
         (("--engine", "fast"), "engine 'fast' does not exist"),
         (("--engine-arg", "block_size"), "expected KEY=VALUE"),
         (("--template", "judgelm-compact"), "--template is for --injection"),
-        (("--pairs", "pairs.jsonl"), "give it a judge"),
         (("--gpus", "8", "--gpu-memory", "80"), "give its YAML as --train"),
     ],
 )
@@ -99,31 +97,3 @@ def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
     assert code == 1
     assert "got through block end/[Question] in answer_" in printed
     assert "more in --json" in printed
-
-
-@pytest.fixture
-def speed(cli, tiny_judge, tmp_path, monkeypatch):
-    """Measure a judge's speed without vLLM, which takes long to load."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr("judgelm.doctor.speed.importlib.util.find_spec", lambda name: None)
-    return lambda *options: cli("judgelm", "doctor", "--speed", tiny_judge, "--seconds", "0.5", *options)
-
-
-def test_speeds_are_printed_kept_and_written(speed, pairs, tiny_judge, tmp_path):
-    out = tmp_path / "speed.json"
-    code, printed, said = speed("--pairs", pairs(20), "--json", out)
-    assert code == 0, said
-    rows = json.loads(out.read_text())["speeds"]
-    assert [row["dtype"] for row in rows][:2] == ["float32", "bfloat16"]
-    assert all(row["prompt_tokens_per_s"] > 0 for row in rows)
-    rates = [speed.prompt_tokens_per_s for speed in read_speeds(str(tiny_judge), None)]
-    assert rates == [row["prompt_tokens_per_s"] for row in rows]
-    assert "fastest: transformers" in printed
-    assert "vllm: not installed" in printed
-
-
-def test_a_judge_that_can_read_no_pair_has_no_speed(speed, pairs, tiny_judge):
-    code, printed, _ = speed("--pairs", pairs(5, question="long " * 2000))
-    assert code == 1
-    assert "transformers float32 failed: it could read none of 5 pairs" in printed
-    assert read_speeds(str(tiny_judge), None) == []

@@ -110,7 +110,7 @@ def load(options: EngineOptions) -> LoadedModel:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     config = load_config(base, options)
     vision = _runs_vision(base, str(config.model_type))
-    choice = resolve_dtype(base, config, options, device=device, engine="transformers")
+    choice = resolve_dtype(base, config, options, device=device)
     model = _load_model(base, config, options, device, dtype=choice.dtype, vision=vision)
     model, choice = in_gpu_dtype(model, choice, device)
     if adapter is not None:

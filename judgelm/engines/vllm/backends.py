@@ -318,7 +318,6 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
         options,
         device=device,
         reserved_bytes=reserved,
-        engine="vllm",
         has_bfloat16=lambda: torch.bfloat16 in current_platform.supported_dtypes,  # without starting CUDA here
     )
 
