@@ -313,11 +313,18 @@ class _Log:
 
 
 def rates(stats: "RunStats") -> str:
-    """Samples per second, prompt and reply tokens per second, failures so far."""
+    """Speed, prompt and reply tokens per second, failures so far."""
     seconds = stats.judge_s or 1e-9
     tokens = (stats.prompt_tokens + stats.completion_tokens) / seconds
     failed = sum(stats.failures.values())
-    return f"{stats.judged / seconds:,.1f} samples/s, {tokens:,.0f} tokens/s, {failed} failed"
+    return f"{speed(stats.judged, seconds)}, {tokens:,.0f} tokens/s, {failed} failed"
+
+
+def speed(samples: int, seconds: float) -> str:
+    """Samples per second, or seconds a sample where that is the larger number."""
+    if 0 < samples < seconds:
+        return f"{seconds / samples:,.1f} s a sample"
+    return f"{samples / seconds:,.1f} samples/s"
 
 
 def json_default(value: Any) -> Any:

@@ -18,7 +18,7 @@ Examples:
 
   judgelm eval judgments.jsonl --labels labelled.jsonl
 
-  judgelm serve my-judge --name gpt-4
+  judgelm serve my-judge
 
 `judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or \
 something to fix, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.

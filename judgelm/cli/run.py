@@ -11,7 +11,7 @@ from typing import Any, cast
 import typer
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_INTERRUPTED, console, is_stdout, result_table, watch
+from judgelm.cli.console import EXIT_INTERRUPTED, console, is_stdout, result_table, speed, watch
 from judgelm.cli.options import JudgeOptions
 from judgelm.cluster.plan import RayCluster
 from judgelm.data.readers.files import all_input_files
@@ -331,7 +331,7 @@ def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) 
         yield "replies of unknown cost", f"{unknown}{at_most}"
     yield "time to load / judge", f"{stats.load_s:.1f} s / {stats.judge_s:.1f} s"
     if stats.judge_s:
-        yield "samples/s", f"{stats.judged / stats.judge_s:,.1f}"
+        yield "speed", speed(stats.judged, stats.judge_s)
 
 
 def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:

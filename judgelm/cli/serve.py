@@ -102,8 +102,8 @@ def serve(
     Examples:
         judgelm serve   (the default judge: judgelm judges)
         judgelm serve my-judge
-        judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0
-            --api-key-file keys.txt
+        judgelm serve my-judge --both-orders --host 0.0.0.0 --api-key-file keys.txt
+        judgelm serve my-judge --name gpt-4 --name gpt-4.1   (refuse every other model name)
         judgelm serve my-judge --gpus 8   (a copy of the judge on each of this machine's GPUs)
         judgelm serve my-judge --prompts prompts.yaml   (judge prompts of your own)
         judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2   (LoRA adapters of one base)

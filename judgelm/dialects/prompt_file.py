@@ -55,7 +55,7 @@ from judgelm.dialects.replies import (
     scores_and_reason,
     winner_with_ties,
 )
-from judgelm.dialects.splits import Pattern, resolve_split
+from judgelm.dialects.splits import Pattern, TemplateSplit, resolve_split
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
@@ -218,9 +218,7 @@ def own_dialect(own: OwnPrompt) -> Dialect:
         texts = request.only(*roles) or (request.only("prompt") if roles == ("user",) else None)
         if texts is None:
             return None
-        splits = [
-            resolve_split(pattern, text, same=_repeated(pattern)) for pattern, text in zip(patterns, texts, strict=True)
-        ]
+        splits = [_split(pattern, text) for pattern, text in zip(patterns, texts, strict=True)]
         found = [split for split in splits if split is not None]
         if len(found) < len(splits):
             return None
@@ -247,12 +245,15 @@ def _pattern(text: str) -> Pattern:
     return Pattern("".join(parts))
 
 
+def _split(pattern: Pattern, text: str) -> TemplateSplit | None:
+    if not pattern.slots:
+        return TemplateSplit(values={}, ambiguous=False) if text == pattern.template else None
+    repeated = {slot: _plain(slot) for slot in pattern.slots if slot != _plain(slot)}
+    return resolve_split(pattern, text, same=repeated)
+
+
 def _plain(slot: str) -> str:
     return slot.partition("__")[0]
-
-
-def _repeated(pattern: Pattern) -> dict[str, str]:
-    return {slot: _plain(slot) for slot in pattern.slots if slot != _plain(slot)}
 
 
 def _answers(slots: Sequence[str]) -> list[str]:

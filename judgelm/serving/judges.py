@@ -68,6 +68,7 @@ class ServedJudges:
             return str(name), self._adapters[str(name)]
         if name is None or not (self._settings.accepts(name) if self._is_single else self._is_base(name)):
             message = f"model {str(name)[:100]!r} not found; available: {', '.join(listed) or 'none'}"
+            message += "; a server started without --name takes every name" if self._is_single else ""
             raise HttpError(404, "model_not_found", message, param="model")
         return self._settings.model, self.base
 

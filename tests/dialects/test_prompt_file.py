@@ -101,6 +101,14 @@ def test_a_grade_is_given_on_the_own_scale_in_named_fields(dialects):
     assert json.loads(text) | {"why": ""} == {"mark": 3, "why": ""}
 
 
+def test_a_message_without_slots_must_be_the_same(dialects):
+    own = LABEL.replace("prompt: [", "prompt: [{role: system, text: Be strict.}, ")
+    [dialect] = dialects(own)
+    asked = "Is it 7 right? It should be 7."
+    assert dialect.recognise(chat("Be strict.", asked, roles=("system", "user"))).sample.answers == ("it 7",)
+    assert dialect.recognise(chat("Be kind.", asked, roles=("system", "user"))) is None
+
+
 def test_a_label_is_given_in_own_words(dialects):
     for quality, word in ((9, "PASS"), (2, "FAIL")):
         request = chat(f"Is {of_quality(quality)} right? It should be 7.")
