@@ -39,20 +39,24 @@ from judgelm.dialects.contract import (
     Dialect,
     JudgeResult,
     JudgeTask,
+    Render,
+    Reply,
     TaskKind,
+    TokenLogprobs,
     ambiguity_note,
     digest,
     sample_of,
 )
 from judgelm.dialects.replies import (
     best_answer,
-    each_reply,
     expected_grade,
     format_number,
     is_fulfilled,
     probability_first,
     rescale,
+    results_per_reply,
     scores_and_reason,
+    verdict_logprobs,
     winner_with_ties,
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit, resolve_split
@@ -225,8 +229,7 @@ def own_dialect(own: OwnPrompt) -> Dialect:
         values = {slot: text for split in found for slot, text in split.values.items()}
         return _task(own, kind, values, ambiguity_note(*found))
 
-    render = each_reply(lambda task, request, result: _reply_text(own.reply, task, result))
-    return Dialect(name=own.name, recognise=recognise, render=render, templates=tuple(patterns))
+    return Dialect(name=own.name, recognise=recognise, render=_render(own.reply), templates=tuple(patterns))
 
 
 def _pattern(text: str) -> Pattern:
@@ -312,14 +315,42 @@ def _task(own: OwnPrompt, kind: TaskKind, values: Mapping[str, str], doubt: str)
     return JudgeTask(dialect=own.name, kind=kind, sample=sample, scale=own.reply.grade, doubt=doubt)
 
 
-def _reply_text(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> str:
+def _render(form: ReplyForm) -> Render:
+    """The replies; of a pair or label also the log-probabilities of its words, where the verdict stands in a text."""
+
+    def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
+        parts = [_reply_parts(form, task, drawn) for drawn in results_per_reply(request, result)]
+        texts = tuple("".join(each) for each in parts)
+        before, verdict, behind = parts[0]
+        if not request.logprobs or verdict not in (shares := _shares(form, result)):
+            return Reply(texts=texts)
+        tokens = verdict_logprobs(before + verdict, verdict, shares, request.top_logprobs)
+        rest = (TokenLogprobs(token=behind, logprob=0.0, candidates=((behind, 0.0),)),) if behind else ()
+        return Reply(texts=texts, logprobs=(*tokens, *rest))
+
+    return render
+
+
+def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
+    """The probability of each word of a pair or label; a tie is half of both words."""
+    if form.pair is not None:
+        first = probability_first(result)
+        return {form.pair.first: first, form.pair.second: 1 - first}
+    if form.label is not None and result.correct is not None:
+        return {form.label.fulfilled: result.correct, form.label.failed: 1 - result.correct}
+    return {}
+
+
+def _reply_parts(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> tuple[str, str, str]:
+    """The text before the verdict, the verdict and the text behind it; JSON is all before."""
     fields = _fields(form, task, result)
     if form.json:
-        return json.dumps({name: fields[field] for name, field in form.json.items()}, ensure_ascii=False)
-    text = form.text if form.text is not None else "{verdict}"
+        return json.dumps({name: fields[field] for name, field in form.json.items()}, ensure_ascii=False), "", ""
+    before, verdict, behind = (form.text if form.text is not None else "{verdict}").partition("{verdict}")
     for name, value in fields.items():
-        text = text.replace(f"{{{name}}}", value if isinstance(value, str) else format_number(float(value), 4))
-    return text.strip()
+        shown = value if isinstance(value, str) else format_number(float(value), 4)
+        before, verdict, behind = (part.replace(f"{{{name}}}", shown) for part in (before, verdict, behind))
+    return before.lstrip(), verdict, behind.rstrip()
 
 
 def _fields(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> dict[str, Any]:

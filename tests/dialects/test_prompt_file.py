@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -119,6 +121,15 @@ def test_a_probability_stands_where_it_is_wanted(dialects):
     own = PAIR.replace('text: "{reason} [[{verdict}]]"', "json: {winner: verdict, p: probability}")
     text, _ = replies(dialects, own, desk(of_quality(6), of_quality(5)))
     assert json.loads(text) == {"winner": "A", "p": CHANCES[1]}
+
+
+def test_log_probabilities_are_those_of_the_words(dialects):
+    request = replace(desk(of_quality(6), of_quality(5)), logprobs=True, top_logprobs=2)
+    text, response = replies(dialects, PAIR, request)
+    logprobs = response.reply.logprobs
+    assert "".join(token.token for token in logprobs) == text
+    [verdict] = [token for token in logprobs if token.token == "A"]
+    assert dict(verdict.candidates) == pytest.approx({"A": math.log(CHANCES[1]), "B": math.log(1 - CHANCES[1])})
 
 
 @pytest.mark.parametrize(
