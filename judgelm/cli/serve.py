@@ -117,6 +117,7 @@ def serve(
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
     from judgelm.cli.canary import check_at_start, check_canary_options
+    from judgelm.dialects.catalog import DIALECTS
     from judgelm.dialects.prompt_file import LearnedPrompts, read_prompts
     from judgelm.serving.app import create_app
     from judgelm.serving.engine_worker import EngineWorker
@@ -133,7 +134,7 @@ def serve(
         chat=chat,
         both_orders=both_orders,
         reasons=reasons,
-        prompts=read_prompts(prompts) if prompts is not None else (),
+        prompts=read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else (),
         learn=None if learn is None else LearnedPrompts(learn),
     )
     keys = read_keys(api_key or [], api_key_file)

@@ -82,6 +82,7 @@ _NAMED = tuple(
         "criterion": r"\b(?:criteri\w+|rubric)\b",
     }.items()
 )
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid")
 Form = Mapping[str, Any]
 
@@ -187,12 +188,14 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}: prompt {where}: {first['msg']}; see docs/replacing-gpt4/own-prompts.md") from None
+    if not prompts:
+        raise ConfigError(f"{path}: holds no prompt; see docs/replacing-gpt4/own-prompts.md")
     names = [*known]
     dialects = []
     for own in prompts:
         try:
-            if own.name in names:
-                raise ConfigError("the name is taken; choose another")
+            if not _NAME.fullmatch(own.name) or own.name in names:
+                raise ConfigError("the name is taken, or has other signs than a-z, 0-9 and hyphens; choose another")
             dialects.append(own_dialect(own))
         except ConfigError as error:
             raise ConfigError(f"{path}: {own.name}: {error}") from None
@@ -269,7 +272,9 @@ def _check_answers(kind: TaskKind, slots: Sequence[str], reply: ReplyForm) -> No
     answers = _answers(slots)
     wanted = {"pair": 2, "choice": len(reply.choice or ())}.get(kind, 1)
     usual = ["answer"] if wanted == 1 else [f"answer_{index + 1}" for index in range(wanted)]
-    if answers not in (usual, [f"answer_{index + 1}" for index in range(wanted)]) or (kind == "choice" and wanted < 3):
+    if kind == "choice" and wanted < 3:
+        raise ConfigError(f"reply.choice: {wanted} words; it is for three answers and more, and pair for two")
+    if answers not in (usual, [f"answer_{index + 1}" for index in range(wanted)]):
         raise ConfigError(
             f"a reply of kind {kind} needs the slots {', '.join(usual)}, and the prompt has "
             f"{', '.join(answers) or 'no answer'}"
@@ -439,7 +444,7 @@ def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
     places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
     for row in rows[1:]:
         pieces = [rows[0][place[0]] for place in places]
-        blocks = SequenceMatcher(None, pieces, row, autojunk=False).get_matching_blocks()
+        blocks = SequenceMatcher(None, pieces, row).get_matching_blocks()
         places = [(*places[block.a + k], block.b + k) for block in blocks for k in range(block.size)]
     runs: list[list[tuple[int, ...]]] = []
     for place in places:

@@ -145,6 +145,8 @@ def test_log_probabilities_are_those_of_the_words(dialects):
         (("pair: {first: A, second: B, tie: C}", "pairs: 1"), r"reply\.pairs: Unexpected keyword"),
         (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "kind grade needs the slots answer"),
         (("name: desk", "name: desk\nslots: [a]"), None),
+        (("name: desk", "name: My desk"), "other signs than a-z"),
+        (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: 2 words"),
         (("name: desk", "name: desk\nexamples: [[{text: a}], [{text: b}]]"), "either prompt, or examples"),
     ],
 )
@@ -159,6 +161,8 @@ def test_a_prompt_that_cannot_work_is_refused_with_its_place(dialects, change, m
 
 
 def test_a_name_stands_for_one_prompt(dialects):
+    with pytest.raises(ConfigError, match="holds no prompt"):
+        dialects("[]")
     with pytest.raises(ConfigError, match=r"check: the name is taken"):
         dialects(yaml.safe_dump([yaml.safe_load(LABEL), yaml.safe_load(LABEL)]))
 
