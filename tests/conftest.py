@@ -39,7 +39,7 @@ def group_of(test: str) -> str:
     path = test.partition("::")[0].removeprefix("tests/")
     if "/vllm/" in path or "[vllm" in test or "test_vllm" in test:
         return "vllm"
-    if path.startswith(("training/", "recipes/")) or "test_snippets.py::test_every_command" in test:
+    if path.startswith(("training/", "packaging/test_scripts")) or "test_snippets.py::test_every_command" in test:
         return "training"
     return test if path.startswith("docs/") else path  # pages know nothing of each other
 

@@ -68,7 +68,6 @@ _STUDIES = {
     "compare-judges": "study.pairs:compare_judges_command",
     "win-rates": "study.pairs:win_rates_command",
     "leaderboard": "study.pairs:leaderboard_command",
-    "run": "recipe:study_run_command",
 }
 _JUDGES = {
     "show": "judges:show_command",
@@ -103,7 +102,6 @@ COMMANDS = Commands(
             "Describe judge prompts of your own, for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
         ),
         "web": "serve:web",
-        "recipe": Commands("Run a list of commands from a file, step by step.", {"run": "recipe:run_command"}),
         "share": "judges:share_command",
         "data": Commands("Make training data for judges.", _DATA),
         "study": Commands("Analyses of judgments: tables, figures and a page.", _STUDIES),

@@ -287,15 +287,12 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def parse_pairs(
-    pairs: Sequence[str], flag: str, *, example: str | None = None, parse: Callable[[str], Any] = parse_yaml
-) -> dict[str, Any]:
+def parse_pairs(pairs: Sequence[str], flag: str, *, parse: Callable[[str], Any] = parse_yaml) -> dict[str, Any]:
     """`["gpu_memory_utilization=0.9", "lora={rank: 8}"]` -> names and values; a value is YAML, as in a config file.
 
     Args:
         pairs: from the command line.
         flag: the option that they were given with, for errors.
-        example: of a pair, for errors.
         parse: makes the value of its text.
 
     Raises:
@@ -306,7 +303,7 @@ def parse_pairs(
         name, equals, value = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {example or _PAIR_EXAMPLES[flag]}")
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {_PAIR_EXAMPLES[flag]}")
         if name in values:
             raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
         try:

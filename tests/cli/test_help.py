@@ -14,7 +14,6 @@ ROOT = typer.main.get_command(app)
 LEAVES = {
     **{name: command for name, command in ROOT.commands.items() if not hasattr(command, "commands")},
     **{f"data {name}": command for name, command in ROOT.commands["data"].commands.items()},
-    **{f"recipe {name}": command for name, command in ROOT.commands["recipe"].commands.items()},
     "judges": ROOT.commands["judges"],
     **{f"judges {name}": command for name, command in ROOT.commands["judges"].commands.items()},
     **{f"study {name}": command for name, command in ROOT.commands["study"].commands.items()},

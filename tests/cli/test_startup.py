@@ -38,7 +38,7 @@ def run(*calls):
 def test_help_imports_nothing_that_judging_needs():
     commands = (
         *("--help", "--version", "eval --help", "report --help", "panel --help", "modes --help", "study qa --help"),
-        *("study judgelm --help", "data --help", "data build --help", "data import --help", "recipe run --help"),
+        *("study judgelm --help", "data --help", "data build --help", "data import --help"),
         *("share --help", "judges --help", "judges install --help"),
     )
     lines = ["judgelm-batch --help", *(f"judgelm {words}" for words in commands)]

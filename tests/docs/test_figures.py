@@ -76,7 +76,7 @@ def test_every_figure_has_n_a_command_and_a_date():
         assert NUMBER.search(figure), what
         assert NUMBER.search(n), what
         assert re.fullmatch(r"\d\d?", date), what
-        assert re.search(r"`(make|python|pytest|judgelm-batch|judgelm) [^`]+`", command), what
+        assert re.search(r"`(make|python|bash|pytest|judgelm-batch|judgelm) [^`]+`", command), what
 
 
 @pytest.mark.parametrize("page", [README, ROOT / "docs/replacing-gpt4/index.md"], ids=lambda page: page.parent.name)

@@ -21,7 +21,7 @@ MANIFESTS = sorted((ROOT / "serve/kubernetes").glob("*.yaml"))
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 SCRIPTS = [
     ROOT / ".ci/run",
-    *sorted(path for folder in ("serve", "configs/slurm", "tests") for path in (ROOT / folder).rglob("*.sh")),
+    *sorted(path for folder in ("serve", "configs", "tests") for path in (ROOT / folder).rglob("*.sh")),
 ]
 KUBERNETES = ("1.32", "1.37")
 """Oldest and newest version that the manifests are checked for."""

@@ -100,6 +100,9 @@ def _check(words: list[str]) -> None:
         _check_recipe(arguments[script], arguments[script + 1 :])
     elif program == "make":
         _check_make(arguments)
+    elif program == "bash":
+        if len(arguments) != 1 or not (ROOT / arguments[0]).is_file():
+            raise SnippetError("expected bash SCRIPT.sh")
     elif program == "pip":
         _check_extras(arguments)
     elif program == "mkdocs":
@@ -160,16 +163,19 @@ def _check_python_program(arguments: list[str]) -> None:
 
 def _check_recipe(script: str, arguments: list[str]) -> None:
     given = {word.split("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)}
-    unknown = sorted(given - _options_in_help(script))
+    text = _help(script)
+    if arguments and re.search(rf"^ {{4}}{re.escape(arguments[0])}\s", text, re.M):  # it lists commands
+        text = _help(script, arguments[0])
+    unknown = sorted(given - set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text)))
     if unknown:
         raise SnippetError(f"{script} has no option {', '.join(unknown)}")
 
 
 @cache
-def _options_in_help(script: str) -> frozenset[str]:
+def _help(script: str, *command: str) -> str:
     if not any(ROOT.joinpath(script, name).is_file() for name in ("", "__main__.py")):
         raise SnippetError(f"{script} is no recipe or benchmark")
-    arguments, sys.argv = sys.argv, [script, "--help"]
+    arguments, sys.argv = sys.argv, [script, *command, "--help"]
     try:
         with redirect_stdout(StringIO()) as printed:
             runpy.run_path(str(ROOT / script), run_name="__main__")
@@ -178,7 +184,7 @@ def _options_in_help(script: str) -> frozenset[str]:
             raise SnippetError(f"{script} --help ends with {ended.code}") from ended
     finally:
         sys.argv = arguments
-    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", printed.getvalue()))
+    return printed.getvalue()
 
 
 def _check_make(arguments: list[str]) -> None:

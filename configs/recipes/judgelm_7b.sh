@@ -1,0 +1,35 @@
+#!/bin/bash
+# JudgeLM-7B from its names: data, plan, training with the values of the paper's Table 7, PandaLM's test set, report.
+#   pandalm=testset-v1.json bash configs/recipes/judgelm_7b.sh
+# Needs the extra `train`, 8 GPUs of 40 GB and more, the hub (data and base model), and data/testset-v1.json of PandaLM's
+# repository, WeOpenML/PandaLM, which no step downloads. The same command continues an interrupted run. Not run at this
+# size yet; small.sh has run with the same steps.
+set -euo pipefail
+
+out=${out:-runs/judgelm_7b}
+base=${base:-lmsys/vicuna-7b-v1.3}
+pandalm=${pandalm:-testset-v1.json}
+gpus=${gpus:-8}
+gpu_memory=${gpu_memory:-40}                     # GiB of one GPU
+accelerate=${accelerate:-configs/accelerate/zero3.yaml}
+mkdir -p "$out"
+
+# before the hours of training: PandaLM's file is there
+judgelm data import pandalm "$pandalm" -o "$out/pandalm.jsonl" --overwrite
+
+[ -e "$out/judgelm-100k/train.jsonl" ] ||
+    judgelm data get judgelm-100k --split train -o "$out/judgelm-100k" --lock "$out/data.lock.yaml"
+judgelm data build --config configs/data/build.yaml "inputs=[$out/judgelm-100k/train.jsonl]" "out=$out/data"
+
+judgelm doctor --train configs/train/judgelm_7b.yaml --accelerate "$accelerate" --shape llama-7b \
+    --set "model_name_or_path=$base" --set "train_data=[$out/data/train.parquet]" \
+    --gpus "$gpus" --gpu-memory "$gpu_memory" --json "$out/plan.json"
+[ -e "$out/judge/judge.json" ] ||
+    accelerate launch --config_file "$accelerate" --num_processes "$gpus" train/sft.py \
+        --config configs/train/judgelm_7b.yaml --model_name_or_path "$base" \
+        --train_data "$out/data/train.parquet" --output_dir "$out/judge"
+
+judgelm-batch "$out/pandalm.jsonl" -o "$out/judgments.jsonl" --model "$out/judge" --both-orders --order-rule tie
+judgelm eval "$out/judgments.jsonl" --labels "$out/pandalm.jsonl" --protocol pandalm --json "$out/eval.json"
+judgelm report "$out/judgments.jsonl" --labels "$out/pandalm.jsonl" --protocol pandalm -o "$out/report.html" \
+    --title "JudgeLM-7B on PandaLM's test set"
