@@ -371,7 +371,8 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
         raise ConfigError("the model's name is empty; leave it out for the default judge")
     if engine in _NAMED_ONLY:
         if model is None:
-            raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one")
+            server = " (--model), and the server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
+            raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one{server}")
         return None
     judge = named_judge(None if model is None else weights_of(model))
     if judge is not None and adapter is not None:

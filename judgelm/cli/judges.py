@@ -1,11 +1,11 @@
 """`judgelm judges`: judges known by name, their installation, and cards for the user's own."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from judgelm.cli.console import JsonOut, PlainConsole, Quiet, console, is_stdout, picked, write_json
 from judgelm.cli.options import card_names as released_card_names
@@ -66,7 +66,8 @@ def list_judges(
     out = PlainConsole()
     for line in (line for row in rows for line in _lines(row)):
         out.message(line)
-    out.print(_released_table(released, "" if vram is None else f" that fit {vram:g} GB of GPU memory"))
+    for line in _released_lines(released, "" if vram is None else f" that fit {vram:g} GB of GPU memory"):
+        out.message(line)
     out.print("Details: judgelm judges NAME")
 
 
@@ -115,9 +116,8 @@ def show_command(
         ),
         *(f"source: {source}" for source in judge.sources),
     ]
-    for line in lines:
+    for line in (*lines, *_checkpoint_lines(judge.checkpoints)):
         out.message(line)
-    out.print(_checkpoint_table(judge.checkpoints))
 
 
 def words_command(
@@ -320,26 +320,21 @@ def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
     }
 
 
-def _released_table(judges: "list[ReleasedJudge]", which: str) -> Table:
-    table = Table(title=f"Released judges{which}, taken by their hub id", title_justify="left")
-    for heading in ("name", "models", "modes", "verified"):
-        table.add_column(heading, overflow="fold")
+def _released_lines(judges: "list[ReleasedJudge]", which: str) -> Iterator[str]:
+    """A line for each judge and for each of its models, whose ids are never broken."""
+    yield f"Released judges{which}, taken by their hub id (size: weights in bfloat16)"
     for judge in judges:
-        models = "\n".join(checkpoint.id for checkpoint in judge.checkpoints)
-        table.add_row(judge.name, models, ", ".join(judge.modes), "no" if judge.unverified else "yes")
-    return table
+        yield f"{judge.name}: {', '.join(judge.modes)}{'; not verified' if judge.unverified else ''}"
+        for checkpoint in judge.checkpoints:
+            yield f"  {checkpoint.id}  {checkpoint.gigabytes('bfloat16'):.1f} GB"
 
 
-def _checkpoint_table(checkpoints: "tuple[Checkpoint, ...]") -> Table:
-    table = Table(title="Memory of the weights alone, in GB", title_justify="left")
-    for heading in ("model", "base", "licence"):
-        table.add_column(heading, overflow="fold")
-    for dtype in _SIZES:
-        table.add_column(dtype, justify="right")
+def _checkpoint_lines(checkpoints: "tuple[Checkpoint, ...]") -> Iterator[str]:
+    yield "Memory of the weights alone"
     for checkpoint in checkpoints:
-        sizes = [f"{checkpoint.gigabytes(dtype):.1f}" for dtype in _SIZES]
-        table.add_row(checkpoint.id, checkpoint.base or "not stated", checkpoint.licence or "not stated", *sizes)
-    return table
+        sizes = ", ".join(f"{checkpoint.gigabytes(dtype):.1f} GB in {dtype}" for dtype in _SIZES)
+        yield f"  {checkpoint.id}: {sizes}"
+        yield f"    base {checkpoint.base or 'not stated'}, licence {checkpoint.licence or 'not stated'}"
 
 
 def share_command(
