@@ -255,7 +255,7 @@ class JudgeHandler:
     def _recognise(self, request: ChatRequest) -> _Recognised | None:
         """The dialect, the task and its mode tasks; None of an ordinary chat."""
         own = self.options.prompts
-        recognised = recognise(request, own) or recognise(request)
+        recognised = (recognise(request, own) if own else None) or recognise(request)
         if recognised is None:
             if self.options.learn is not None:
                 self.options.learn(request)
