@@ -64,9 +64,17 @@ _VERDICT_WANTED = re.compile(
 )
 
 
+_JUDGED_TEXT = re.compile(
+    r"\b(?:assistant|response|answer|output|repl(?:y|ies)|submission|completion|candidate)\w*(?: (?:[ab12]|one|two))?"
+    r"\s?[:\]>*]",
+    re.I,
+)
+
+
 def wants_a_verdict(request: ChatRequest) -> bool:
-    """True where the words of a request ask for a judgment, so that a chat's reply would be a guess at its form."""
-    return any(_VERDICT_WANTED.search(message.text[:_LONGEST]) for message in request.messages)
+    """True where a request asks for a judgment of labelled texts: a chat would guess the form of the reply."""
+    texts = [message.text[:_LONGEST] for message in request.messages]
+    return any(map(_VERDICT_WANTED.search, texts)) and any(map(_JUDGED_TEXT.search, texts))
 
 
 _LONGEST = 100_000

@@ -22,6 +22,7 @@ which all texts that differ are slots, and `slots` their names in order.
 """
 
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ from judgelm.dialects.replies import (
     probability_first,
     rescale,
     results_per_reply,
+    room_for_words,
     scores_and_reason,
     verdict_logprobs,
     winner_with_ties,
@@ -64,6 +66,8 @@ from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
 _FIELDS = ("verdict", "reason", "probability", "score", "score_1", "score_2")
+log = logging.getLogger("judgelm.dialects")
+
 MOST_LEARNED = 200
 _LONGEST = 100_000
 _LEAST_SHARED = 40
@@ -84,7 +88,6 @@ _NAMED = tuple(
 )
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid")
-Form = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +123,7 @@ class LabelWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyForm:
-    """What a client's parser expects; exactly one of the first four.
+    """The reply that a client's parser expects. One of `pair`, `choice`, `grade` and `label` is given.
 
     Attributes:
         pair: words for the better of two answers.
@@ -324,7 +327,7 @@ def _render(form: ReplyForm) -> Render:
     """The replies; of a pair or label also the log-probabilities of its words, where the verdict stands in a text."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-        parts = [_reply_parts(form, task, drawn) for drawn in results_per_reply(request, result)]
+        parts = [_reply_parts(form, task, request, drawn) for drawn in results_per_reply(request, result)]
         texts = tuple("".join(each) for each in parts)
         before, verdict, behind = parts[0]
         if not request.logprobs or verdict not in (shares := _shares(form, result)):
@@ -346,9 +349,15 @@ def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
     return {}
 
 
-def _reply_parts(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> tuple[str, str, str]:
-    """The text before the verdict, the verdict and the text behind it; JSON is all before."""
+def _reply_parts(form: ReplyForm, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> tuple[str, str, str]:
+    """The text before the verdict, the verdict and the text behind it; a reason as `max_tokens` has room for it."""
     fields = _fields(form, task, result)
+    room = room_for_words(request, len("".join(_filled(form, fields | {"reason": ""}))))
+    return _filled(form, fields | {"reason": scores_and_reason(result, room)})
+
+
+def _filled(form: ReplyForm, fields: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The parts of a reply; JSON is all before."""
     if form.json:
         return json.dumps({name: fields[field] for name, field in form.json.items()}, ensure_ascii=False), "", ""
     before, verdict, behind = (form.text if form.text is not None else "{verdict}").partition("{verdict}")
@@ -359,8 +368,8 @@ def _reply_parts(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> tuple
 
 
 def _fields(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> dict[str, Any]:
-    """The values of `_FIELDS` that the task has."""
-    fields: dict[str, Any] = {"verdict": _verdict(form, task, result), "reason": scores_and_reason(result, None)}
+    """The values of `_FIELDS` that the task has, but the reason."""
+    fields: dict[str, Any] = {"verdict": _verdict(form, task, result)}
     if task.kind == "pair":
         fields["probability"] = round(probability_first(result), 4)
     elif result.correct is not None:
@@ -416,7 +425,7 @@ _PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
 
 _BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
 _BEHIND_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
-"""What pieces that differ can have in common: it ends, or begins, with a mark, so that no word of a text counts."""
+"""A common beginning of pieces that differ ends with a mark, and a common end begins with one: no word is cut."""
 
 
 def shared_parts(texts: Sequence[str]) -> list[str]:
@@ -497,8 +506,11 @@ class LearnedPrompts:
             return
         self._known.add(key)
         row = {"messages": [{"role": message.role, "text": message.text} for message in messages]}
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        except OSError as error:  # as on a full disk: it costs no request
+            log.error("--learn %s: %s", self._path, error)
 
 
 def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:

@@ -158,7 +158,7 @@ def _judged(pair: CanaryPair, judgment: Judgment) -> CanaryPair:
 
 def _probabilities(judgment: Judgment, given: Shown | None, swapped: Shown | None) -> tuple[float | None, float | None]:
     alone = judgment.probability
-    if alone is not None and given is swapped is None:  # each answer was judged by itself
+    if alone is not None and given is None and swapped is None:  # each answer was judged by itself
         return alone, 1 - alone
     return _first_better(given), _first_better(swapped)
 

@@ -21,9 +21,11 @@ from benchmarks.human_labels.measures import (
 from benchmarks.human_labels.page import page_of
 from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, pooled, result_of
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
+from benchmarks.human_labels.tuned import tuned
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeDistribution, Judgment, PairDistribution, Sample, Shown
 
+GRADES = GradeDistribution(expected=5, unassigned=0, likeliest=())
 FEW = Resampling(resamples=200)
 NAN = float("nan")
 
@@ -212,3 +214,22 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
     assert "| LLMBar (written and checked by the authors) | 4 |" in (tmp_path / "page" / "results.md").read_text()
     with pytest.raises(SystemExit, match="verdicts of other pairs"):
         read_verdicts(file, rows.part(np.array([0])))
+
+
+def test_what_tuning_gains_is_measured_against_the_first_reading_without_labels():
+    rows = rows_of([1, -1] * 20)
+
+    def judgments(right):
+        shown = {s.id: right if truth > 0 else -right for s, truth in zip(rows.samples, rows.truth, strict=True)}
+        made = {}
+        for name, lead in shown.items():
+            sides = tuple(
+                Shown(order=(place,), text="Yes", scores=(5,), log_odds=odds, grades=GRADES)
+                for place, odds in ((0, lead), (1, 0.0))
+            )
+            made[name] = Judgment(sample_id=name, mode="pair", verdict=None, shown=sides, scores=(5, 5))
+        return made
+
+    found = tuned(rows, {"yes-no": judgments(-1.0), "letters": judgments(1.0)})
+    assert (found["untuned"][0], found["tuned"][0], found["gain"][0]) == (0, 1, 1)
+    assert found["chosen"] == "letters"

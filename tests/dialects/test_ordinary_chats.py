@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.dialects.catalog import DIALECTS
+from judgelm.dialects.catalog import DIALECTS, wants_a_verdict
 from judgelm.dialects.contract import ChatRequest, Message, Tool
 
 FILE = Path(__file__).with_name("ordinary_chats.txt")
@@ -50,3 +50,10 @@ def test_there_are_many_and_each_is_another():
 def test_no_dialect_takes_an_ordinary_chat_for_its_own(dialect):
     taken = [one for texts in chats() for one in forms(messages_of(texts)) if dialect.recognise(one) is not None]
     assert taken == []
+
+
+def test_a_chat_is_refused_only_where_it_asks_to_judge_texts_that_it_shows():
+    refused = [texts for texts in chats() if wants_a_verdict(ChatRequest(messages=messages_of(texts)))]
+    assert [texts[0].partition(":")[0] for texts in refused] == [
+        "Compare these two answers and tell me which you would give a child"
+    ]

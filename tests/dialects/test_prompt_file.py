@@ -123,6 +123,12 @@ def test_a_probability_stands_where_it_is_wanted(dialects):
     assert json.loads(text) == {"winner": "A", "p": CHANCES[1]}
 
 
+def test_a_reason_takes_no_more_room_than_there_is(dialects):
+    request = desk(of_quality(8), of_quality(4))
+    assert "out of 10" in replies(dialects, PAIR, request)[0]
+    assert replies(dialects, PAIR, replace(request, max_tokens=8))[0] == "[[A]]"
+
+
 def test_log_probabilities_are_those_of_the_words(dialects):
     request = replace(desk(of_quality(6), of_quality(5)), logprobs=True, top_logprobs=2)
     text, response = replies(dialects, PAIR, request)
@@ -176,7 +182,7 @@ SECOND = "Rate it.\nTicket: How do I leave?\nProduct: Y2\n\nReply:\nNo idea.\n\n
     [
         ((FIRST, SECOND), ["Rate it.\nTicket: ", "\nProduct: ", "\n\nReply:\n", "\n\nGive 1 to 5."]),
         (("<q>a b</q><a>x</a>\nRate.", "<q>c</q><a>y z</a>\nRate."), ["<q>", "</q><a>", "</a>\nRate."]),
-        (('{"q": "What?", "n": 3}', '{"q": "Who?", "n": 3}'), ['{"q": "', '?", "n": 3}'][:1]),
+        (('{"q": "What?", "n": 3}', '{"q": "Who?", "n": 3}'), ['{"q": "']),
         (("same", "same"), ["same"]),
         (("one", "two"), ["", ""]),
     ],
