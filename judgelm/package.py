@@ -19,8 +19,22 @@ EVERYDAY_PAIRS = Path(__file__).with_name("everyday_pairs.jsonl")
 _ROOT = Path(__file__).parents[1]
 
 
+MODULES = {
+    "pyyaml": "yaml",
+    "scikit-learn": "sklearn",
+    "pillow": "PIL",
+    "protobuf": "google.protobuf",
+    "prometheus-client": "prometheus_client",
+    "opentelemetry-sdk": "opentelemetry",
+    "mkdocs-material": "material",
+}
+"""Distributions whose module has another name."""
+
+
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
     """The requirements that an extra of an installed distribution adds to the base, on this machine.
+
+    Those of further extras that it names are among them.
 
     Raises:
         PackageNotFoundError: the distribution is not installed.
@@ -29,14 +43,37 @@ def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requi
 
     from packaging.requirements import Requirement
 
-    requirements = map(Requirement, requires(distribution) or [])
-    return [
-        requirement
-        for requirement in requirements
-        if (marker := requirement.marker) is not None
-        and marker.evaluate({"extra": extra})
-        and not marker.evaluate({"extra": ""})
-    ]
+    requirements: dict[str, Requirement] = {}
+    for requirement in map(Requirement, requires(distribution) or []):
+        marker = requirement.marker
+        if marker is None or not marker.evaluate({"extra": extra}) or marker.evaluate({"extra": ""}):
+            continue
+        if requirement.name == distribution:
+            named = [each for name in sorted(requirement.extras) for each in extra_requirements(name, distribution)]
+            requirements |= {each.name: each for each in named}
+        else:
+            requirements[requirement.name] = requirement
+    return list(requirements.values())
+
+
+def extra_of(module: str, distribution: str = "judgelm") -> str | None:
+    """The first extra whose own list brings a module, such as `report` for `scipy.stats`; None where none does."""
+    from importlib.metadata import PackageNotFoundError, metadata, requires
+
+    from packaging.requirements import Requirement
+
+    top = module.partition(".")[0]
+    try:
+        extras = metadata(distribution).get_all("Provides-Extra") or []
+        requirements = [Requirement(line) for line in requires(distribution) or []]
+    except PackageNotFoundError:
+        return None
+    for extra in extras:
+        for requirement in requirements:
+            name = MODULES.get(requirement.name.lower(), requirement.name.replace("-", "_"))
+            if name.partition(".")[0] == top and requirement.marker and requirement.marker.evaluate({"extra": extra}):
+                return extra
+    return None
 
 
 def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROOT) -> str:

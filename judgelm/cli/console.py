@@ -31,6 +31,7 @@ from rich.text import Text
 
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.jsonl import json_ready
+from judgelm.package import extra_of, install_hint
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -147,12 +148,16 @@ def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run a Typer app: usage errors and judgelm's own end with a sentence and exit code 1."""
+    """Run a Typer app: usage errors, judgelm's own and a missing extra end with a sentence and exit code 1."""
     try:
         with escaped_diagnostics(), terminated_as_interrupt():
             code = app(standalone_mode=False)
     except JudgelmError as error:
         fail(str(error))
+    except ModuleNotFoundError as error:
+        if (extra := extra_of(error.name or "")) is None:
+            raise
+        fail(f"{error.name} is not installed; run: {install_hint(extra)}")
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
     except _UsageError as error:

@@ -17,9 +17,9 @@ from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
 from judgelm.doctor.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import check_engine, choose_engine
-from judgelm.errors import ConfigError, JudgelmError, ModelError
+from judgelm.errors import ConfigError, JudgelmError, MissingExtraError, ModelError
 from judgelm.judges.cards import default_card, installed_judge, named_judge
-from judgelm.package import VERSION
+from judgelm.package import VERSION, install_hint
 
 
 def facts_table(title: str) -> Table:
@@ -181,7 +181,7 @@ def _examine_packages(report: _Report, out: PlainConsole) -> None:
 
 def _examine_devices(report: _Report, out: PlainConsole) -> None:
     report.devices = devices = look_at_devices(with_torch=not report.is_broken("torch"))
-    if devices.finding:
+    if devices.finding and not report.is_broken("torch"):
         report.mend.append(devices.finding)
     cpu = devices.cpu
     table = facts_table("devices")
@@ -205,7 +205,11 @@ def _memory(free: int, total: int) -> str:
 
 def _examine_engine(report: _Report, out: PlainConsole) -> None:
     if report.is_broken("torch") or report.is_broken("transformers"):
-        out.print("engine: none loads until torch and transformers work\n", highlight=False)
+        out.print(
+            f"engine: openai alone runs until torch and transformers work; run: {install_hint('local')}\n",
+            soft_wrap=True,
+            highlight=False,
+        )
         return
     name, why = choose_engine()
     report.engine = {"auto": name, "why": why}
@@ -218,7 +222,7 @@ def _examine_judge(report: _Report, out: PlainConsole) -> str:
     try:
         judge = installed_judge(default_card())
         folder, report.judge = judge.model, judge.notice
-    except ModelError as error:
+    except (ModelError, MissingExtraError) as error:
         report.judge = str(error)
     out.print(f"default judge: {report.judge}\n", markup=False, highlight=False)
     return folder

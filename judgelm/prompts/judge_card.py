@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from huggingface_hub import hf_hub_download, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ConfigError, ModelError, RunError
@@ -143,6 +141,9 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
         return _read(path) if path.is_file() else None
     if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") != 1:
         raise ModelError(f"{model}: no such folder; a model is a local folder, a GGUF file or a hub id (owner/name)")
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache  # no server's judge and no folder waits for it
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
     try:
         return _read(Path(hf_hub_download(model, CARD_NAME, revision=revision)))
     except LocalEntryNotFoundError as error:

@@ -26,10 +26,11 @@ VLLM_FOR_CUDA = ("torchvision", "torchaudio", "torchcodec")
 class Environment:
     """A virtual environment in a folder of its own, and the programs in it."""
 
-    def __init__(self, folder: Path, checkout: Path) -> None:
+    def __init__(self, folder: Path, checkout: Path, *, torch: bool = True) -> None:
         self.folder, self.checkout = folder, checkout
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        self.pip("install", "torch")
+        if torch:
+            self.pip("install", "torch")
 
     def pip(self, verb, *arguments):
         constraints = ("-c", str(self.checkout / "constraints.txt")) if verb == "install" else ("--yes",)
@@ -46,12 +47,12 @@ class Environment:
         }
         return inherited | {"HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
 
-    def run(self, program, *arguments):
-        """Run it in the checkout's copy; what it said. Fails the test where it fails."""
+    def run(self, program, *arguments, code=0):
+        """Run it in the checkout's copy; what it said. Fails the test where it ends with another code."""
         command = self.command(program, *arguments)
         done = subprocess.run(command, cwd=self.checkout, env=self.variables, capture_output=True, text=True)
         said = done.stdout + done.stderr
-        assert done.returncode == 0, f"{' '.join(command)}\n{said[-6000:]}"
+        assert done.returncode == code, f"{' '.join(command)}\n{said[-6000:]}"
         return said
 
 
@@ -65,9 +66,9 @@ def environment(checkout, tmp_path_factory):
     """Make an empty environment with torch; all are removed at the end, gigabytes as they are."""
     made = []
 
-    def make(name):
+    def make(name, **options):
         made.append(tmp_path_factory.mktemp(name) / "venv")
-        return Environment(made[-1], checkout)
+        return Environment(made[-1], checkout, **options)
 
     yield make
     for folder in made:
@@ -125,9 +126,83 @@ def assert_texts(found):
     assert len({text for texts in found.values() for text in texts}) > 1, "the replies say nothing"
 
 
-def test_the_base_package_judges_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):
-    plain = environment("plain")
+def judge_by_script(environment, pairs, out, *options):
+    """A run in which the first answer always wins."""
+    environment.run("judgelm-batch", pairs, "-o", out, "--engine", "scripted", "--model", "8 6", *options)
+
+
+def test_the_base_needs_no_torch_and_names_what_a_command_needs(environment, pairs, tmp_path):
+    plain = environment("base", torch=False)
     plain.pip("install", str(plain.checkout))
+    out = tmp_path / "out.jsonl"
+    judge_by_script(plain, pairs, out)
+    assert "3 first better" in plain.run("judgelm", "show", out, "--samples", pairs)
+    parquet = tmp_path / "pairs.parquet"
+    parquet.write_bytes(b"PAR1")
+    scripted = ("--engine", "scripted", "--model", "8 6")
+    for module, arguments in {
+        "torch": ("batch", pairs, "-o", out, "--overwrite"),
+        "scipy": ("eval", out, "--labels", pairs),
+        "fastapi": ("serve", "judge"),
+        "pyarrow": ("batch", parquet, "-o", tmp_path / "other.jsonl", *scripted),
+    }.items():
+        said = plain.run("judgelm", *arguments, code=1)
+        assert f"{module} is not installed" in said
+        assert "run: pip install" in said
+
+
+def try_parquet(environment, pairs, folder):
+    write = f"import json, pyarrow, pyarrow.parquet as parquet; rows = list(map(json.loads, open({str(pairs)!r})));"
+    write += f"parquet.write_table(pyarrow.Table.from_pylist(rows), {str(folder / 'pairs.parquet')!r})"
+    environment.run("python", "-c", write)
+    judge_by_script(environment, folder / "pairs.parquet", folder / "parquet.jsonl")
+
+
+def try_report(environment, pairs, folder):
+    judge_by_script(environment, pairs, folder / "out.jsonl")
+    labelled = folder / "labelled.jsonl"
+    labelled.write_text("".join(json.dumps(json.loads(row) | {"winner": 1}) + "\n" for row in pairs.open()))
+    environment.run("judgelm", "report", folder / "out.jsonl", "--labels", labelled, "-o", folder / "report.html")
+    assert "<html" in (folder / "report.html").read_text()
+
+
+def try_studies(environment, pairs, folder):
+    judge_by_script(environment, pairs, folder / "out.jsonl", "--both-orders")
+    environment.run("judgelm", "study", "position-bias", folder / "out.jsonl", "-o", folder / "study")
+
+
+def try_data(environment, pairs, folder):
+    rows = folder / "labelled.jsonl"
+    rows.write_text("".join(json.dumps(json.loads(row) | {"winner": 1}) + "\n" for row in pairs.open()))
+    config = folder / "build.yaml"
+    config.write_text(f"inputs: [{rows}]\nout: {folder / 'built'}\n")
+    environment.run("judgelm", "data", "build", "--config", config)
+
+
+def try_serve(environment, pairs, folder):
+    environment.run("python", "-c", "import judgelm.serving.app, judgelm.serving.server, judgelm.serving.middleware")
+
+
+def try_web(environment, pairs, folder):
+    environment.run("python", "-c", "import judgelm.serving.web.page")
+
+
+def try_ray(environment, pairs, folder):
+    judge_by_script(environment, pairs, folder / "out.jsonl", "--ray", "local", "--workers", "2")
+
+
+@pytest.mark.parametrize("attempt", [try_parquet, try_report, try_studies, try_data, try_serve, try_web, try_ray])
+def test_each_extra_alone_does_its_work(environment, pairs, tmp_path, attempt):
+    extra = attempt.__name__.removeprefix("try_")
+    alone = environment(extra, torch=False)
+    alone.pip("install", f"{alone.checkout}[{extra}]")
+    assert "torch" not in alone.run("pip", "list")
+    attempt(alone, pairs, tmp_path)
+
+
+def test_the_local_extra_judges_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):
+    plain = environment("local")
+    plain.pip("install", f"{plain.checkout}[local]")
     for model in (base, judge):
         assert_texts(replies(plain, model, pairs, tmp_path / f"{model.name}.jsonl"))
 

@@ -10,6 +10,7 @@ from judgelm.cli import options
 from judgelm.cli.console import Results, console, echo, is_stdout, picked, write_json
 from judgelm.cli.options import LabelOptions
 from judgelm.data.readers.rows import RejectCounts
+from judgelm.engines.base import require
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def get_command(
             console.message(f"  source of {fact}: {source}")
         results.write(_card_row(card))
         return
+    require("huggingface_hub", extra="data")
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     from judgelm.data.sources.hub import import_dataset  # loads huggingface_hub, for which no list waits
