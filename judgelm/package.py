@@ -72,7 +72,7 @@ def extra_of(module: str, distribution: str = "judgelm") -> str | None:
         for requirement in requirements:
             name = MODULES.get(requirement.name.lower(), requirement.name.replace("-", "_"))
             if name.partition(".")[0] == top and requirement.marker and requirement.marker.evaluate({"extra": extra}):
-                return extra
+                return str(extra)
     return None
 
 

@@ -137,7 +137,10 @@ def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> N
     text, epilog = help_and_epilog(function)
     command = with_options(function)
     needs_some = any(each.default is each.empty for each in inspect.signature(command).parameters.values())
-    app.command(name, cls=Command, help=text, epilog=epilog, no_args_is_help=needs_some)(command)
+    settings = getattr(function, "context_settings", None)
+    app.command(name, cls=Command, context_settings=settings, help=text, epilog=epilog, no_args_is_help=needs_some)(
+        command
+    )
 
 
 def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:

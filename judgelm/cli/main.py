@@ -80,6 +80,7 @@ COMMANDS = Commands(
     {
         "batch": "batch:batch",
         "tune": "tune:tune_command",
+        "train": "training:train_command",
         "eval": "eval:eval_command",
         "report": "eval:report_command",
         "estimate": "eval:estimate_command",

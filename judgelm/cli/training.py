@@ -1,32 +1,166 @@
-"""The command line of the recipes in `train/`: parse, build the trainer, train, save."""
+"""`judgelm train`, and the command line of the recipes in `train/`: parse, build the trainer, train, save."""
 
+import os
+import runpy
+import shlex
+import shutil
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+import typer
 
-from judgelm.cli.console import echo, printable
-from judgelm.errors import JudgelmError
-from judgelm.training.arguments import JudgeArguments
-from judgelm.training.hub import save_judge
-from judgelm.training.run import (
-    PreemptionCallback,
-    TrainingRun,
-    connect_processes,
-    disk_full_as_error,
-    end_processes,
-    out_of_memory_as_error,
-    parse_arguments,
-)
+from judgelm.cli.console import console, echo, printable
+from judgelm.engines.base import require, require_local
+from judgelm.errors import ConfigError, InputError, JudgelmError, not_found
+from judgelm.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from judgelm.training.arguments import JudgeArguments
+    from judgelm.training.run import TrainingRun
+
+_FOLDER = Path(__file__).parents[1] / "training"
+RECIPES, CONFIGS = _FOLDER / "recipes", _FOLDER / "configs"
+"""`train/` and `configs/` of the repository, which the wheel carries."""
+_CHECKED_ROWS = 1000
+
+
+def train_command(
+    context: typer.Context,
+    recipe: Annotated[str, typer.Argument(metavar="[RECIPE]")] = "",
+    config: Annotated[str, typer.Option(metavar="NAME|FILE")] = "",
+    accelerate: Annotated[str, typer.Option(metavar="NAME|FILE")] = "",
+    copy: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+) -> None:
+    """Train a judge by a recipe: sft, preference, dpo or grpo. Further options are the recipe's own.
+
+    Options:
+        recipe: `sft` learns scores and reasons, `preference` which answer is better, `dpo` and `grpo` train a judge
+            further.
+        config: Settings: a YAML file, or the name of one that judgelm brings, such as few_rows.
+        accelerate: Start by accelerate, on several GPUs or machines: its YAML file, or a name such as zero3. Without it
+            one process trains.
+        copy: Write recipes and settings there, to change them; nothing is trained.
+
+    Examples:
+        judgelm train sft --config few_rows --train_data rows.csv
+        judgelm train preference --config preference_reading
+        judgelm train sft --config judgelm_7b --accelerate zero3
+        judgelm train sft -- --help
+        judgelm train --copy my-recipes
+
+    Exit codes: 0 done, 1 usage or input error, 128 + signal: stopped; the same command resumes.
+    """
+    if copy is not None:
+        _copy(copy)
+        return
+    recipes = sorted(path.stem for path in RECIPES.glob("*.py") if path.stem != "merge_lora")
+    if recipe not in recipes:
+        raise not_found("recipe", recipe, recipes)
+    rest = context.args
+    settings = _named(CONFIGS / "train", config, "config") if config else None
+    _check_rows(recipe, (read_yaml(settings) if settings else None) or {}, rest)
+    require_local()
+    require("trl", extra="train")
+    script = RECIPES / f"{recipe}.py"
+    command = [str(script), *(["--config", str(settings)] if settings else []), *rest]
+    if accelerate:
+        launch = [
+            "accelerate.commands.launch",
+            "--config_file",
+            str(_named(CONFIGS / "accelerate", accelerate, "file")),
+        ]
+        console.message(f"accelerate launch {shlex.join([*launch[1:], *command])}")
+        os.execv(sys.executable, [sys.executable, "-m", *launch, *command])
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # one process would split its rows among all that it sees
+    sys.argv = command
+    runpy.run_path(str(script), run_name="__main__")
+
+
+train_command.context_settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
+
+
+def _named(folder: Path, name: str, kind: str) -> Path:
+    """A file that the user names, else the one of that name in a folder of judgelm's."""
+    for path in (Path(name), folder / name, folder / f"{name}.yaml"):
+        if path.is_file():
+            return path
+    raise not_found(kind, name, sorted(path.stem for path in folder.glob("*.yaml")))
+
+
+def _copy(folder: Path) -> None:
+    """Write the recipes and their settings into a folder, beside nothing that is there.
+
+    Raises:
+        ConfigError: a file of that name is there.
+    """
+    sources = {
+        "train": RECIPES.glob("*.py"),
+        "configs/train": CONFIGS.glob("train/*.yaml"),
+        "configs/accelerate": CONFIGS.glob("accelerate/*.yaml"),
+    }
+    files = [(folder / name / path.name, path) for name, paths in sources.items() for path in sorted(paths)]
+    if taken := [target for target, _ in files if target.exists()]:
+        raise ConfigError(f"{taken[0]} exists; give another folder to --copy")
+    for target, source in files:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    echo(f"{len(files)} files in {folder}; for example: cd {folder} && accelerate launch train/sft.py --help")
+
+
+def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
+    """Refuse files without a row that the recipe can learn, before torch is loaded; by their first thousand rows.
+
+    Raises:
+        ConfigError, InputError: a file cannot be read, or none of its rows has the label.
+    """
+    files = _values("train_data", settings, arguments)
+    if recipe not in ("sft", "preference", "grpo"):
+        return  # rows of dpo are judgments too
+    from judgelm.data.labelled_pair import training_scores
+    from judgelm.data.samples import SampleStream
+
+    for file in files:
+        rejects: list[object] = []
+        labels: Counter[str] = Counter()
+        stream = SampleStream([file], on_reject=rejects.append)
+        for row, _ in islice(stream.pairs(), _CHECKED_ROWS):
+            try:
+                for label in stream.labels(row, False, True):
+                    labels["scores"] += label is not None and training_scores(label) is not None
+                    labels["winners"] += label is not None and label.winner is not None
+            except InputError as error:
+                rejects.append(error)
+        if labels["scores" if recipe == "sft" else "winners"]:
+            continue
+        if labels["winners"]:
+            raise InputError(
+                f"{file}: its rows have winners and no scores, which sft learns; train on winners with: judgelm train "
+                "preference --config preference_reading"
+            )
+        wanted = "scores of the answers" if recipe == "sft" else "a winner, scores or a preference"
+        raise InputError(str(rejects[0]) if rejects else f"{file}: no row has {wanted}; see docs/training.md")
+
+
+def _values(name: str, settings: Any, arguments: Sequence[str]) -> list[str]:
+    """A recipe's list of texts: of the command line, else of the settings."""
+    if f"--{name}" in arguments:
+        after = arguments[arguments.index(f"--{name}") + 1 :]
+        end = next((index for index, word in enumerate(after) if word.startswith("--")), len(after))
+        return list(after[:end])
+    value = settings.get(name, []) if isinstance(settings, Mapping) else []
+    return [value] if isinstance(value, str) else list(map(str, value))
 
 
 def run_training(
-    build_trainer: Callable[[TrainingRun], Any],
-    arguments: type[JudgeArguments],
+    build_trainer: "Callable[[TrainingRun], Any]",
+    arguments: "type[JudgeArguments]",
     config: type[Any],
     *,
-    facts: Callable[[TrainingRun], Mapping[str, Any]] | None = None,
+    facts: "Callable[[TrainingRun], Mapping[str, Any]] | None" = None,
 ) -> None:
     """Run a recipe by its command line, and exit: with 0, 1 and a sentence, or 128 and the signal that stopped it.
 
@@ -37,7 +171,7 @@ def run_training(
         facts: facts of the training beside the common ones, for the judge's card.
     """
     try:
-        code = _train(build_trainer, (arguments, config, ModelConfig), facts)
+        code = _train(build_trainer, (arguments, config), facts)
     except JudgelmError as error:
         sys.exit(printable(f"error: {error}"))
     if code:
@@ -45,11 +179,24 @@ def run_training(
 
 
 def _train(
-    build_trainer: Callable[[TrainingRun], Any],
+    build_trainer: "Callable[[TrainingRun], Any]",
     types: tuple[type[Any], ...],
-    facts: Callable[[TrainingRun], Mapping[str, Any]] | None,
+    facts: "Callable[[TrainingRun], Mapping[str, Any]] | None",
 ) -> int:
-    judge, args, base = parse_arguments(*types)
+    from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+
+    from judgelm.training.hub import save_judge
+    from judgelm.training.run import (
+        PreemptionCallback,
+        TrainingRun,
+        connect_processes,
+        disk_full_as_error,
+        end_processes,
+        out_of_memory_as_error,
+        parse_arguments,
+    )
+
+    judge, args, base = parse_arguments(*types, ModelConfig)
     connect_processes(args, log=echo)
     preemption = PreemptionCallback()
     run = TrainingRun(judge, args, base, preemption)

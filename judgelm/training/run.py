@@ -43,6 +43,7 @@ from judgelm.engines.gguf.checkpoint import gguf_checkpoint, gguf_note
 from judgelm.engines.transformers.batch import is_out_of_memory
 from judgelm.engines.weights import check_pickled
 from judgelm.errors import ConfigError, RunError
+from judgelm.judges.cards import named_judge
 from judgelm.prompts.judge_card import Card, is_gguf
 from judgelm.training.arguments import (
     base_name,
@@ -493,8 +494,8 @@ _CONFIG_HELP = "With --config FILE a YAML file sets the same options by name; th
 def parse_arguments(*types: Any) -> tuple[Any, ...]:
     """Parse a recipe's arguments from `--config FILE` and flags; one object for each dataclass.
 
-    A base that is a GGUF file becomes its checkpoint in the cache. A hub token is passed to the libraries through the
-    environment: the trainer writes its arguments beside each checkpoint.
+    A base that is a GGUF file becomes its checkpoint in the cache, a judge's name its base and adapter. A hub token is
+    passed to the libraries through the environment: the trainer writes its arguments beside each checkpoint.
 
     Raises:
         ConfigError: no such file or field, or a format that this machine lacks (bf16, tf32).
@@ -508,7 +509,12 @@ def parse_arguments(*types: Any) -> tuple[Any, ...]:
     for arguments in parsed:
         if token := getattr(arguments, "hub_token", None):
             os.environ["HF_TOKEN"], arguments.hub_token = token, None
-    for arguments in parsed:
-        if isinstance(arguments, ModelConfig) and is_gguf(arguments.model_name_or_path or ""):
-            arguments.model_name_or_path = gguf_checkpoint(arguments.model_name_or_path, arguments.model_revision)
+    for base in parsed:
+        name = getattr(base, "model_name_or_path", None) or ""
+        if is_gguf(name):
+            base.model_name_or_path = gguf_checkpoint(name, base.model_revision)
+        elif name and (named := named_judge(name)) is not None:
+            base.model_name_or_path = str(named.base)
+            if named.adapter is not None and parsed[0].adapter is None:
+                parsed[0].adapter = str(named.adapter)
     return parsed

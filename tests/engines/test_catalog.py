@@ -29,7 +29,9 @@ def test_an_installed_vllm_is_taken_where_torch_sees_a_gpu(with_devices, monkeyp
 @pytest.mark.parametrize(("devices", "advised"), [(0, False), (1, True), (8, True)])
 def test_without_vllm_a_gpu_gets_the_command_that_installs_it(with_devices, tiny_model, monkeypatch, devices, advised):
     with_devices(devices)
-    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: None if name == "vllm" else object())  # vLLM is not installed
+    monkeypatch.setattr(
+        catalog.importlib.util, "find_spec", lambda name: None if name == "vllm" else object()
+    )  # vLLM is not installed
     engine, why = choose_engine()
     assert engine == "transformers"
     assert (install_hint("vllm") in why) is advised

@@ -1,0 +1,74 @@
+"""`judgelm train` before it trains: rows, names, and copies of the recipes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from judgelm.cli.training import CONFIGS, RECIPES
+
+SCORED = "question,answer_1,answer_2,score_1,score_2\nq,a,b,9,3\n"
+WON = "question,answer_1,answer_2,winner\nq,a,b,1\nr,a,b,2\n"
+GRADED = '{"question": "q", "answer_1": "a", "answer_2": "b"}\n'
+
+
+@pytest.fixture
+def rows(tmp_path):
+    def write(text):
+        path = tmp_path / ("rows.jsonl" if text.startswith("{") else "rows.csv")
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("recipe", "text", "finding"),
+    [
+        ("sft", WON, "its rows have winners and no scores, which sft learns"),
+        ("sft", GRADED, "scores"),
+        ("preference", GRADED, "winner"),
+        ("grpo", "question,answer_1\nq,a\n", "rows.csv"),
+        ("sft", "", "rows.csv"),
+    ],
+)
+def test_rows_that_teach_nothing_are_refused(cli, rows, recipe, text, finding):
+    code, _, said = cli("judgelm", "train", recipe, "--config", "few_rows", "--train_data", rows(text))
+    assert code == 1
+    assert finding in said
+    assert str(rows(text)) in said
+
+
+def test_rows_are_checked_before_torch_is_loaded(rows):
+    script = (
+        "import sys; from judgelm.cli import main; sys.argv = ['judgelm', *sys.argv[1:]]\n"
+        "try: main.main()\n"
+        "except SystemExit as end: print(end.code, sorted({'torch', 'trl', 'transformers'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", script, "train", "sft", "--train_data", str(rows(WON)), "--output_dir", "out"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "1 []\n"
+
+
+def test_settings_and_recipes_that_do_not_exist_are_named(cli):
+    for arguments, finding in {
+        ("stf",): "did you mean sft?",
+        ("sft", "--config", "few_row"): "did you mean few_rows?",
+        (): "available: dpo, grpo, preference, sft",
+    }.items():
+        code, _, said = cli("judgelm", "train", *arguments, "--output_dir", "out")
+        assert (code, finding in said) == (1, True), said
+
+
+def test_a_copy_holds_the_same_recipes_and_replaces_nothing(cli, tmp_path):
+    assert cli("judgelm", "train", "--copy", tmp_path / "mine")[0] == 0
+    for name, source in {
+        "train/sft.py": RECIPES / "sft.py",
+        "configs/train/few_rows.yaml": CONFIGS / "train/few_rows.yaml",
+        "configs/accelerate/zero3.yaml": CONFIGS / "accelerate/zero3.yaml",
+    }.items():
+        assert (tmp_path / "mine" / name).read_bytes() == source.read_bytes()
+    (tmp_path / "mine/train/sft.py").write_text("mine")
+    code, _, said = cli("judgelm", "train", "--copy", tmp_path / "mine")
+    assert code == 1
+    assert "exists; give another folder" in said
+    assert (tmp_path / "mine/train/sft.py").read_text() == "mine"
