@@ -178,6 +178,13 @@ class Judge:
         gigabytes = round(this_machine().cuda_bytes / 1e9)
         return [f"this GPU has {gigabytes} GB; released judges that fit it: judgelm judges --vram {gigabytes}"]
 
+    @property
+    def reads_all_score_lines(self) -> bool:
+        """True where the probabilities of all score lines come from the same pass as the most probable one."""
+        own = self.released is not None and not self.released.template
+        scored = not own and self.template.reading == "score-line" and not self.reasons_first
+        return scored and self.engine.describe()["engine"] == "transformers"
+
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.
 

@@ -131,6 +131,8 @@ def batch(
         clear_and_mark(job, quiet=results.quiet)
         with load(model, job) as judge:
             check_at_start(judge, canary_options, quiet=results.quiet)
+            if mode == "pair" and judge.reads_all_score_lines:
+                chosen.setdefault("distribution", True)
             stats = run(job, judge, judge.mode(mode, **chosen), quiet=results.quiet)
     write_json(results.json_out, {"failure_rate": stats.failure_rate} | stats.row())
     if stats.failure_rate > max_failure_rate:

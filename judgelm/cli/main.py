@@ -85,6 +85,7 @@ COMMANDS = Commands(
         "report": "eval:report_command",
         "estimate": "eval:estimate_command",
         "show": "eval:show",
+        "export": "export:export_command",
         "doctor": "doctor:doctor",
         "modes": "modes:modes_command",
         "judges": Commands(

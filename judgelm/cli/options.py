@@ -356,7 +356,8 @@ class ModeFlags:
         max_tokens: Maximum tokens of the score line.
 
     Probabilities, reasons and retries:
-        distribution: Compute the probability of every score line: P(first better), expected scores.
+        distribution: Compute the probability of every score line: P(first better), expected scores. Default: for pairs
+            on the transformers engine, which reads them all at once.
         reasons: Explain all judgments, those close to a tie, or those whose orders disagree.
         close_threshold: For close: maximum distance of P(first better) from 0.5.
         reason_tokens: Maximum tokens of a reason, within the judge's window.
@@ -373,7 +374,9 @@ class ModeFlags:
     temperature: Temperature = 0.0
     seed: Seed = 0
     max_tokens: Annotated[int, typer.Option(min=1)] = 24
-    distribution: bool = False
+    distribution: Annotated[
+        bool | None, typer.Option("--distribution/--no-distribution", metavar="", show_default=False)
+    ] = None
     reasons: Literal["none", "all", "close", "flips"] = "none"
     close_threshold: Annotated[float, typer.Option(min=0.0, max=0.5)] = 0.1
     reason_tokens: Annotated[int, typer.Option(min=1)] = 512
