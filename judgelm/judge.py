@@ -23,7 +23,15 @@ from judgelm.judges.cards import InstalledJudge, named_judge, this_machine
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.prompts.catalog import JudgeReading, Template, get_template
-from judgelm.prompts.judge_card import CARD_NAME, Card, card_without_weights, check_identity, find_card, weights_of
+from judgelm.prompts.judge_card import (
+    CARD_NAME,
+    Card,
+    card_without_weights,
+    check_identity,
+    check_place,
+    find_card,
+    weights_of,
+)
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
@@ -381,7 +389,10 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
             server = " (--model), and the server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
             raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one{server}")
         return None
-    judge = named_judge(None if model is None else weights_of(model))
+    place = None if model is None else weights_of(model)
+    judge = named_judge(place)
+    if judge is None and place is not None:
+        check_place(place)
     if judge is not None and adapter is not None:
         raise ConfigError(f"{judge.card.name} is a judge by name; name the base of {adapter} as --model")
     return judge

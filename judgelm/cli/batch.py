@@ -102,7 +102,6 @@ def batch(
 
     check_canary_options(canary_options, cascade=cascade)
     engine = judge_options.engine
-    check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     job = BatchJob(
         inputs=tuple(inputs),
         out=output_of(inputs, out, results.json_out),
@@ -113,11 +112,12 @@ def batch(
         overwrite=overwrite,
         reading=columns.reading,
     )
+    check_paths(job)
     chosen = options.mode_options(context, mode_arg or ())
     mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
+    check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     arguments = judge_options.judge_arguments()
     cluster = workers.cluster()
-    check_paths(job)
     both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
 
     def load(name: str | None, job: BatchJob) -> "Judge":

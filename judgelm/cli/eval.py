@@ -29,6 +29,7 @@ def eval_command(scoring: ScoringOptions, results: Results) -> None:
 
     Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
     """
+    scoring.check_files()
     from judgelm.cli.evaluation import score  # scikit-learn and pandas take seconds to load
     from judgelm.cli.tables import print_evaluation
 
@@ -57,6 +58,7 @@ def report_command(
 
     Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
     """
+    scoring.check_files()
     from judgelm.cli.evaluation import score  # scikit-learn and matplotlib take seconds to load
     from judgelm.reports.html import render_report
 

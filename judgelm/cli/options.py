@@ -10,7 +10,7 @@ import typer
 from judgelm.cli.console import EXIT_FAILURES, JsonOut, console, is_stdout, load_config, write_json
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.catalog import ENGINES
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import LabelRule, OrderRule
 from judgelm.yaml_files import parse_yaml, read_yaml
 
@@ -357,7 +357,7 @@ class ModeFlags:
 
     Probabilities, reasons and retries:
         distribution: Compute the probability of every score line: P(first better), expected scores. Default: for pairs
-            on the transformers engine, which reads them all at once.
+            on the transformers engine, which reads them all at once; --no-distribution leaves it out.
         reasons: Explain all judgments, those close to a tie, or those whose orders disagree.
         close_threshold: For close: maximum distance of P(first better) from 0.5.
         reason_tokens: Maximum tokens of a reason, within the judge's window.
@@ -467,6 +467,26 @@ class ScoringOptions(LabelOptions):
     control: ControlOption = None
     bootstrap: Annotated[int, typer.Option(min=100)] = 2000
     seed: int = 0
+
+    def check_files(self) -> None:
+        """Refuse files that are missing, exchanged or of no known format, before statistics are loaded.
+
+        Raises:
+            InputError: names the file and the way out.
+        """
+        from judgelm.data.readers.files import first_row, is_stream
+        from judgelm.data.samples import SampleStream
+        from judgelm.runs.runner import is_judgment_row
+
+        if is_stream(self.judgments) or is_stream(self.labels):
+            return
+        first, label = first_row(str(self.judgments)), first_row(str(self.labels))
+        if label is not None and is_judgment_row(label.data):
+            if first is not None and not is_judgment_row(first.data):
+                finding = f"{self.labels} is a run of judgelm-batch and {self.judgments} is none; exchange them"
+                raise InputError(f"{finding}: {self.labels} --labels {self.judgments}")
+        else:
+            SampleStream([str(self.labels)], on_reject=lambda reject: None, label_rows=True, reading=self.reading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from rich.table import Table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, is_stdout, result_table, speed, watch
 from judgelm.cli.options import JudgeOptions
 from judgelm.cluster.plan import RayCluster
-from judgelm.data.readers.files import all_input_files
+from judgelm.data.readers.files import all_input_files, is_stream
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.base import Engine
@@ -162,12 +162,14 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
 
 
 def check_paths(job: BatchJob) -> None:
-    """Refuse mistyped paths before the model is loaded."""
-    all_input_files(job.inputs)  # raises with a hint at similar names
+    """Refuse mistyped paths and inputs of no known format before the model is loaded."""
+    files = all_input_files(job.inputs)  # raises with a hint at similar names
     if job.out != "-" and Path(job.out).is_dir():
         raise InputError(f"{job.out}: is a folder; name a file in it")
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
+    if not any(map(is_stream, files)):
+        SampleStream(job.inputs, on_reject=lambda reject: None, reading=job.reading)
 
 
 def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:

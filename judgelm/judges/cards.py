@@ -297,6 +297,9 @@ def named_judge(model: str | None) -> InstalledJudge | None:
         ModelError: the judge is not installed, or not whole.
     """
     if model is None:
+        cards = [judge_card(name) for name in card_names()]
+        if not any(gguf_folder(card.base.gguf_sha256).is_dir() for card in cards):  # torch is not loaded to say so
+            raise ModelError(f"no judge is installed in {cache_root()}; run: judgelm judges install")
         return installed_judge(default_card())
     if model not in card_names() or Path(model).exists():
         return None

@@ -12,8 +12,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
+from socket import gaierror
 from typing import Any, ClassVar
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -28,6 +32,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _LENGTHS = ("max_completion_length",)
 """Facts of a training that judging reads as a number of tokens."""
 _MOST_BYTES = 64 << 20
+_HUB_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +140,15 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     """
     if is_gguf(model):
         return None
+    check_place(model)
     folder = Path(model)
     if folder.is_dir():
         path = folder / CARD_NAME
         return _read(path) if path.is_file() else None
-    if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") != 1:
-        raise ModelError(f"{model}: no such folder; a model is a local folder, a GGUF file or a hub id (owner/name)")
     from huggingface_hub import hf_hub_download, try_to_load_from_cache  # no server's judge and no folder waits for it
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    _go_offline_without_hub()
     try:
         return _read(Path(hf_hub_download(model, CARD_NAME, revision=revision)))
     except LocalEntryNotFoundError as error:
@@ -157,6 +162,45 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     except (HfHubHTTPError, HFValidationError) as error:
         first = str(error).strip().splitlines()[0]
         raise ModelError(f"{model}: no such folder here, and the hub says: {first}; check the id") from error
+
+
+def check_place(model: str) -> None:
+    """Refuse a model that is neither a folder, a GGUF file nor a hub id.
+
+    Raises:
+        ModelError: says so.
+    """
+    path = Path(model)
+    missing = is_gguf(model) and model.startswith((".", "/", "~")) and not path.is_file()
+    if missing or not (is_gguf(model) or path.is_dir() or (not path.exists() and _is_hub_id(model))):
+        raise ModelError(f"{model}: no such folder; a model is a local folder, a GGUF file or a hub id (owner/name)")
+
+
+def _is_hub_id(model: str) -> bool:
+    return model.count("/") == 1 and not model.startswith((".", "/", "~"))
+
+
+def _go_offline_without_hub() -> None:
+    """Take what is cached at once where the hub does not answer.
+
+    huggingface_hub 2.x retries each of its requests five times, for 24 seconds and more.
+    """
+    from huggingface_hub import constants
+
+    if not constants.is_offline_mode() and not _answers(constants.ENDPOINT):
+        constants.HF_HUB_OFFLINE = True
+
+
+@cache
+def _answers(endpoint: str) -> bool:
+    """False where no connection can be made; whatever a server says, be it an error, is an answer."""
+    try:
+        urlopen(Request(endpoint, method="HEAD"), timeout=_HUB_TIMEOUT_S).close()
+    except URLError as error:
+        return isinstance(error, HTTPError) or not isinstance(error.reason, gaierror | TimeoutError | ConnectionError)
+    except TimeoutError:
+        return False
+    return True
 
 
 def card_without_weights(model: str) -> Card | None:

@@ -523,7 +523,6 @@ def _unknown_fields(row: Row) -> InputError:
     nearest = max(_LAYOUTS, key=lambda known: _likeness(known, fields))
     missing = [need for need in nearest.needs if need not in row.data]
     guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
-    known = "; ".join(f"{known.name} ({', '.join(known.needs)})" for known in _LAYOUTS)
     hint = f"; {', '.join(guesses)}" if guesses else ""
     near = (
         f" Nearest is {nearest.name}, without {', '.join(missing)}."
@@ -532,8 +531,8 @@ def _unknown_fields(row: Row) -> InputError:
     )
     return row.error(
         f"fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns with --column, such as "
-        "--column question=prompt, or call them question, answer_1, answer_2 (in a table by its first line). Layouts "
-        f"known and what each needs: {known}; or an id with a winner or score, as labels"
+        "--column question=prompt, or call them question, answer_1, answer_2 (in a table by its first line); labels "
+        f"need an id with a winner or score. {len(_LAYOUTS)} other formats are known: docs/formats.md"
     )
 
 
