@@ -24,7 +24,8 @@ from judgelm.serving.http_errors import (
 from judgelm.serving.judges import ServedJudges, adapter_routes
 from judgelm.serving.middleware import ApiKeys, Metrics, RequestLog, RequestMiddleware, RequestTracer, Traffic
 from judgelm.serving.native_routes import native_routes
-from judgelm.serving.openai_routes import openai_routes
+from judgelm.serving.openai_routes import CompletionHandler, openai_routes
+from judgelm.serving.other_apis import other_routes
 from judgelm.serving.schemas import ErrorBody, Status
 from judgelm.serving.settings import ServerSettings
 
@@ -69,7 +70,9 @@ def create_app(
     )
     app.state.traffic = traffic
     app.state.judges = judges
-    app.include_router(openai_routes(judges, settings))
+    completions = CompletionHandler(judges, settings)
+    app.include_router(openai_routes(completions, judges))
+    app.include_router(other_routes(completions))
     app.include_router(native_routes(judges, settings))
     app.include_router(adapter_routes(judges, settings))
     _add_upkeep(app, handler, metrics)

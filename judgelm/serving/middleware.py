@@ -87,7 +87,7 @@ class ApiKeys:
         self._digests = [_digest(key.encode()) for key in keys]
 
     def accept(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """True where the headers have a key: `Authorization: Bearer KEY`, or `api-key: KEY` as sent by Azure's clients.
+        """True where the headers have a key: `Authorization: Bearer KEY`, Azure's `api-key`, Anthropic's `x-api-key`.
 
         Args:
             headers: names in lower case, as in ASGI.
@@ -96,7 +96,7 @@ class ApiKeys:
         for name, value in headers:
             if name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER:
                 sent = _digest(value[len(_BEARER) :].strip())
-            elif name == b"api-key":
+            elif name in (b"api-key", b"x-api-key"):
                 sent = _digest(value.strip())
             else:
                 continue

@@ -49,10 +49,9 @@ Updates = AsyncGenerator[str | ChatResponse, None]
 """As from `JudgeHandler.stream`."""
 
 
-def openai_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
+def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> APIRouter:
     """The routes, each request answered by the judge that it names."""
     router = APIRouter()
-    completions = CompletionHandler(judges, settings)
 
     async def chat(request: Request) -> Response:
         return await completions.complete(request, read_chat, plain=False)
@@ -220,6 +219,21 @@ def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
     return json.dumps(envelope.around(kind, choices) | {"usage": usage(response)}).encode()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A request of another API and its answer.
+
+    Attributes:
+        model: name of the judge, as used by the client.
+        headers: of the HTTP response.
+    """
+
+    response: ChatResponse
+    body: Mapping[str, Any]
+    model: str
+    headers: dict[str, str]
+
+
 class CompletionHandler:
     """Completes requests of OpenAI's clients."""
 
@@ -260,6 +274,16 @@ class CompletionHandler:
             return await self._stream(request, handler, chat_request, envelope)
         response = await wait_for_answer(handler.respond(chat_request), request, self._settings)
         return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
+
+    async def answer(self, request: Request, read: Callable[[Mapping[str, Any]], ChatRequest]) -> "Answered":
+        """The answer to a request of another API, whole, for the API to put into its own form."""
+        body = await read_json(request, self._settings)
+        bool_field(body, "stream")
+        name = model_name(body, None)
+        request.state.judge, handler = self._judges.find(name)
+        response = await wait_for_answer(handler.respond(read(body)), request, self._settings)
+        model = self._judges.listed[0] if name is None else name
+        return Answered(response=response, body=body, model=model, headers=self._count(request, response))
 
     async def _stream(
         self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
@@ -430,12 +454,7 @@ def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int =
     if not tokens:
         return None
     if not envelope.plain:
-        content = [
-            _token(token.token, token.logprob)
-            | {"top_logprobs": [_token(*candidate) for candidate in token.candidates]}
-            for token in tokens
-        ]
-        return {"content": content, "refusal": None}
+        return {"content": chat_logprobs(tokens), "refusal": None}
     offsets = [offset + start for start in accumulate((len(token.token) for token in tokens[:-1]), initial=0)]
     return {
         "tokens": [token.token for token in tokens],
@@ -443,6 +462,14 @@ def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int =
         "top_logprobs": [{text: _least(logprob) for text, logprob in token.candidates} for token in tokens],
         "text_offset": offsets,
     }
+
+
+def chat_logprobs(tokens: Sequence[TokenLogprobs]) -> list[dict[str, Any]]:
+    """Tokens of a chat with their log-probabilities and those of other candidates."""
+    return [
+        _token(token.token, token.logprob) | {"top_logprobs": [_token(*candidate) for candidate in token.candidates]}
+        for token in tokens
+    ]
 
 
 def _token(text: str, logprob: float) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def test_a_folder_is_called_by_its_name_alone(tmp_path):
     ("method", "path", "status", "code"),
     [
         ("GET", "/", 404, "not_found"),
-        ("POST", "/v1/responses", 404, "not_found"),
+        ("POST", "/v1/embeddings", 404, "not_found"),
         ("GET", "/docs", 404, "not_found"),
         ("GET", "/v1/models/", 200, None),
         ("GET", "/../../etc/passwd", 404, "not_found"),

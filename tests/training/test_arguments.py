@@ -114,7 +114,7 @@ def train(tiny_model, train_file, tmp_path, monkeypatch, capsys):
 
 
 def test_an_adapter_names_the_gguf_file_and_finds_its_checkpoint(train):
-    base, out, printed = train(**LORA)
+    base, out, _ = train(**LORA)
     checkpoint = checkpoint_of(base)
     sha256, card = gguf_record(checkpoint).sha256, find_card(str(out))
     assert (card.base.gguf_sha256, card.base.file) == (sha256, "tiny.gguf")
@@ -123,7 +123,6 @@ def test_an_adapter_names_the_gguf_file_and_finds_its_checkpoint(train):
     assert json.loads((out / "adapter_config.json").read_text())["base_model_name_or_path"] == "tiny.gguf"
     base.unlink()  # another machine has the checkpoint, not this path
     assert split_adapter(EngineOptions(model=str(out))) == (str(checkpoint), str(out))
-    assert "GGUF: tiny.gguf, dequantised once into" in printed
 
 
 def test_a_whole_judge_needs_the_gguf_file_no_longer(train):

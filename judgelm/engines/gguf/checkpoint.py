@@ -115,13 +115,9 @@ def gguf_record(folder: str | Path) -> GgufRecord | None:
 
 
 def gguf_note(folder: str | Path) -> str:
-    """A line for the user on a GGUF file's checkpoint; empty for any other model."""
+    """A line for the user on what was repaired in a GGUF file; empty where nothing was, and for any other model."""
     record = gguf_record(folder)
-    if record is None:
-        return ""
-    repairs = "".join(f"; {repair}" for repair in record.repairs)
-    size = f"{record.weight_bytes / 1e6:,.0f} MB in {record.dtype}"
-    return f"GGUF: {record.file}, dequantised once into {folder} ({size}){repairs}"
+    return "" if record is None or not record.repairs else f"GGUF: {record.file}: {'; '.join(record.repairs)}"
 
 
 def _sha256_of(file: Path) -> str:

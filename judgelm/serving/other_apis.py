@@ -1,0 +1,265 @@
+"""The routes of OpenAI's Responses API and of Anthropic's Messages API.
+
+Each body becomes that of a chat completion, is judged as one, and its reply is put into the API's own form. A verdict
+is written at once, so a stream holds it in one piece between the events that clients wait for.
+
+Sources: what openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`messages.create`) send and read.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from judgelm.dialects.request_body import read_chat
+from judgelm.errors import InputError
+from judgelm.serving.handler import ChatResponse
+from judgelm.serving.http_errors import HttpError
+from judgelm.serving.openai_routes import CompletionHandler, chat_logprobs
+
+RESPONSES = "/v1/responses"
+MESSAGES = "/v1/messages"
+_TEXTS = ("text", "input_text", "output_text")
+_TEXT_TYPES = f"a text or a list of parts of type {', '.join(_TEXTS)}"
+Row = dict[str, Any]
+Events = Iterator[tuple[str, Row]]
+
+
+def other_routes(completions: CompletionHandler) -> APIRouter:
+    """Both routes."""
+    router = APIRouter()
+
+    async def responses(request: Request) -> Response:
+        return await _answer(request, completions, _chat_of_response, response_row, response_events)
+
+    async def messages(request: Request) -> Response:
+        return await _answer(request, completions, _chat_of_message, message_row, message_events)
+
+    router.post(RESPONSES, summary="Judge what a request of the Responses API asks to be judged")(responses)
+    router.post(MESSAGES, summary="Judge what a request of Anthropic's Messages API asks to be judged")(messages)
+    return router
+
+
+async def _answer(
+    request: Request,
+    completions: CompletionHandler,
+    chat_of: Callable[[Mapping[str, Any]], Row],
+    row_of: Callable[[ChatResponse, Mapping[str, Any], str], Row],
+    events_of: Callable[[Row], Events],
+) -> Response:
+    """The reply in the API's form, whole or as events."""
+    answered = await completions.answer(request, lambda body: read_chat(chat_of(body)))
+    row = row_of(answered.response, answered.body, answered.model)
+    if not answered.body.get("stream"):
+        return Response(json.dumps(row).encode(), 200, answered.headers, "application/json")
+    lines = (f"event: {name}\ndata: {json.dumps({'type': name} | data)}\n\n" for name, data in events_of(row))
+    return Response("".join(lines).encode(), 200, answered.headers, "text/event-stream")
+
+
+def _text(content: object, place: str) -> str:
+    """The text of a message, whole or in parts.
+
+    Raises:
+        InputError: it is neither, such as an image.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [None]
+    texts = [
+        part["text"]
+        for part in parts
+        if isinstance(part, Mapping) and part.get("type") in _TEXTS and isinstance(part.get("text"), str)
+    ]
+    if len(texts) < len(parts):
+        raise InputError(f'"{place}": expected {_TEXT_TYPES}')
+    return "".join(texts)
+
+
+def _list(body: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """A field that is a list of objects; a missing one is empty.
+
+    Raises:
+        InputError: it is something else.
+    """
+    value = body.get(name)
+    rows = [] if value is None else value
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise InputError(f'"{name}": expected a list of objects')
+    return rows
+
+
+def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _chat_of_response(body: Mapping[str, Any]) -> Row:
+    """The chat that a body of the Responses API asks for.
+
+    Raises:
+        HttpError: it goes on from a stored response; nothing is stored here.
+        InputError: a field is of another kind.
+    """
+    for name in ("previous_response_id", "conversation", "background", "prompt"):
+        if body.get(name):
+            raise HttpError(400, "unsupported_value", f'"{name}": not supported; send the whole input', param=name)
+    given = body.get("input")
+    turns = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
+    messages = [{"role": turn.get("role", "user"), "content": _text(turn.get("content"), "input")} for turn in turns]
+    if body.get("instructions") is not None:
+        messages.insert(0, {"role": "system", "content": _text(body["instructions"], "instructions")})
+    chat: Row = _shared(body) | {"messages": messages, "max_tokens": body.get("max_output_tokens")}
+    form = _object(_object(body, "text"), "format")
+    if form.get("type") == "json_schema":
+        chat["response_format"] = {"type": "json_schema", "json_schema": dict(form)}
+    elif form:
+        chat["response_format"] = dict(form)
+    include = body.get("include") or ()
+    chat["logprobs"] = bool(body.get("top_logprobs")) or "message.output_text.logprobs" in include
+    chat["top_logprobs"] = body.get("top_logprobs")
+    chat["tools"] = [{"type": "function", "function": dict(tool)} for tool in _list(body, "tools")]
+    return chat | {"tool_choice": body.get("tool_choice")}
+
+
+def _chat_of_message(body: Mapping[str, Any]) -> Row:
+    """The chat that a body of the Messages API asks for.
+
+    Raises:
+        InputError: a field is of another kind.
+    """
+    messages: list[Row] = [
+        {"role": turn.get("role"), "content": _text(turn.get("content"), "messages")}
+        for turn in _list(body, "messages")
+    ]
+    if body.get("system"):
+        messages.insert(0, {"role": "system", "content": _text(body["system"], "system")})
+    chat = _shared(body) | {"messages": messages, "max_tokens": body.get("max_tokens")}
+    chat["stop"] = body.get("stop_sequences")
+    chat["tools"] = [
+        {"type": "function", "function": {"name": tool.get("name"), "parameters": tool.get("input_schema")}}
+        for tool in _list(body, "tools")
+    ]
+    choice = _object(body, "tool_choice")
+    return chat | {"tool_choice": {"name": choice["name"]} if "name" in choice else choice.get("type")}
+
+
+def _shared(body: Mapping[str, Any]) -> Row:
+    return {name: body[name] for name in ("model", "temperature", "top_p") if name in body}
+
+
+def response_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
+    """A reply in the form of the Responses API."""
+    name, reply = secrets.token_hex(12), response.reply
+    if reply.tool is not None:
+        call = {"call_id": f"call_{name}", "name": reply.tool, "arguments": reply.arguments}
+        item: Row = {"type": "function_call", "id": f"fc_{name}", **call, "status": "completed"}
+    else:
+        text: Row = {"type": "output_text", "text": reply.texts[0], "annotations": []}
+        if body.get("top_logprobs") or reply.logprobs:
+            text["logprobs"] = chat_logprobs(reply.logprobs)
+        item = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed", "content": [text]}
+    is_whole = _finish(response) != "length"
+    read, written = response.prompt_tokens, response.completion_tokens
+    return {
+        "id": f"resp_{name}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "completed" if is_whole else "incomplete",
+        "incomplete_details": None if is_whole else {"reason": "max_output_tokens"},
+        "error": None,
+        "model": model,
+        "output": [item],
+        "instructions": body.get("instructions"),
+        "metadata": body.get("metadata") or {},
+        "parallel_tool_calls": False,
+        "temperature": body.get("temperature"),
+        "top_p": body.get("top_p"),
+        "text": body.get("text") or {"format": {"type": "text"}},
+        "tools": body.get("tools") or [],
+        "tool_choice": body.get("tool_choice") or "auto",
+        "usage": {
+            "input_tokens": read,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": written,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": read + written,
+        },
+    }
+
+
+def _finish(response: ChatResponse) -> str:
+    return response.finish_reasons[0] if response.finish_reasons else "stop"
+
+
+def response_events(row: Row) -> Events:
+    """The events of a reply in the form of the Responses API."""
+    [item] = row["output"]
+    numbers = iter(range(1 << 30))
+
+    def event(kind: str, **data: Any) -> tuple[str, Row]:
+        return f"response.{kind}", {"sequence_number": next(numbers), **data}
+
+    begun = row | {"status": "in_progress", "output": [], "usage": None}
+    place = {"item_id": item["id"], "output_index": 0}
+    yield event("created", response=begun)
+    yield event("in_progress", response=begun)
+    if item["type"] == "function_call":
+        yield event("output_item.added", output_index=0, item=item | {"arguments": "", "status": "in_progress"})
+        yield event("function_call_arguments.delta", **place, delta=item["arguments"])
+        yield event("function_call_arguments.done", **place, name=item["name"], arguments=item["arguments"])
+    else:
+        [part] = item["content"]
+        logprobs = part.get("logprobs") or []
+        inside = place | {"content_index": 0}
+        yield event("output_item.added", output_index=0, item=item | {"content": [], "status": "in_progress"})
+        yield event("content_part.added", **inside, part=part | {"text": "", "logprobs": []})
+        yield event("output_text.delta", **inside, delta=part["text"], logprobs=logprobs)
+        yield event("output_text.done", **inside, text=part["text"], logprobs=logprobs)
+        yield event("content_part.done", **inside, part=part)
+    yield event("output_item.done", output_index=0, item=item)
+    yield event(row["status"], response=row)
+
+
+def message_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
+    """A reply in the form of the Messages API."""
+    name, reply = secrets.token_hex(12), response.reply
+    if reply.tool is not None:
+        given = json.loads(reply.arguments)
+        part: Row = {"type": "tool_use", "id": f"toolu_{name}", "name": reply.tool, "input": given}
+        reason = "tool_use"
+    else:
+        part = {"type": "text", "text": reply.texts[0]}
+        reason = "max_tokens" if _finish(response) == "length" else "end_turn"
+    return {
+        "id": f"msg_{name}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [part],
+        "stop_reason": reason,
+        "stop_sequence": None,
+        "usage": {"input_tokens": response.prompt_tokens, "output_tokens": response.completion_tokens},
+    }
+
+
+def message_events(row: Row) -> Events:
+    """The events of a reply in the form of the Messages API."""
+    [part] = row["content"]
+    is_text = part["type"] == "text"
+    begun = {"content": [], "stop_reason": None, "usage": row["usage"] | {"output_tokens": 0}}
+    nothing: Row = {"text": ""} if is_text else {"input": {}}
+    delta = (
+        {"type": "text_delta", "text": part["text"]}
+        if is_text
+        else {"type": "input_json_delta", "partial_json": json.dumps(part["input"])}
+    )
+    yield "message_start", {"message": row | begun}
+    yield "content_block_start", {"index": 0, "content_block": part | nothing}
+    yield "content_block_delta", {"index": 0, "delta": delta}
+    yield "content_block_stop", {"index": 0}
+    yield "message_delta", {"delta": {"stop_reason": row["stop_reason"], "stop_sequence": None}, "usage": row["usage"]}
+    yield "message_stop", {}
