@@ -47,7 +47,7 @@ def train_command(
 
     Examples:
         judgelm train sft --config few_rows --train_data rows.csv
-        judgelm train preference --config preference_reading
+        judgelm train preference --config few_pairs --train_data pairs.csv
         judgelm train sft --config judgelm_7b --accelerate zero3
         judgelm train sft -- --help
         judgelm train --copy my-recipes
@@ -139,7 +139,7 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
         if labels["winners"]:
             raise InputError(
                 f"{file}: its rows have winners and no scores, which sft learns; train on winners with: judgelm train "
-                "preference --config preference_reading"
+                "preference --config few_pairs"
             )
         wanted = "scores of the answers" if recipe == "sft" else "a winner, scores or a preference"
         raise InputError(str(rejects[0]) if rejects else f"{file}: no row has {wanted}; see docs/training.md")

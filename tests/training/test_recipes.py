@@ -44,11 +44,13 @@ def parse(path, *more):
 
 
 def commands_of(path):
-    """The launches that stand in a config's first comment: accelerate's config, the recipe, the training config."""
+    """The launches in a config's first comment: the text, accelerate's config, the recipe, the training config."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
     text = " ".join(line.lstrip("# ").removesuffix("\\") for line in comment)
     launch = r"accelerate launch --config_file (\S+) .*?train/(sft|preference|grpo)\.py +--config (\S+)"
-    return list(re.finditer(launch, text))
+    named = re.findall(r"(judgelm train (sft|preference|grpo) --config (\S+))", text)
+    ours = [(text, "configs/accelerate/cpu.yaml", recipe, f"configs/train/{name}.yaml") for text, recipe, name in named]
+    return [(match[0], *match.groups()) for match in re.finditer(launch, text)] + ours
 
 
 def command_of(path):
