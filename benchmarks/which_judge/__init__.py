@@ -1,0 +1,1 @@
+"""The table of judges: cards, published figures with their sources, stored results."""
