@@ -28,7 +28,7 @@ from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import orders_of
 from judgelm.training.arguments import JudgeArguments, check_arguments, row_options
 from judgelm.training.base_model import load_base_model, load_tokenizer
-from judgelm.training.hub import save_judge
+from judgelm.training.finished_judge import save_judge
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.dataset import build_rows
 from judgelm.training.tiny_model import make_base

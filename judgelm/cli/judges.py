@@ -28,7 +28,6 @@ from judgelm.judges.install import find_source, install_adapter
 
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
-    from judgelm.training.hub import Share
 
 
 _SIZES = ("bfloat16", "int8", "4bit")
@@ -335,65 +334,3 @@ def _checkpoint_lines(checkpoints: "tuple[Checkpoint, ...]") -> Iterator[str]:
         sizes = ", ".join(f"{checkpoint.gigabytes(dtype):.1f} GB in {dtype}" for dtype in _SIZES)
         yield f"  {checkpoint.id}: {sizes}"
         yield f"    base {checkpoint.base or 'not stated'}, licence {checkpoint.licence or 'not stated'}"
-
-
-def share_command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
-    to: Annotated[str, typer.Option(metavar="OWNER/NAME")],
-    yes: bool = False,
-    public: bool = False,
-    licence: Annotated[str | None, typer.Option("--license", metavar="ID")] = None,
-    json_out: JsonOut = None,
-    quiet: Quiet = False,
-) -> None:
-    """Upload a judge with its cards to the Hugging Face hub, or show what would be sent.
-
-    It sends weights as safetensors, tokenizer, judge.json, README.md, licence and figures. It leaves out checkpoints,
-    optimizer states and other files, and refuses a file that looks like it holds a secret.
-
-    Options:
-        folder: Output of a training, or a merged judge.
-        to: The repository on the hub; made if missing.
-        yes: Upload; without it nothing is sent.
-        public: Let everybody see it; a new repository is private otherwise.
-        licence: The hub's name of its licence, for a card that states none.
-
-    Examples:
-        judgelm share runs/judgelm_7b --to my-name/my-judge
-        judgelm share runs/judgelm_7b --to my-name/my-judge --license llama2 --yes
-
-    The first shows files, sizes, licence and card, and sends nothing. Exit codes: 0 done, 1 usage or input error, or
-    the hub refuses.
-    """
-    from judgelm.training.hub import prepare_share, upload_share
-
-    share = prepare_share(folder, name=to, licence=licence)
-    out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
-    _show(share, to, public=public, out=out)
-    uploaded = upload_share(share, to, public=public) if yes else None
-    row = {"repository": to} | picked(share, "files", "left_out", "licence", "notes")
-    row |= {"url": None, "private": None} if uploaded is None else picked(uploaded, "url", "private")
-    write_json(json_out, row)
-    if uploaded is None:
-        out.message("nothing was sent; add --yes to upload")
-    else:
-        seen = "private: only you and its organisation see it" if uploaded.private else "public"
-        out.message(f"uploaded to {uploaded.url} ({seen})")
-
-
-def _show(share: "Share", name: str, *, public: bool, out: PlainConsole) -> None:
-    lines = [f"{share.folder} -> {name}, {'public' if public else 'private'}"]
-    lines += [f"  {_size(size):>9}  {part}" for part, size in share.files.items()]
-    lines += [f"  {_size(sum(share.files.values())):>9}  in all"]
-    lines += [f"  left out: {part}, {reason}" for part, reason in share.left_out.items()]
-    lines += [f"licence: {share.licence or 'none stated'}", *(f"note: {note}" for note in share.notes)]
-    lines += ["README.md:", *(f"  {line}" for line in share.model_card.splitlines())]
-    for line in lines:
-        out.message(line)
-
-
-def _size(size: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size} B"

@@ -104,7 +104,6 @@ COMMANDS = Commands(
             "Describe judge prompts of your own, for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
         ),
         "web": "serve:web",
-        "share": "judges:share_command",
         "data": Commands("Make training data for judges.", _DATA),
         "study": Commands("Analyses of judgments: tables, figures and a page.", _STUDIES),
     },

@@ -185,7 +185,7 @@ def _train(
 ) -> int:
     from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
-    from judgelm.training.hub import save_judge
+    from judgelm.training.finished_judge import save_judge
     from judgelm.training.run import (
         PreemptionCallback,
         TrainingRun,

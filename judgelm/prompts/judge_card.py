@@ -21,9 +21,8 @@ from urllib.request import Request, urlopen
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from judgelm.errors import CardError, ConfigError, ModelError, RunError
+from judgelm.errors import CardError, ModelError, RunError
 from judgelm.records import ThinkingMode
-from judgelm.yaml_files import parse_yaml
 
 CARD_NAME = "judge.json"
 MODEL_CARD_NAME = "README.md"
@@ -309,8 +308,6 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
         )
 
 
-_MEASURED = "## Measured by judgelm eval"
-_FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.S)
 _KINDS = {
     "pair": "pairs of answers",
     "single": "single answers beside a reference",
@@ -383,56 +380,6 @@ def render_model_card(card: Card, *, name: str) -> str:
         figures=_figures(facts.get("metrics") or {}),
         table=_table,
     )
-
-
-def complete_model_card(
-    text: str, *, licence: str | None, contradicts: bool, evaluation: Mapping[str, Any] | None
-) -> tuple[str, str | None]:
-    """The model card with its licence among the metadata, and a section of measured figures.
-
-    Args:
-        text: the card; what its author wrote stays.
-        licence: the hub's name of a licence, for a card that states none.
-        contradicts: True to refuse a card that states another licence, instead of keeping its own.
-        evaluation: the JSON of `judgelm eval --json`.
-
-    Returns:
-        The card, and the licence that it states.
-
-    Raises:
-        ConfigError: the metadata is not YAML, or states another licence.
-    """
-    match = _FRONT_MATTER.match(text)
-    metadata = parse_yaml(match[1]) if match else {}
-    if not isinstance(metadata, dict):
-        raise ConfigError(f"{MODEL_CARD_NAME}: the metadata between the --- lines is no mapping; correct it")
-    stated = metadata.get("license")
-    if contradicts and stated is not None and stated != licence:
-        raise ConfigError(f"{MODEL_CARD_NAME} states license: {stated}, not {licence}; correct one of them")
-    if stated is None and licence is not None:
-        lines = f"license: {licence}\n" + ("license_link: LICENSE\n" if licence == "other" else "")
-        text = f"---\n{lines}{text[4:]}" if match else f"---\n{lines}---\n\n{text}"
-    if evaluation is not None and _MEASURED not in text:
-        section = f"{_MEASURED}\n\n{_measured(evaluation)}\n\n"
-        head, limits, rest = text.partition("## Limits\n")
-        text = f"{head}{section}{limits}{rest}" if limits else f"{text.rstrip()}\n\n{section.rstrip()}\n"
-    return text, stated or licence
-
-
-def _measured(evaluation: Mapping[str, Any]) -> str:
-    """Metrics of `judgelm eval --json`, with the protocol."""
-    figures = evaluation.get(str(evaluation.get("failures", "excluded")))
-    if not isinstance(figures, Mapping) or not isinstance(figures.get("accuracy"), Mapping):
-        raise ConfigError("eval.json: not the output of judgelm eval --json; write it again, or remove it")
-    position, counts = figures.get("position") or {}, evaluation.get("counts") or {}
-    rows = [
-        ("agreement with the labels", _figure(figures["accuracy"])),
-        ("agreement of the most frequent label", _figure(figures.get("majority"))),
-        ("macro F1", _figure(figures.get("f1"))),
-        ("consistency of both orders", _figure(position.get("consistency"))),
-        ("failed judgments", counts.get("failed")),
-    ]
-    return f"{evaluation.get('protocol', '')}\n{_table(rows, 'figure', 'value')}".rstrip("\n")
 
 
 def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -8,10 +8,8 @@
 The clients read HF_ENDPOINT when they are imported, so they belong into a process of their own. A second commit to a
 repository is a new revision, and the earlier ones stay. Routes: repository info, tree, paths-info, auth-check and
 resolve with ETag, X-Repo-Commit and ranges; answers and error codes are those that `huggingface_hub` tells apart.
-`running_hub(uploads=True)` has the routes of uploads instead, for `TOKEN` and below the name `me`.
 """
 
-import base64
 import hashlib
 import json
 import re
@@ -27,7 +25,6 @@ _API = re.compile(
     r"/api/(?P<kind>dataset|model)s/(?P<repo>[^/]+/[^/]+)(?:/(?P<verb>revision|tree|paths-info|auth-check)"
     r"(?:/(?P<revision>[^/]+))?(?:/(?P<path>.+))?)?"
 )
-TOKEN = "hf_" + "t" * 34
 _RESOLVE = re.compile(r"/(?P<kind>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 
 
@@ -103,11 +100,10 @@ def _content(file):
 
 
 @contextmanager
-def running_hub(*, uploads=False):
+def running_hub():
     """A hub on a port of its own, until the block ends."""
     hub = Hub()
-    handler = _UploadHandler if uploads else _Handler
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"hub": hub}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
     hub.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -278,100 +274,3 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-
-
-class _UploadHandler(_Handler):
-    """The routes of uploads, as far as `huggingface_hub` calls them for a model."""
-
-    def do_PUT(self):
-        self._answer()
-
-    def _answer(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        path = self.path.partition("?")[0]
-        self.hub.requests.append((self.command, path, None))
-        if path.startswith("/blobs/"):  # storage: signed addresses, no token
-            self.hub.blobs[path.removeprefix("/blobs/")] = body
-            return self._json({})
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return self._refuse(401, "", "Invalid username or password.")
-        if path.startswith("/api/validate-yaml"):
-            errors = [{"message": message} for message in self.hub.readme_errors]
-            return self._json({"errors": errors, "warnings": []}, 400 if errors else 200)
-        if path.startswith("/api/repos/create"):
-            return self._create(json.loads(body))
-        if path.startswith("/api/models/"):
-            return self._model(path, body)
-        blobs = f"{self.hub.url}/blobs"
-        objects = [
-            {
-                "oid": each["oid"],
-                "size": each["size"],
-                "actions": {"upload": {"href": f"{blobs}/{each['oid']}", "header": {}}},
-            }
-            for each in json.loads(body)["objects"]
-        ]
-        return self._json({"transfer": "basic", "objects": objects})
-
-    def _create(self, asked):
-        name = f"{asked['organization']}/{asked['name']}"
-        if asked["organization"] != "me":
-            return self._refuse(403, "", "You don't have the rights to create a model under this namespace")
-        url = {"url": f"{self.hub.url}/{name}"}
-        if name in self.hub.private:
-            return self._json({"error": "You already created this model repo"} | url, 409)
-        self.hub.private[name] = asked.get("visibility") == "private" or bool(asked.get("private"))
-        self.hub.files[name] = {}
-        return self._json(url)
-
-    def _model(self, path, body):
-        owner, name, *rest = path.removeprefix("/api/models/").split("/")
-        repo = f"{owner}/{name}"
-        if repo not in self.hub.private:
-            return self._refuse(404, "RepoNotFound", "Repository not found")
-        if not rest:
-            return self._json({"id": repo, "private": self.hub.private[repo], "siblings": [], "tags": []})
-        if rest[0] == "preupload":
-            files = [
-                {"path": one["path"], "uploadMode": "lfs" if one["path"].endswith(".safetensors") else "regular"}
-                for one in json.loads(body)["files"]
-            ]
-            return self._json({"files": [one | {"shouldIgnore": False, "oid": None} for one in files]})
-        for entry in map(json.loads, body.splitlines()):
-            value = entry["value"]
-            if entry["key"] == "file":
-                self.hub.files[repo][value["path"]] = base64.b64decode(value["content"])
-            elif entry["key"] == "lfsFile":
-                self.hub.files[repo][value["path"]] = self.hub.blobs[value["oid"]]
-        self.hub.commits += 1
-        oid = hashlib.sha1(str(self.hub.commits).encode()).hexdigest()
-        return self._json({"commitUrl": f"{self.hub.url}/{repo}/commit/{oid}", "commitOid": oid})
-
-
-def _info(repo, sha, files, entry):
-    """The description of a repository, as `DatasetInfo` and `ModelInfo` read it."""
-    return {
-        "_id": sha[:24],
-        "id": repo,
-        "author": repo.partition("/")[0],
-        "sha": sha,
-        "lastModified": "2026-01-01T00:00:00.000Z",
-        "createdAt": "2026-01-01T00:00:00.000Z",
-        "private": False,
-        "disabled": False,
-        "gated": "auto" if entry.gated else False,
-        "downloads": 0,
-        "likes": 0,
-        "tags": [],
-        "siblings": [{"rfilename": path} for path in files],
-        **({"cardData": {"license": entry.licence}} if entry.licence else {}),
-    }
-
-
-def _file_entry(path, content):
-    oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    return {"type": "file", "path": path, "size": len(content), "oid": oid}
-
-
-def _folder_entry(path):
-    return {"type": "directory", "path": path, "size": 0, "oid": hashlib.sha1(path.encode()).hexdigest()}

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 
 from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
-from judgelm.training.hub import save_judge
+from judgelm.training.finished_judge import save_judge
 from judgelm.training.run import (
     PreemptionCallback,
     check_disk_space,

@@ -12,7 +12,7 @@ from judgelm.data.training_questions import hashes_of_files, read_hashes
 from judgelm.errors import CardError
 from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.hub import save_judge
+from judgelm.training.finished_judge import save_judge
 from tests.support.recipe_runs import LORA, ROOT, configure, finish, prepare, run_here, start, write_rows
 
 

@@ -14,7 +14,7 @@ from judgelm.judge import Judge
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.training.arguments import JudgeArguments
-from judgelm.training.hub import save_judge
+from judgelm.training.finished_judge import save_judge
 from judgelm.training.rows.builder import RowCounts
 from judgelm.training.trainer import JudgeSFTConfig
 from judgelm.training.validation import (
