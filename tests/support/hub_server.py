@@ -274,3 +274,32 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+def _info(repo, sha, files, entry):
+    """The description of a repository, as `DatasetInfo` and `ModelInfo` read it."""
+    return {
+        "_id": sha[:24],
+        "id": repo,
+        "author": repo.partition("/")[0],
+        "sha": sha,
+        "lastModified": "2026-01-01T00:00:00.000Z",
+        "createdAt": "2026-01-01T00:00:00.000Z",
+        "private": False,
+        "disabled": False,
+        "gated": "auto" if entry.gated else False,
+        "downloads": 0,
+        "likes": 0,
+        "tags": [],
+        "siblings": [{"rfilename": path} for path in files],
+        **({"cardData": {"license": entry.licence}} if entry.licence else {}),
+    }
+
+
+def _file_entry(path, content):
+    oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return {"type": "file", "path": path, "size": len(content), "oid": oid}
+
+
+def _folder_entry(path):
+    return {"type": "directory", "path": path, "size": 0, "oid": hashlib.sha1(path.encode()).hexdigest()}

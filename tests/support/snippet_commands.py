@@ -24,7 +24,7 @@ from judgelm.modes import make_mode
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs/", "train/", "serve/", "data_tools/", "benchmarks/")
 FOREIGN = {
-    "cat", "curl", "echo", "export", "inspect", "kill", "promptfoo", "sbatch", "alpaca_eval", "lm_eval", "docker",
+    "cat", "curl", "echo", "export", "inspect", "kill", "promptfoo", "sbatch", "alpaca_eval", "hf", "lm_eval", "docker",
     "kubectl", "sky", "git", "openssl",
 }  # fmt: skip
 """Other projects' programs and the shell's own; what is neither here nor ours is a mistake."""
