@@ -281,5 +281,5 @@ def test_a_damaged_cache_is_refused(hub, get, tmp_path):
     [cached] = (tmp_path / "cache").rglob("train.jsonl")
     cached.resolve().write_text(lines(*OFFSETBIAS[:3]))
     code, err = get("offsetbias", "-o", "out", "--overwrite")
-    assert (code, "the cache of the hub client is damaged" in err) == (1, True)
+    assert (code, "the hub client's cache is damaged" in err) == (1, True)
     assert len(rows(tmp_path / "out/train.jsonl")) == 20
