@@ -44,7 +44,10 @@ def test_the_wheel_holds_the_package_and_all_that_it_reads(built):
     assert {"judgelm/py.typed", "judgelm/judges/cards/small-judge.yaml"} <= names
     assert "judgelm/data/sources/cards/judgelm-100k.yaml" in names
     assert not [name for name in names if name.endswith((".safetensors", ".gguf", ".bin"))]
-    others = {name for name in names - package if ".dist-info/" not in name}
+    recipes = {f"judgelm/training/recipes/{path.name}" for path in (ROOT / "train").glob("*.py")}
+    configs = {f"judgelm/training/{path.relative_to(ROOT)}" for path in (ROOT / "configs").rglob("*.yaml")}
+    assert recipes | configs <= names
+    others = {name for name in names - package - recipes - configs if ".dist-info/" not in name}
     assert others == set()
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
