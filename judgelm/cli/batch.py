@@ -18,7 +18,7 @@ from judgelm.cli.options import (
     JudgeOptions,
     ModeFlags,
 )
-from judgelm.errors import InputError
+from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from judgelm.judge import Judge
@@ -43,6 +43,7 @@ def batch(
     self_answers: str | None = None,
     cascade: Annotated[str | None, typer.Option(metavar="SMALL,LARGE")] = None,
     cascade_band: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
+    prompts: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
     columns: ColumnOptions,
     flags: ModeFlags,
@@ -61,7 +62,8 @@ def batch(
     Options:
         inputs: Files or folders of pairs (JSONL, JSON list, CSV, TSV, Parquet; also compressed), two files of
             AlpacaEval outputs, or - for standard input.
-        out: Judgments as JSONL; - is standard output (no resume).
+        out: Judgments as JSONL; - is standard output (no resume). Of a file for OpenAI's Batch API its results.
+        prompts: Of a file for OpenAI's Batch API: YAML that describes judge prompts of your own.
 
     Model and engine:
         model: Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default:
@@ -76,12 +78,13 @@ def batch(
     Examples:
         judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
         judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
+        judgelm-batch requests.jsonl -o results.jsonl --model my-judge
         judgelm-batch model.json reference.json -o out.jsonl --model my-judge
         judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
         judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
 
-    The first uses the default judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no
-    model. The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input error, 2 finished with
+    The first uses the default judge (judgelm judges), the third answers a file for OpenAI's Batch API, the last needs
+    no model. The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input error, 2 finished with
     failures above --max-failure-rate, 3 the judge drifted from its --canary, 130 interrupted (resumable).
     """
     # these load a judge's parts, for which help does not wait
@@ -112,6 +115,15 @@ def batch(
         overwrite=overwrite,
         reading=columns.reading,
     )
+    if _holds_requests(inputs):
+        from judgelm.cli.serve import answer_file
+
+        refused = answer_file(job, model, judge_options, prompts, both_orders=flags.both_orders, results=results)
+        if refused > max_failure_rate:
+            raise typer.Exit(EXIT_FAILURES)
+        return
+    if prompts is not None:
+        raise ConfigError("--prompts describes the prompts of a file of requests, which the input is not")
     check_paths(job)
     chosen = options.mode_options(context, mode_arg or ())
     mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
@@ -139,6 +151,16 @@ def batch(
         share = f"{stats.failure_rate:.1%} of the samples have no verdict"
         console.message(f"(limit {max_failure_rate:.1%})", label=share, style="yellow")
         raise typer.Exit(EXIT_FAILURES)
+
+
+def _holds_requests(inputs: list[str]) -> bool:
+    """True for one file whose rows are requests of OpenAI's Batch API."""
+    from judgelm.data.readers.files import first_row, is_stream
+
+    if len(inputs) != 1 or is_stream(inputs[0]) or not Path(inputs[0]).is_file():
+        return False
+    row = first_row(inputs[0])
+    return row is not None and {"custom_id", "body"} <= row.data.keys()
 
 
 app = typer.Typer(pretty_exceptions_enable=False)

@@ -1,25 +1,27 @@
 """`judgelm serve`, a judge behind OpenAI's API, and `judgelm web`, a page to judge by hand, browse runs and label."""
 
+import asyncio
 import os
 import shlex
 import tempfile
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, console, write_text
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
 from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
-from judgelm.errors import ConfigError, MissingExtraError
+from judgelm.errors import ConfigError, InputError, MissingExtraError, RunError
 from judgelm.judge import engine_of
 from judgelm.package import install_hint
 
 if TYPE_CHECKING:
+    from judgelm.runs.batch import BatchJob
     from judgelm.serving.middleware import RequestTracer
 
 
@@ -181,6 +183,64 @@ def serve(
     if server.unanswered:
         console.message(f"before {server.unanswered} requests were answered", label="ended", style="yellow")
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def answer_file(
+    job: "BatchJob",
+    model: str | None,
+    judge_options: JudgeOptions,
+    prompts: Path | None,
+    *,
+    both_orders: bool,
+    results: Results,
+) -> float:
+    """Answer a file of requests of OpenAI's Batch API; the same command again answers what is left.
+
+    Returns:
+        The share of this command's requests that were refused.
+
+    Raises:
+        InputError, RunError: the file cannot be read, or the results are another judge's.
+    """
+    require("fastapi", extra="serve")
+    from judgelm.dialects.catalog import DIALECTS
+    from judgelm.dialects.prompt_file import read_prompts
+    from judgelm.jsonl import Appender, read_jsonl
+    from judgelm.serving.batch_files import answer_rows, read_requests
+    from judgelm.serving.engine_worker import EngineWorker
+    from judgelm.serving.handler import HandlerOptions, JudgeHandler
+
+    [path], out = job.inputs, str(job.out)
+    try:
+        rows = read_requests(Path(path).read_text(encoding="utf-8"))
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
+    own = read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else ()
+    how = HandlerOptions(both_orders=both_orders, prompts=own)
+    with (
+        loaded_judge(model, judge_options.engine, quiet=results.quiet, **judge_options.judge_arguments()) as judge,
+        closing(EngineWorker(judge.engine)) as worker,
+        closing(Appender(out, overwrite=job.overwrite)) as file,
+    ):
+        name = str(judge.engine.describe()["model"].get("sha") or model)
+        before = cast(list[dict[str, Any]], [row for _, row in read_jsonl(out)])
+        done = {str(row["custom_id"]): str(row["response"]["judge"]) for row in before}
+        if others := set(done.values()) - {name}:
+            finding = f"{out}: holds results of another judge ({others.pop()[:12]})"
+            raise RunError(f"{finding}; name another file, or start it over with --overwrite")
+        handler, refused = JudgeHandler(judge, worker, how), 0
+
+        def write(row: dict[str, Any]) -> None:
+            nonlocal refused
+            refused += row["response"]["status_code"] != 200
+            file.write(row | {"response": row["response"] | {"judge": name}})
+
+        left = [row for row in rows if row["custom_id"] not in done]
+        asyncio.run(answer_rows(left, lambda _: (str(model or "judge"), handler), write))
+    counts = {"answered": len(left) - refused, "refused": refused, "before": len(done)}
+    if results.write(counts):
+        console.message(f"{counts['answered']:,} answered, {refused:,} refused, {len(done):,} before; results in {out}")
+    return refused / len(left) if left else 0.0
 
 
 def suggest_command(

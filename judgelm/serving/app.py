@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from judgelm.errors import JudgelmError
 from judgelm.package import VERSION
+from judgelm.serving.batch_files import BatchFiles
 from judgelm.serving.handler import JudgeHandler, UnjudgedError
 from judgelm.serving.http_errors import (
     ClientGoneError,
@@ -73,6 +74,7 @@ def create_app(
     completions = CompletionHandler(judges, settings)
     app.include_router(openai_routes(completions, judges))
     app.include_router(other_routes(completions))
+    app.include_router(BatchFiles(judges.find, settings).routes())
     app.include_router(native_routes(judges, settings))
     app.include_router(adapter_routes(judges, settings))
     _add_upkeep(app, handler, metrics)

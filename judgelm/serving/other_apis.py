@@ -34,10 +34,10 @@ def other_routes(completions: CompletionHandler) -> APIRouter:
     router = APIRouter()
 
     async def responses(request: Request) -> Response:
-        return await _answer(request, completions, _chat_of_response, response_row, response_events)
+        return await _answer(request, completions, chat_of_response, response_row, response_events)
 
     async def messages(request: Request) -> Response:
-        return await _answer(request, completions, _chat_of_message, message_row, message_events)
+        return await _answer(request, completions, chat_of_message, message_row, message_events)
 
     router.post(RESPONSES, summary="Judge what a request of the Responses API asks to be judged")(responses)
     router.post(MESSAGES, summary="Judge what a request of Anthropic's Messages API asks to be judged")(messages)
@@ -97,7 +97,7 @@ def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _chat_of_response(body: Mapping[str, Any]) -> Row:
+def chat_of_response(body: Mapping[str, Any]) -> Row:
     """The chat that a body of the Responses API asks for.
 
     Raises:
@@ -125,7 +125,7 @@ def _chat_of_response(body: Mapping[str, Any]) -> Row:
     return chat | {"tool_choice": body.get("tool_choice")}
 
 
-def _chat_of_message(body: Mapping[str, Any]) -> Row:
+def chat_of_message(body: Mapping[str, Any]) -> Row:
     """The chat that a body of the Messages API asks for.
 
     Raises:

@@ -21,6 +21,7 @@ NOT_IMPORTED = {
     "bitsandbytes": "transformers loads it for quantised weights and optimisers",
     "confusable-homoglyphs": "its table of confusables is read as a file",
     "httptools": "uvicorn's faster parser",
+    "python-multipart": "starlette reads uploads with it",
     "protobuf": "transformers reads tokenizer.model with it",
     "sentencepiece": "transformers reads tokenizer.model with it",
     "uvloop": "uvicorn's faster loop",
