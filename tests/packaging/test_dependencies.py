@@ -63,7 +63,7 @@ def imported():
 
 
 def test_what_is_imported_is_declared():
-    names = declared()
+    names = declared() | {"inspect-ai", "inspect_ai", "lighteval"}  # in whose process judgelm.integrations runs
     assert [place for providers, place in imported().items() if not providers & names] == []
 
 

@@ -1,0 +1,123 @@
+"""A judge in the process of an evaluation framework: inspect_ai, lm-evaluation-harness, lighteval.
+
+    Task(dataset, scorer=inspect_scorer("my-judge"))                  # inspect_ai
+    process_results = lm_eval_results("my-judge")                     # lm-eval: !function mine.process_results
+    LightevalTaskConfig(..., metrics=[lighteval_metric("my-judge")])  # lighteval
+
+Each grades the answer of the model under evaluation, beside the task's target where there is one, on the judge's scale.
+A failed judgment is no score: inspect_ai marks the sample as unscored, the others count it as `judge_failed` and leave
+it out of the mean.
+
+Source: the installed code of inspect_ai 0.3.285, lm_eval 0.4.13 and lighteval 0.13.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from judgelm.judge import Judge
+from judgelm.records import GradeVerdict, Judgment, failure_name
+
+
+class Grader:
+    """Grades answers one at a time; the judge is loaded at the first.
+
+    Args:
+        model: as `Judge` takes it.
+        criterion: what answers are judged by, for judges that are read off a word.
+        options: of `Judge`.
+    """
+
+    def __init__(self, model: str | None, criterion: str | None = None, **options: Any) -> None:
+        self._model, self._options = model, options
+        self._mode: dict[str, Any] = {} if criterion is None else {"criterion": criterion}
+        self._judge: Judge | None = None
+        self._lock = Lock()
+
+    def __call__(self, question: str, answer: str, target: str) -> Judgment:
+        """Grade an answer; an empty target is none."""
+        with self._lock:  # frameworks ask from several threads
+            self._judge = self._judge or Judge(self._model, **self._options)
+            return self._judge.grade(question, answer, reference=target or None, **self._mode)
+
+
+def _score(judgment: Judgment) -> float | None:
+    return judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None
+
+
+def _failure(judgment: Judgment) -> str:
+    return failure_name(judgment.failure.code) if judgment.failure is not None else "no grade"
+
+
+def inspect_scorer(model: str | None = None, *, criterion: str | None = None, **options: Any) -> Any:
+    """A scorer of inspect_ai with the metrics `mean` and `stderr`; see the module and `Grader`."""
+    from inspect_ai.scorer import Score, mean, scorer, stderr
+
+    grader = Grader(model, criterion, **options)
+
+    @scorer(metrics=[mean(), stderr()], name="judgelm")  # type: ignore[untyped-decorator]
+    def judgelm() -> Any:
+        async def score(state: Any, target: Any) -> Any:
+            answer = state.output.completion
+            judgment = await asyncio.to_thread(grader, state.input_text, answer, target.text)
+            if (grade := _score(judgment)) is None:
+                return Score.unscored(reason=_failure(judgment), answer=answer)
+            return Score(value=grade, answer=answer, explanation=judgment.reason)
+
+        return score
+
+    return judgelm()
+
+
+def lm_eval_results(
+    model: str | None = None, *, question: str = "question", target: str = "", **options: Any
+) -> Callable[[Mapping[str, Any], Sequence[str]], dict[str, float]]:
+    """A `process_results` of lm-eval: `judge_score`, where there is one, and `judge_failed` (0 or 1).
+
+    Args:
+        model: as `Judge` takes it.
+        question: the document's field with the question.
+        target: that with the reference; empty for none.
+        options: of `Grader`.
+    """
+    grader = Grader(model, **options)
+
+    def process_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+        grade = _score(grader(str(doc[question]), results[0], str(doc[target]) if target else ""))
+        return {"judge_failed": 1.0} if grade is None else {"judge_failed": 0.0, "judge_score": grade}
+
+    return process_results
+
+
+def lighteval_metric(model: str | None = None, **options: Any) -> Any:
+    """A metric of lighteval for generated answers: the mean grade of the answers that have one; see `Grader`."""
+    from lighteval.metrics.metrics_sample import SampleLevelComputation
+    from lighteval.metrics.utils.metric_utils import SampleLevelMetricGrouping
+    from lighteval.tasks.requests import SamplingMethod
+
+    grader = Grader(model, **options)
+
+    class Graded(SampleLevelComputation):  # type: ignore[misc]
+        """The grade of the first answer."""
+
+        def compute(self, doc: Any, model_response: Any, **_: Any) -> dict[str, float]:
+            """The grade, NaN without one, and whether it failed."""
+            grade = _score(grader(doc.query, model_response.text[0], "".join(doc.get_golds()[:1])))
+            failed = grade is None
+            return {"judge_score": math.nan if grade is None else grade, "judge_failed": float(failed)}
+
+    return SampleLevelMetricGrouping(
+        metric_name=["judge_score", "judge_failed"],
+        higher_is_better={"judge_score": True, "judge_failed": False},
+        category=SamplingMethod.GENERATIVE,
+        sample_level_fn=Graded(),
+        corpus_level_fn={"judge_score": _mean_of_grades, "judge_failed": _mean_of_grades},
+    )
+
+
+def _mean_of_grades(values: Sequence[float]) -> float:
+    """The mean of those that are numbers; NaN where none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else math.nan
