@@ -8,6 +8,7 @@ with Judge("my-judge") as judge:
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.cards import InstalledJudge, named_judge, this_machine
 from judgelm.judges.released import Recognition, ReleasedJudge, judge_format, recognise
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
+from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import JudgeReading, Template, get_template
 from judgelm.prompts.judge_card import (
     CARD_NAME,
@@ -191,7 +193,11 @@ class Judge:
         """True where the probabilities of all score lines come from the same pass as the most probable one."""
         own = self.released is not None and not self.released.template
         scored = not own and self.template.reading == "score-line" and not self.reasons_first
-        return scored and self.engine.describe()["engine"] == "transformers"
+        if not scored or self.engine.describe()["engine"] != "transformers":
+            return False
+        with suppress(ConfigError):
+            return bool(score_lines(self.format.scale, self.format.step))
+        return False  # a scale of too many scores
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.

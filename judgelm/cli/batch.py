@@ -1,6 +1,6 @@
 """`judgelm-batch`, pairs in and judgments out, and `judgelm panel`, which joins runs."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -118,6 +118,12 @@ def batch(
     if _holds_requests(inputs):
         from judgelm.cli.serve import answer_file
 
+        own = {"mode", "mode_arg", "references", "self_answers", "cascade", "cascade_band", "limit", "retry", "column"}
+        own |= {flag.name for group in (ModeFlags, CanaryOptions, ClusterOptions) for flag in fields(group)}
+        own -= {"both_orders"}
+        if given := sorted(name for name in own & context.params.keys() if not options.is_default(context, name)):
+            flag = f"--{given[0].replace('_', '-')}"
+            raise ConfigError(f"{flag}: a file of requests says itself what is judged; leave it out")
         refused = answer_file(job, model, judge_options, prompts, both_orders=flags.both_orders, results=results)
         if refused > max_failure_rate:
             raise typer.Exit(EXIT_FAILURES)

@@ -109,6 +109,8 @@ def chat_of_response(body: Mapping[str, Any]) -> Row:
             raise HttpError(400, "unsupported_value", f'"{name}": not supported; send the whole input', param=name)
     given = body.get("input")
     turns = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
+    if others := [turn["type"] for turn in turns if turn.get("type", "message") != "message"]:
+        raise InputError(f'"input": an item of type {str(others[0])[:40]!r}; only messages are judged')
     messages = [{"role": turn.get("role", "user"), "content": _text(turn.get("content"), "input")} for turn in turns]
     if body.get("instructions") is not None:
         messages.insert(0, {"role": "system", "content": _text(body["instructions"], "instructions")})

@@ -116,6 +116,14 @@ def test_the_same_file_is_answered_without_a_server_and_resumed(answer, tmp_path
     assert (code, "holds results of another judge" in said) == (1, True)
 
 
+@pytest.mark.parametrize("options", [("--mode", "single"), ("--reasons", "all"), ("--limit", "1"), ("--workers", "2")])
+def test_options_that_requests_do_not_take_are_refused(tmp_path, capsys, options):
+    (tmp_path / "requests.jsonl").write_text(line("a", review()))
+    command = (tmp_path / "requests.jsonl", "-o", tmp_path / "out.jsonl", "--engine", "scripted", "--model", "8 6")
+    assert exit_code("judgelm-batch", *command, *options) == 1
+    assert f"{options[0]}: a file of requests says itself what is judged" in capsys.readouterr().err
+
+
 def test_prompts_of_the_users_own_are_answered(answer, tmp_path):
     (tmp_path / "prompts.yaml").write_text(
         "name: mine\nprompt: [{text: 'Q: {question} A: {answer_1} B: {answer_2} Better?'}]\n"

@@ -1,8 +1,10 @@
 """OpenAI's Responses API and Anthropic's Messages API, by their official clients against a real server."""
 
 import json
+from typing import Literal
 
 import openai
+import pydantic
 import pytest
 
 from tests.support import captures
@@ -59,6 +61,16 @@ def test_a_response_is_streamed_as_the_clients_own_helper_reads_it(responses):
         assert stream.get_final_response().output_text == whole.output_text
 
 
+def test_a_verdict_is_parsed_into_a_model(responses):
+    class Verdict(pydantic.BaseModel):
+        explanation: str
+        winner: Literal["A", "B", "tie"]
+
+    system, user = system_and_user()
+    parsed = responses.parse(model="gpt-4", instructions=system, input=user, text_format=Verdict).output_parsed
+    assert parsed.winner == ("A" if quality("one") > quality("two") else "B")
+
+
 def test_a_function_is_called_in_both_apis(responses, messages, shared_data):
     body = captures.bodies(shared_data, "alpaca_eval__alpaca_eval_gpt4_turbo_fn")[0]
     [tool] = [tool["function"] for tool in body["tools"]]
@@ -93,6 +105,7 @@ def test_a_message_holds_the_reply_of_a_chat(messages, verdict):
     [
         ({"input": 7}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"temperature": 9}, "temperature"),
     ],
