@@ -39,7 +39,7 @@ def test_help_imports_nothing_that_judging_needs():
     commands = (
         *("--help", "--version", "eval --help", "report --help", "panel --help", "modes --help", "study qa --help"),
         *("study judgelm --help", "data --help", "data build --help", "data import --help"),
-        *("share --help", "judges --help", "judges install --help"),
+        *("train --help", "export --help", "judges --help", "judges install --help"),
     )
     lines = ["judgelm-batch --help", *(f"judgelm {words}" for words in commands)]
     for line, (printed, loaded) in zip(lines, run(*((line, {}) for line in lines)), strict=True):
