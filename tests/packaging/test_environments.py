@@ -175,7 +175,7 @@ def try_data(environment, pairs, folder):
     rows = folder / "labelled.jsonl"
     rows.write_text("".join(json.dumps(json.loads(row) | {"scores": [8, 6]}) + "\n" for row in pairs.open()))
     config = folder / "build.yaml"
-    config.write_text(f"inputs: [{rows}]\nout: {folder / 'built'}\n")
+    config.write_text(f"inputs: [{rows}]\nout: {folder / 'built'}\nvalidation: 0\n")
     environment.run("judgelm", "data", "build", "--config", config)
 
 
