@@ -395,10 +395,10 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
             server = " (--model), and the server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
             raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one{server}")
         return None
-    place = None if model is None else weights_of(model)
-    judge = named_judge(place)
-    if judge is None and place is not None:
-        check_place(place)
+    weights = None if model is None else weights_of(model)
+    judge = named_judge(weights)
+    if judge is None and weights is not None:
+        check_place(weights)
     if judge is not None and adapter is not None:
         raise ConfigError(f"{judge.card.name} is a judge by name; name the base of {adapter} as --model")
     return judge

@@ -118,12 +118,7 @@ def batch(
     if _holds_requests(inputs):
         from judgelm.cli.serve import answer_file
 
-        own = {"mode", "mode_arg", "references", "self_answers", "cascade", "cascade_band", "limit", "retry", "column"}
-        own |= {flag.name for group in (ModeFlags, CanaryOptions, ClusterOptions) for flag in fields(group)}
-        own -= {"both_orders"}
-        if given := sorted(name for name in own & context.params.keys() if not options.is_default(context, name)):
-            flag = f"--{given[0].replace('_', '-')}"
-            raise ConfigError(f"{flag}: a file of requests says itself what is judged; leave it out")
+        _refuse_judging_options(context)
         refused = answer_file(job, model, judge_options, prompts, both_orders=flags.both_orders, results=results)
         if refused > max_failure_rate:
             raise typer.Exit(EXIT_FAILURES)
@@ -167,6 +162,21 @@ def _holds_requests(inputs: list[str]) -> bool:
         return False
     row = first_row(inputs[0])
     return row is not None and {"custom_id", "body"} <= row.data.keys()
+
+
+def _refuse_judging_options(context: typer.Context) -> None:
+    """Refuse options that say what is judged, or how, which each request of a file says itself.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    own = {"mode", "mode_arg", "references", "self_answers", "cascade", "cascade_band", "limit", "retry", "column"}
+    own |= {flag.name for group in (ModeFlags, CanaryOptions, ClusterOptions) for flag in fields(group)}
+    own &= context.params.keys() - {"both_orders"}
+    if given := sorted(name for name in own if not options.is_default(context, name)):
+        raise ConfigError(
+            f"--{given[0].replace('_', '-')}: a file of requests says itself what is judged; leave it out"
+        )
 
 
 app = typer.Typer(pretty_exceptions_enable=False)

@@ -21,7 +21,6 @@ from judgelm.records import Judgment, Sample, failure_name
 TableFormat = Literal["csv", "parquet", "xlsx"]
 _COLUMNS = ("verdict", "probability", "scores", "consistent", "reason", "failure")
 _LONGEST_CELL = 32_767
-_ONLY_ID = "id"
 
 
 def export_command(
@@ -63,7 +62,7 @@ def export_command(
     run = read_judgments(judgments)
     rows: Iterator[tuple[Mapping[str, object], Judgment | None]]
     if samples is None:
-        rows = (({_ONLY_ID: name}, judgment) for name, judgment in run.items())
+        rows = (({"id": name}, judgment) for name, judgment in run.items())
     else:
         places: dict[tuple[str, int], str] = {}
         given: dict[str, Sample] = {}

@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -39,13 +40,8 @@ Row = dict[str, Any]
 Find = Callable[[str | None], tuple[str, JudgeHandler]]
 
 
-def _chat_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
-    row: Row = json.loads(completion_body(response, Envelope(model=model, fingerprint="")))
-    return row
-
-
-def _plain_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
-    row: Row = json.loads(completion_body(response, Envelope(model=model, fingerprint="", plain=True)))
+def _completion_row(plain: bool, response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
+    row: Row = json.loads(completion_body(response, Envelope(model=model, fingerprint="", plain=plain)))
     return row
 
 
@@ -56,12 +52,12 @@ ROUTES: dict[
         Callable[[ChatResponse, Mapping[str, Any], str], Row],
     ],
 ] = {
-    CHAT: (read_chat, _chat_row),
-    PLAIN: (read_completion, _plain_row),
+    CHAT: (read_chat, partial(_completion_row, False)),
+    PLAIN: (read_completion, partial(_completion_row, True)),
     RESPONSES: (lambda body: read_chat(chat_of_response(body)), response_row),
     MESSAGES: (lambda body: read_chat(chat_of_message(body)), message_row),
 }
-"""How a body of a route is read, and its reply written."""
+"""Route -> the reader of a request's body, and the writer of the reply."""
 
 
 def read_requests(text: str) -> list[Row]:
@@ -264,12 +260,12 @@ class BatchFiles:
             self._finish(batch, ended, results)
 
     def _finish(self, batch: Row, ended: str, results: Mapping[bool, Sequence[str]]) -> None:
-        for is_good, place in ((True, "output_file_id"), (False, "error_file_id")):
+        for is_good, kind in ((True, "output"), (False, "error")):
             if results[is_good]:
-                file = _File(name=f"{batch['id']}_{place[:-8]}.jsonl", purpose="batch_output", content=b"")
-                file.content = "".join(results[is_good]).encode()
+                content = "".join(results[is_good]).encode()
+                file = _File(name=f"{batch['id']}_{kind}.jsonl", purpose="batch_output", content=content)
                 self._files[file.id] = file
-                batch[place] = file.id
+                batch[f"{kind}_file_id"] = file.id
         batch |= {"status": ended, f"{ended}_at": int(time.time())}
 
     async def _list_batches(self) -> Response:

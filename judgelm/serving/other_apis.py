@@ -206,17 +206,17 @@ def response_events(row: Row) -> Events:
         return f"response.{kind}", {"sequence_number": next(numbers), **data}
 
     begun = row | {"status": "in_progress", "output": [], "usage": None}
-    place = {"item_id": item["id"], "output_index": 0}
+    item_keys = {"item_id": item["id"], "output_index": 0}
     yield event("created", response=begun)
     yield event("in_progress", response=begun)
     if item["type"] == "function_call":
         yield event("output_item.added", output_index=0, item=item | {"arguments": "", "status": "in_progress"})
-        yield event("function_call_arguments.delta", **place, delta=item["arguments"])
-        yield event("function_call_arguments.done", **place, name=item["name"], arguments=item["arguments"])
+        yield event("function_call_arguments.delta", **item_keys, delta=item["arguments"])
+        yield event("function_call_arguments.done", **item_keys, name=item["name"], arguments=item["arguments"])
     else:
         [part] = item["content"]
         logprobs = part.get("logprobs") or []
-        inside = place | {"content_index": 0}
+        inside = item_keys | {"content_index": 0}
         yield event("output_item.added", output_index=0, item=item | {"content": [], "status": "in_progress"})
         yield event("content_part.added", **inside, part=part | {"text": "", "logprobs": []})
         yield event("output_text.delta", **inside, delta=part["text"], logprobs=logprobs)

@@ -255,3 +255,20 @@ def test_a_live_pipe_gets_each_judgment_at_once():
             assert json.loads(process.stdout.readline())["id"] == str(i)  # long before the pipe is closed
         process.stdin.close()
         assert process.wait(timeout=300) == 0
+
+
+@pytest.mark.parametrize(("options", "asked"), [((), True), (("--no-distribution",), False)])
+def test_all_score_lines_are_asked_for_where_they_come_from_one_pass(cli, pairs, tiny_model, tmp_path, options, asked):
+    judge = (
+        "--model",
+        tiny_model,
+        "--engine",
+        "transformers",
+        "--template",
+        "judgelm-compact",
+        "--max-failure-rate",
+        "1",
+    )
+    assert cli("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", *judge, *options)[0] == 0
+    [shown] = json.loads((tmp_path / "out.jsonl").read_text())["shown"]
+    assert (shown.get("distribution") is not None) is asked

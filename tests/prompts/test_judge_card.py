@@ -1,10 +1,13 @@
 """`judge.json`: what no judge has is refused with its place, wherever it is read or written."""
 
 import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
 from judgelm.errors import CardError
+from judgelm.prompts import judge_card
 from judgelm.prompts.judge_card import Card, find_card, write_card
 
 CARD = {"template": "judgelm-v1", "template_sha": "ab" * 32}
@@ -44,3 +47,17 @@ def test_scales_of_any_kind_that_a_judge_can_have_are_read(tmp_path):
     for scale, step in (((0, 1), 0.1), ((-1, 1), 2), ((1, 5), 1)):
         write_card(tmp_path, Card(**CARD, scale=scale, step=step))
         assert (find_card(str(tmp_path)).scale, find_card(str(tmp_path)).step) == (scale, step)
+
+
+def test_a_hub_without_an_answer_is_told_from_one_that_refuses():
+    class Refusing(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_error(403)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        assert judge_card._answers(address)
+        server.shutdown()
+    judge_card._answers.cache_clear()
+    assert not judge_card._answers(address)

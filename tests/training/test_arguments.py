@@ -8,12 +8,13 @@ import sys
 import pytest
 import torch
 from transformers.utils import is_liger_kernel_available
-from trl import SFTConfig
+from trl import ModelConfig, SFTConfig
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_record
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ConfigError
+from judgelm.judges.cards import named_judge
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.arguments import JudgeArguments, accumulation_steps, check_arguments, save_dtype_of
 from judgelm.training.run import parse_arguments
@@ -130,3 +131,11 @@ def test_a_whole_judge_needs_the_gguf_file_no_longer(train):
     card = find_card(str(out))
     assert (card.base, card.training["base_model"]) == (None, "tiny.gguf")
     assert (out / "model.safetensors").is_file()
+
+
+def test_a_judges_name_is_its_base_and_its_adapter(small_judge, monkeypatch, tmp_path):
+    given = ["--train_data", "rows.jsonl", "--output_dir", str(tmp_path), "--use_cpu", "true", "--bf16", "false"]
+    monkeypatch.setattr(sys, "argv", ["sft.py", *given, "--model_name_or_path", "small-judge"])
+    judge, _, base = parse_arguments(JudgeArguments, JudgeSFTConfig, ModelConfig)
+    installed = named_judge("small-judge")
+    assert (base.model_name_or_path, judge.adapter) == (str(installed.base), str(small_judge))
