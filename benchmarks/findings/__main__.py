@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.findings.own_answer_judges import comparing, gates, shared_errors, write_ratings
 from benchmarks.findings.published import JUDGES, SETS, PublishedJudge
-from benchmarks.findings.runs import MODELS, correctness, judge_pairs, own_right, ssr
+from benchmarks.findings.runs import MODELS, correctness, judge_pairs, own_answers, own_right, ssr, ssr_rows
 from benchmarks.findings.steps import LEAST, Figures, Steps, enough, read_lines
 from benchmarks.findings.tables import render
 
@@ -33,8 +33,8 @@ def main() -> None:
     parser.add_argument("--base")
     parser.add_argument("--published", action="store_true")
     options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    steps = Steps(options)
+    models = {"small": options.judge, "base": options.base}
+    steps = Steps(options.data, options.work, models, clones=options.clones)
     out = FOLDER / "results.json"
     results: Figures = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
     results["published"] = list(published(steps))
@@ -55,9 +55,11 @@ def main() -> None:
             for pairs in ("pandalm", "llmbar")
             if (model, pairs) != ("base", "pandalm")
         ]
-        results["own"] = own_right(steps)
+        questions, pairs_of_answers = ssr_rows(steps)
+        own = own_answers(steps, questions)
+        results["own"] = own_right(questions, own)
         results["correctness"] = [correctness(steps, model) for model in MODELS]
-        results["ssr"] = [ssr(steps, model) for model in MODELS]
+        results["ssr"] = [ssr(steps, model, pairs_of_answers, own) for model in MODELS]
     out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (FOLDER / "tables.md").write_text(render(results), encoding="utf-8")
 

@@ -53,8 +53,8 @@ def forced(rows: list[Figures]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.array([any(part.get("repaired") or part["failure"] for part in row["shown"]) for row in rows], dtype=bool)
 
 
-def ssr_rows(steps: Steps) -> tuple[Path, Path]:
-    """Five questions of each category, and two pairs of a right and a wrong published answer to each."""
+def ssr_rows(steps: Steps, per_category: str = "5") -> tuple[Path, Path]:
+    """So many questions of each category, and two pairs of a right and a wrong published answer to each."""
     work, outputs = steps.work, steps.data / _OUTPUTS
     published, every, questions = (
         work / f"{name}.jsonl" for name in ("mmlu-published", "mmlu-questions", "ssr-questions")
@@ -68,7 +68,7 @@ def ssr_rows(steps: Steps) -> tuple[Path, Path]:
             rows = [json.dumps({key: row[key] for key in columns}) for row in answerable]
         published.write_text("\n".join(rows) + "\n", encoding="utf-8")
     steps.judgelm(every, "data", "import", "mmlu-pro", str(published), "-o", str(every))
-    steps.judgelm(questions, "data", "sample", str(every), "--per", "category", "5", "-o", str(questions))
+    steps.judgelm(questions, "data", "sample", str(every), "--per", "category", per_category, "-o", str(questions))
     pairs, chosen, sampled = (work / f"{name}.jsonl" for name in ("mmlu-pairs", "ssr-all", "ssr-pairs"))
     steps.judgelm(
         pairs, "data", "import", "mmlu-pro", str(outputs), str(steps.data / "mmlu_pro/pairs.jsonl"), "-o", str(pairs)
@@ -84,21 +84,20 @@ def ssr_rows(steps: Steps) -> tuple[Path, Path]:
     )
 
 
-def own_answers(steps: Steps, questions: Path) -> Path:
-    """Five answers of the base to each question."""
-    out = steps.work / "own/base.jsonl"
-    generator = f"name=base,model={steps.models['base']},dtype=bfloat16,max_tokens=128"
+def own_answers(steps: Steps, questions: Path, *, model: str = "base", max_tokens: int = 128) -> Path:
+    """Five answers of a model to each question."""
+    out = steps.work / f"own/{model}.jsonl"
+    generator = f"name={model},model={steps.models[model]},dtype=bfloat16,max_tokens={max_tokens}"
     arguments = ("--task", "choice", "--samples", "5", "--temperature", "0.7", "--generator", generator)
     return steps.judgelm(
         out, "data", "answers", "collect", str(questions), "-o", str(out.parent), *arguments, resumes=True
     )
 
 
-def own_right(steps: Steps) -> Figures:
-    """The number of the base's own answers that could be read, and of those that are right."""
-    questions, _ = ssr_rows(steps)
+def own_right(questions: Path, own: Path) -> Figures:
+    """The number of own answers that could be read, and of those that are right."""
     gold = {row["id"]: row["reference"] for row in read_lines(questions)}
-    rows = list(read_lines(own_answers(steps, questions)))
+    rows = list(read_lines(own))
     read = np.array([row["answer"] is not None for row in rows])
     right = np.array([row["answer"] == gold[row["question_id"]] for row in rows])
     by_question = [row["question_id"] for row in rows]
@@ -110,10 +109,9 @@ def own_right(steps: Steps) -> Figures:
     }
 
 
-def ssr(steps: Steps, model: str) -> Figures:
+def ssr(steps: Steps, model: str, pairs: Path, own: Path) -> Figures:
     """Never, always and selective self-reference with k = 5 and tau = 0.8."""
-    questions, pairs = ssr_rows(steps)
-    mode = ("--mode", "ssr", "--mode-arg", "solves=5", "--self-answers", str(own_answers(steps, questions)))
+    mode = ("--mode", "ssr", "--mode-arg", "solves=5", "--self-answers", str(own))
     runs = {
         when: steps.judge(f"{model}-{when}", pairs, model, *mode, *_FORCED, "--mode-arg", f"when={when}")
         for when in ("never", "always")

@@ -1,6 +1,5 @@
 """Commands of judgelm that are skipped where what they write is there, and the labelled rows of published sets."""
 
-import argparse
 import json
 import shlex
 import subprocess
@@ -22,11 +21,9 @@ Figures = dict[str, Any]
 class Steps:
     """Where inputs and outputs are, and the commands that make the latter."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.data: Path = options.data
-        self.clones: Path = options.clones
-        self.work: Path = options.work
-        self.models: Mapping[str, str] = {"small": options.judge, "base": options.base}
+    def __init__(self, data: Path, work: Path, models: Mapping[str, str], *, clones: Path = Path()) -> None:
+        self.data, self.clones, self.work, self.models = data, clones, work, models
+        work.mkdir(parents=True, exist_ok=True)
 
     def paths(self, patterns: tuple[str, ...]) -> list[str]:
         """The files of these patterns; none where one of them has no file."""

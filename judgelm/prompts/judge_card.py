@@ -147,7 +147,6 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     from huggingface_hub import hf_hub_download, try_to_load_from_cache  # no server's judge and no folder waits for it
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    _go_offline_without_hub()
     try:
         return _read(Path(hf_hub_download(model, CARD_NAME, revision=revision)))
     except LocalEntryNotFoundError as error:
@@ -164,7 +163,7 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
 
 
 def check_place(model: str) -> None:
-    """Refuse a model that is neither a folder, a GGUF file nor a hub id.
+    """Refuse a model that is neither a folder, a GGUF file nor a hub id; a hub id is taken offline if the hub is away.
 
     Raises:
         ModelError: says so.
@@ -173,6 +172,8 @@ def check_place(model: str) -> None:
     missing = is_gguf(model) and model.startswith((".", "/", "~")) and not path.is_file()
     if missing or not (is_gguf(model) or path.is_dir() or (not path.exists() and _is_hub_id(model))):
         raise ModelError(f"{model}: no such folder; a model is a local folder, a GGUF file or a hub id (owner/name)")
+    if not path.exists() and _is_hub_id(model):
+        _go_offline_without_hub()
 
 
 def _is_hub_id(model: str) -> bool:

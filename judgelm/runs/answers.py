@@ -10,12 +10,14 @@ from judgelm.data.answers import AnswerGenerator, answer_row
 from judgelm.data.judged_texts import text_hashes
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row, convert_rows
-from judgelm.engines.base import MODEL_ENGINES
+from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.engines.catalog import choose_engine, load_engine
-from judgelm.errors import InputError
+from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import Appender
+from judgelm.judges.cards import named_judge
 from judgelm.modes.generation import AnswerTask
 from judgelm.package import VERSION
+from judgelm.prompts.judge_card import check_place
 from judgelm.records import Sample
 from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive
@@ -45,8 +47,10 @@ def collect(
         return done
     engine_name = choose_engine()[0] if generator.engine == "auto" else generator.engine
     options = generator.options
-    if options.dtype == "auto" and engine_name in MODEL_ENGINES and not overwrite:
-        options = replace(options, dtype=recorded_dtype(out) or "auto")
+    if engine_name in MODEL_ENGINES:
+        options = _with_weights(options)
+        if options.dtype == "auto" and not overwrite:
+            options = replace(options, dtype=recorded_dtype(out) or "auto")
     engine = load_engine(engine_name, options)
     try:
         described = engine.describe()
@@ -59,7 +63,7 @@ def collect(
             overwrite=overwrite,
         ) as files:
             stats = AnswerStats(earlier_failures=files.finished.failures)
-            answering = replace(generator.asking, chat=_takes_chat(generator, engine_name))
+            answering = replace(generator.asking, chat=_takes_chat(replace(generator, options=options), engine_name))
             with RunSession(files, stats, engine) as session:
                 for answer in drive(pending(draws, lambda draw: draw.id in files.finished, stats), answering, engine):
                     files.write_row(answer_row(answer, generator.name, generator.asking.task))
@@ -70,6 +74,16 @@ def collect(
             return stats
     finally:
         engine.close()
+
+
+def _with_weights(options: EngineOptions) -> EngineOptions:
+    """The options with a judge's name as its base and adapter; another model must be there or on the hub."""
+    if (named := named_judge(options.model)) is None:
+        check_place(options.model)
+        return options
+    if named.adapter is not None and options.adapter is not None:
+        raise ConfigError(f"{named.card.name} is a judge by name; name the base of {options.adapter} as model")
+    return replace(options, model=str(named.base), adapter=str(named.adapter) if named.adapter else options.adapter)
 
 
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:

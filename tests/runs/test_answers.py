@@ -6,9 +6,10 @@ import pytest
 
 from judgelm.data.answers import for_task, parse_generator, with_samples
 from judgelm.data.judged_texts import text_hashes
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError, InputError, ModelError
 from judgelm.records import Sample
 from judgelm.runs.answers import collect, read_self_answers, with_self_answers
+from judgelm.runs.run_files import read_manifest
 from tests.support.jsonl_files import write_rows
 
 OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
@@ -80,3 +81,12 @@ def test_answers_come_in_the_order_of_their_seeds_and_failures_are_left_out(tmp_
 def test_samples_that_cannot_be_are_refused(count, temperature):
     with pytest.raises(ConfigError, match=f"--samples {count}"):
         with_samples(GENERATOR, count, temperature)
+
+
+def test_a_judges_name_is_its_weights_and_a_folder_that_is_not_there_is_refused_at_once(small_judge, tmp_path):
+    generator = parse_generator("name=own,model=small-judge,form=plain,max_tokens=2")
+    collect(QUESTIONS, generator, tmp_path / "own.jsonl")
+    manifest = read_manifest(tmp_path / "own.jsonl")
+    assert manifest["fingerprint"]["model"]["adapter"] == str(small_judge)
+    with pytest.raises(ModelError, match="no/such/folder: no such folder"):
+        collect(QUESTIONS, parse_generator("name=own,model=no/such/folder"), tmp_path / "none.jsonl")
