@@ -1,12 +1,14 @@
 """All dialects, and the search for that of a request."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from judgelm.dialects import benchmarks, eval_frameworks, instruction_following, judge_models
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask, Message
+from judgelm.dialects.prompt_file import read_prompts
 from judgelm.dialects.splits import Pattern
 
 _AROUND = "\ufeff \t\n"
@@ -16,29 +18,54 @@ DIALECTS: tuple[Dialect, ...] = (
     *eval_frameworks.DIALECTS,
     *instruction_following.DIALECTS,
     *judge_models.DIALECTS,
+    *read_prompts(Path(__file__).with_name("langchain.yaml")),
 )
-"""Every dialect; the order does not matter, since no request is of two (a test sees to it)."""
+"""Every dialect; the order does not matter."""
 
 
 def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
     """The dialect of a request and the task in it; None where no dialect knows it.
 
     A request that no dialect knows is sought once more with line ends of one kind and without blanks around its
-    messages, then without blanks at the ends of its lines. Where two dialects claim it, the split without doubt has
-    precedence.
+    messages, then without blanks at the ends of its lines, and a lone message of the user at last as an instruction and
+    the prompt behind it. Where two dialects claim it, the split without doubt has precedence, then the longer fixed
+    text.
     """
-    known = _claimed(request, dialects)
-    if known is not None:
-        return known
+    tried: list[tuple[Message, ...]] = []
+    for form in _forms(request, dialects):
+        if form.messages not in tried and (known := _claimed(form, dialects)) is not None:
+            return known
+        tried.append(form.messages)
+    return None
+
+
+def _forms(request: ChatRequest, dialects: Sequence[Dialect]) -> Iterator[ChatRequest]:
+    yield request
     plain = normalised(request)
-    known = None if plain.messages == request.messages else _claimed(plain, dialects)
-    stripped = _without_blank_ends(plain) if known is None else plain
-    return known if stripped.messages == plain.messages else _claimed(stripped, dialects)
+    yield plain
+    yield _without_blank_ends(plain)
+    yield _with_instruction_apart(plain, dialects)
 
 
 def _claimed(request: ChatRequest, dialects: Sequence[Dialect]) -> tuple[Dialect, JudgeTask] | None:
     claims = [(dialect, task) for dialect in dialects if (task := dialect.recognise(request)) is not None]
-    return min(claims, key=lambda claim: bool(claim[1].doubt), default=None)
+    return min(claims, key=lambda claim: (bool(claim[1].doubt), -_fixed_characters(claim[0])), default=None)
+
+
+def _fixed_characters(dialect: Dialect) -> int:
+    return sum(len(anchor) for pattern in dialect.templates for anchor in pattern.anchors)
+
+
+def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -> ChatRequest:
+    """A user's lone message that asks for a verdict before a known prompt begins, as a system and a user message."""
+    text = (request.only("user") or ("",))[0]
+    starts = {pattern.anchors[0].split("\n")[0] for dialect in dialects for pattern in dialect.templates}
+    places = [text.find(f"\n{start}\n") for start in starts if start.strip()]
+    place = min((place for place in places if place > 0), default=0)
+    if not _VERDICT_WANTED.search(text[:place]):
+        return request
+    apart = (Message(role="system", text=text[:place].strip()), Message(role="user", text=text[place:].strip()))
+    return replace(request, messages=apart)
 
 
 def normalised(request: ChatRequest) -> ChatRequest:

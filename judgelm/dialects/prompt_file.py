@@ -17,8 +17,8 @@ r"""Prompts of the user's own: a YAML file that says how a judge prompt is built
 
 A file has one such prompt, or a list of them. The slots are `question`, `answer` or `answer_1` and `answer_2` and so
 on, `reference` and `criterion`. A slot of another name is a text that the judge sees under that name; what a slot
-`ignored...` holds is not shown to it. In place of `prompt`, `examples` gives two prompts or more as they were sent, of
-which all texts that differ are slots, and `slots` their names in order.
+`ignored...` holds is not shown to it; `{{word}}` stands for `{word}` itself. In place of `prompt`, `examples` gives two
+prompts or more as they were sent, of which all texts that differ are slots, and `slots` their names in order.
 """
 
 import json
@@ -61,7 +61,7 @@ from judgelm.dialects.replies import (
     verdict_logprobs,
     winner_with_ties,
 )
-from judgelm.dialects.splits import Pattern, TemplateSplit, resolve_split
+from judgelm.dialects.splits import Pattern, TemplateSplit, literal, resolve_split
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
@@ -133,7 +133,8 @@ class ReplyForm:
         whole: grades are whole numbers.
         text: of the reply, with `{verdict}` and, where wanted, `{reason}`, `{probability}` (that the first answer is
             better, or that the answer is correct), `{score_1}` and `{score_2}` (1 to 10).
-        json: fields of a JSON object and which of those each holds, instead of `text`.
+        json: fields of a JSON object and which of those each holds, instead of `text`. A client that demands the
+            call of a function gets them as its arguments.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -242,10 +243,10 @@ def _pattern(text: str) -> Pattern:
     """A message's pattern; a slot that comes again gets a name of its own, so that both places must agree."""
     pattern = Pattern(text.strip())
     seen: dict[str, int] = {}
-    parts = [pattern.anchors[0]]
+    parts = [literal(pattern.anchors[0])]
     for slot, anchor in zip(pattern.slots, pattern.anchors[1:], strict=True):
         seen[slot] = seen.get(slot, 0) + 1
-        parts += [f"{{{slot if seen[slot] == 1 else f'{slot}__{seen[slot]}'}}}", anchor]
+        parts += [f"{{{slot if seen[slot] == 1 else f'{slot}__{seen[slot]}'}}}", literal(anchor)]
     if touching := [
         names for names, anchor in zip(pairwise(pattern.slots), pattern.anchors[1:], strict=False) if not anchor
     ]:
@@ -256,7 +257,7 @@ def _pattern(text: str) -> Pattern:
 
 def _split(pattern: Pattern, text: str) -> TemplateSplit | None:
     if not pattern.slots:
-        return TemplateSplit(values={}, ambiguous=False) if text == pattern.template else None
+        return TemplateSplit(values={}, ambiguous=False) if text == pattern.anchors[0] else None
     repeated = {slot: _plain(slot) for slot in pattern.slots if slot != _plain(slot)}
     return resolve_split(pattern, text, same=repeated)
 
@@ -329,6 +330,8 @@ def _render(form: ReplyForm) -> Render:
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         parts = [_reply_parts(form, task, request, drawn) for drawn in results_per_reply(request, result)]
         texts = tuple("".join(each) for each in parts)
+        if form.json and request.forced_tool is not None:
+            return Reply(tool=request.forced_tool, arguments=texts[0])
         before, verdict, behind = parts[0]
         if not request.logprobs or verdict not in (shares := _shares(form, result)):
             return Reply(texts=texts)
@@ -415,7 +418,10 @@ def from_examples(examples: Sequence[Sequence[PromptMessage]], slots: Sequence[s
         )
     names = iter(slots)
     return tuple(
-        PromptMessage(role=role, text=anchors[0] + "".join(f"{{{next(names)}}}{anchor}" for anchor in anchors[1:]))
+        PromptMessage(
+            role=role,
+            text=literal(anchors[0]) + "".join(f"{{{next(names)}}}{literal(anchor)}" for anchor in anchors[1:]),
+        )
         for role, anchors in zip(next(iter(roles)), parts, strict=True)
     )
 
@@ -554,10 +560,10 @@ def _suggested(kind: Sequence[Sequence[PromptMessage]], name: str) -> dict[str, 
     messages = []
     for message, column in zip(kind[0], columns, strict=True):
         first, *rest = shared_parts(column)
-        text = before = first
+        text, before = literal(first), first
         for anchor in rest:
             named.append(_slot_name(before, named))
-            text += f"{{{named[-1]}}}{anchor}"
+            text += f"{{{named[-1]}}}{literal(anchor)}"
             before = anchor
         messages.append({"role": message.role, "text": text})
     whole = "\n".join(message["text"] for message in messages)

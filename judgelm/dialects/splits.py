@@ -21,7 +21,8 @@ from pathlib import Path
 
 from judgelm.yaml_files import read_yaml
 
-_SLOT = re.compile(r"\{([a-z_0-9]+)\}")
+_SLOT = re.compile(r"(?<!\{)\{([a-z_0-9]+)\}(?!\})")
+_LITERAL = re.compile(r"\{(\{[a-z_0-9]+\})\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,8 @@ class Pattern:
     """A client's template.
 
     Args:
-        template: with `{slot}` where the client puts a text in; two slots never touch. All other braces stand for
-            themselves.
+        template: with `{slot}` where the client puts a text in; two slots never touch. `{{word}}` is `{word}` itself,
+            and all other braces stand for themselves.
         anywhere: whether more text may stand before the first anchor and behind the last.
     """
 
@@ -48,7 +49,7 @@ class Pattern:
     @cached_property
     def anchors(self) -> tuple[str, ...]:
         """Fixed texts, one more than there are slots."""
-        return tuple(_SLOT.split(self.template)[::2])
+        return tuple(_LITERAL.sub(r"\1", part) for part in _SLOT.split(self.template)[::2])
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
@@ -88,6 +89,11 @@ class Pattern:
         ends = [*chosen, end]
         values = [text[start:stop] for start, stop in zip(starts, ends, strict=True)]
         return TemplateSplit(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
+
+
+def literal(text: str) -> str:
+    """A fixed text as a template has it, with no word in it that would be a slot."""
+    return re.sub(r"\{[a-z_0-9]+\}", r"{\g<0>}", text)
 
 
 def _templates() -> dict[str, Pattern]:

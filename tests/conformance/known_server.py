@@ -8,10 +8,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from judgelm.dialects.prompt_file import read_prompts
 from judgelm.judge import Judge
 from judgelm.serving.app import create_app
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.handler import JudgeHandler
+from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings, bind
 from tests.support.known_judge import KnownEngine
@@ -22,7 +23,8 @@ def main() -> None:
     judge = Judge("8 6", engine="scripted")
     judge.engine = KnownEngine()
     worker = EngineWorker(judge.engine)
-    app = create_app(JudgeHandler(judge, worker), ServerSettings(model="known"))
+    options = HandlerOptions(prompts=read_prompts(Path(__file__).with_name("own_prompts.yaml")))
+    app = create_app(JudgeHandler(judge, worker, options), ServerSettings(model="known"))
     bound = bind("127.0.0.1", 0)
 
     def say() -> None:

@@ -134,6 +134,27 @@ def test_inspect_ai(client):
         assert found[kind]["accuracy"] == sum(CORRECT) / len(CORRECT), kind
 
 
+def test_langchains_evaluators(client):
+    found = client("langchain", pairs=PAIRS, singles=SINGLES)
+    words = {1: "A", 2: "B", "tie": None}
+    for kind in ("pairwise_string", "labeled_pairwise_string"):
+        assert found.pop(kind) == [words[winner] for winner in WINNERS], kind
+    for kind in ("score_string", "score_string-own", "labeled_score_string"):
+        assert found.pop(kind) == list(range(2, 10)), kind
+    assert set(found) == {"criteria", "labeled_criteria", "qa", "context_qa", "cot_qa"}
+    for kind, scores in found.items():
+        assert scores == CORRECT, kind
+
+
+def test_a_judge_written_with_dspy(client):
+    assert client("dspy", singles=SINGLES) == {"predict": CORRECT, "reasons": CORRECT}
+
+
+def test_a_verdict_asked_for_with_instructor(client):
+    words = [{1: "A", 2: "B", "tie": "tie"}[winner] for winner in WINNERS]
+    assert client("instructor", pairs=PAIRS) == {"TOOLS": words, "JSON_SCHEMA": words}
+
+
 def test_openevals(client):
     found = client("openevals", singles=SINGLES)
     assert found["bool"] == found["openai"] == CORRECT

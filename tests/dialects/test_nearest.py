@@ -27,7 +27,7 @@ def test_it_names_the_place_and_both_texts():
     ("messages", "words"),
     [
         ([("system", SYSTEM), ("user", USER + "\nThank you!")], r"goes on behind .* with '\\nThank you!'"),
-        ([("user", SYSTEM + "\n\n" + USER)], "message 1 begins with 'Judge two answers"),
+        ([("user", "Read this text.\n\n" + USER)], "message 1 begins with 'Read this text"),
         ([("user", USER)], r"but the roles \(user\) or the instructions differ"),
         ([("system", "Judge."), ("user", USER)], r"but the roles \(system, user\) or the instructions differ"),
         ([("system", SYSTEM), ("user", USER.replace("[User Question]\n", "Q: "))], r"lacks '\[User Question"),

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from judgelm.dialects.contract import ChatRequest, Message
+from judgelm.dialects.contract import ChatRequest, Message, Tool
 from judgelm.dialects.prompt_file import (
     LearnedPrompts,
+    PromptMessage,
     from_examples,
     read_learned,
     read_prompts,
@@ -101,6 +102,32 @@ def test_a_grade_is_given_on_the_own_scale_in_named_fields(dialects):
     # quality 7 of 1 to 10 is two thirds: 2.67 of 4, whole 3
     text, _ = replies(dialects, GRADE, chat(f"Q: Why?\nA: {of_quality(7)}\nMark it."))
     assert json.loads(text) | {"why": ""} == {"mark": 3, "why": ""}
+
+
+def test_a_function_that_the_client_demands_is_called_with_the_fields(dialects):
+    request = replace(chat(f"Q: Why?\nA: {of_quality(7)}\nMark it."), tools=(Tool(name="Mark"),), forced_tool="Mark")
+    with handler_of(prompts=dialects(GRADE)) as handler:
+        reply = asyncio.run(handler.respond(request)).reply
+    assert (reply.tool, reply.texts, json.loads(reply.arguments)["mark"]) == ("Mark", (), 3)
+
+
+BRACED = """
+name: fields
+prompt: [{text: "Fields: {{question}}, {{answer}}, {other}. {{{x}}}\\nQ: {question}\\nA: {answer}\\nMark it."}]
+reply: {grade: [0, 4]}
+"""
+
+
+def test_doubled_braces_are_a_word_in_braces_and_no_slot(dialects):
+    [dialect] = dialects(BRACED)
+    text = "Fields: {question}, {answer}, 5. {{x}}\nQ: Why?\nA: So.\nMark it."
+    sample = dialect.recognise(chat(text)).sample
+    assert (sample.question, sample.answers, sample.metadata) == ("Why?", ("So.",), {"other": "5"})
+    shown = [
+        chat(f"Fields: {{question}}\nQ: {one}\nA: {two}\nMark it.").messages for one, two in (("a", "b"), ("c", "d"))
+    ]
+    examples = [[PromptMessage(text=message.text) for message in each] for each in shown]
+    assert "Fields: {{question}}\nQ: {q}" in from_examples(examples, ("q", "a"))[0].text
 
 
 def test_a_message_without_slots_must_be_the_same(dialects):

@@ -1,4 +1,4 @@
-"""The small judge's distribution: its adapter is copied out of its folder or a wheel of it, and judges."""
+"""The distributions of judges with an adapter: it belongs to the card, is copied out of a folder or a wheel, and judges."""
 
 import hashlib
 import json
@@ -6,31 +6,39 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from judgelm.judges.cards import check_adapter, judge_card
+from judgelm.data.training_questions import read_hashes
+from judgelm.judges.cards import card_names, check_adapter, judge_card
 from judgelm.prompts.judge_card import find_card, write_card
 from tests.support.named_judges import MODULE, cached_adapter, cached_base
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "examples/small_judge"
-SMALL = judge_card("small-judge")
+TRAINED = [card for card in map(judge_card, card_names()) if card.adapter is not None]
 
 
-def test_the_adapter_in_the_checkout_belongs_to_the_card():
-    if not (SOURCE / MODULE / "adapter_model.safetensors").is_file():
-        pytest.skip("no trained adapter in examples/small_judge yet")
-    folder = SOURCE / MODULE
-    check_adapter(SMALL, folder)
+@pytest.mark.parametrize("card", TRAINED, ids=lambda card: card.name)
+def test_the_adapter_in_the_checkout_belongs_to_the_card(card):
+    folder = ROOT / "examples" / card.name.replace("-", "_") / card.adapter.distribution.replace("-", "_")
+    check_adapter(card, folder)
     own = find_card(str(folder))
-    assert (own.name, own.template, own.scale) == (SMALL.name, SMALL.template, SMALL.scale)
+    assert (own.name, own.template, own.scale) == (card.name, card.template, card.scale)
+    assert (own.base.gguf_sha256, own.training["questions"]["count"]) == (
+        card.base.gguf_sha256,
+        len(read_hashes(folder)),
+    )
     weights = (folder / "adapter_model.safetensors").read_bytes()
-    assert len(weights) <= SMALL.adapter.megabytes * 1e6
-    assert hashlib.sha256(weights).hexdigest() == SMALL.adapter.weights_sha256
+    assert len(weights) <= card.adapter.megabytes * 1e6
+    assert hashlib.sha256(weights).hexdigest() == card.adapter.weights_sha256
+    project = tomllib.loads((folder.parent / "pyproject.toml").read_text())["project"]
+    stated = (card.adapter.distribution, card.adapter.version, card.adapter.licence)
+    assert (project["name"], project["version"], project["license"]) == stated
 
 
 @pytest.fixture(scope="module")
