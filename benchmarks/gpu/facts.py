@@ -7,10 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from benchmarks.dummy_model import SHAPES
-from benchmarks.gpu.peak_flops import copy_bandwidth, layer_flops
+from benchmarks.gpu.peak_flops import copy_bandwidth, layer_flops, square_flops
 from benchmarks.gpu.step import Save, Setting
 from judgelm.doctor.machine import look_at_devices
-from judgelm.doctor.speed import matmul_flops
 
 _PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "datasets", "tokenizers", "numpy", "triton")
 _ATTENTION = ("flash_attn", "flash_attn_interface", "kernels", "xformers")
@@ -23,7 +22,7 @@ def measure(setting: Setting, save: Save) -> None:
     save({"attention_packages": [name for name in _ATTENTION if importlib.util.find_spec(name)]})
     block_s = 0.02 if setting.tiny else 0.5
     dtype = str(setting.dtype).removeprefix("torch.")
-    square = matmul_flops(torch.device(setting.device), setting.dtype, 5 * block_s)
+    square = square_flops(setting.device, setting.dtype, 5 * block_s)
     save({"dtype": dtype, "square_product_flops": square})
     names = ["tiny"] if setting.tiny else [name for name in SHAPES if name != "tiny"]
     tokens = 256 if setting.tiny else _TOKENS

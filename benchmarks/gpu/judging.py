@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.dummy_model import SHAPES, build_dummy_model, distinct, made_up_pairs
-from benchmarks.gpu.peak_flops import layer_flops, synchronize
+from benchmarks.gpu.peak_flops import layer_flops, square_flops, synchronize
 from benchmarks.gpu.step import Save, Setting
 from benchmarks.throughput.baselines import (
     ORIGINAL_TOKENS,
@@ -27,7 +27,6 @@ from benchmarks.throughput.baselines import (
     Workload,
 )
 from benchmarks.throughput.engine import EngineSystem
-from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.model_files import eos_ids
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.engine import TransformersEngine
@@ -47,7 +46,7 @@ def measure(setting: Setting, save: Save) -> None:
     pairs = list(made_up_pairs(64 if setting.tiny else 4096, most_words=_WORDS))
     model, tokenizer = build_dummy_model(pairs[:2000], shape, setting.dtype, setting.device)
     peaks = {
-        "square_product_flops": matmul_flops(torch.device(setting.device), setting.dtype, 0.05 if setting.tiny else 2),
+        "square_product_flops": square_flops(setting.device, setting.dtype, 0.05 if setting.tiny else 2),
         "layer_products_flops": layer_flops(
             shape, 256 if setting.tiny else _PASS_TOKENS, setting.device, setting.dtype, 0.01 if setting.tiny else 0.5
         ),

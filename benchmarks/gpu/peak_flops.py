@@ -58,3 +58,11 @@ def synchronize(device: str) -> None:
     """Wait until the device has done all it was given."""
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def square_flops(device: str, dtype: torch.dtype, seconds: float) -> float:
+    """FLOP/s of a product of two large square matrices, the best of some rounds that take about `seconds` together."""
+    side = 8192 if device.startswith("cuda") else 2048
+    left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(left)
+    return 2 * side**3 / seconds_of(lambda: torch.mm(left, right, out=out), device, seconds / _BLOCKS)

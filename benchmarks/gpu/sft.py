@@ -23,9 +23,8 @@ from transformers import AutoConfig, TrainerCallback
 from trl import ModelConfig, TrlParser
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
-from benchmarks.gpu.peak_flops import layer_flops, synchronize
+from benchmarks.gpu.peak_flops import layer_flops, square_flops, synchronize
 from benchmarks.gpu.step import Save, Setting
-from judgelm.doctor.speed import matmul_flops
 from judgelm.engines.weights import prefill_parameters
 from judgelm.errors import RunError
 from judgelm.training.arguments import JudgeArguments
@@ -63,9 +62,9 @@ def measure(setting: Setting, save: Save) -> None:
     shape = SHAPES["tiny" if setting.tiny else setting.shape]
     window, steps = (512, 5) if setting.tiny else (2048, 15)
     folder, data = setting.scratch / "base", setting.scratch / "train.jsonl"
-    device, dtype = torch.device(setting.device), setting.dtype
+    dtype = setting.dtype
     peaks = {
-        "square_product_flops": matmul_flops(device, dtype, 0.05 if setting.tiny else 2),
+        "square_product_flops": square_flops(setting.device, dtype, 0.05 if setting.tiny else 2),
         "layer_products_flops": layer_flops(
             shape, window, setting.device, dtype, 0.01 if setting.tiny else 0.5
         ),

@@ -1,8 +1,7 @@
-"""`judgelm doctor`: packages, machine and speed, and what to fix; a fine-tuning's plan; prompt injection."""
+"""`judgelm doctor`: packages and machine, and what to fix; a fine-tuning's plan; prompt injection."""
 
 import platform
-import tempfile
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,9 +14,8 @@ from rich.text import Text
 from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, Quiet, console, is_stdout, printable, write_json
 from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
 from judgelm.doctor.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
-from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import check_engine, choose_engine
-from judgelm.errors import ConfigError, JudgelmError, MissingExtraError, ModelError
+from judgelm.errors import ConfigError, MissingExtraError, ModelError
 from judgelm.judges.cards import default_card, installed_judge, named_judge
 from judgelm.package import VERSION, install_hint
 
@@ -50,7 +48,6 @@ class _Report:
     devices: Devices | None = None
     engine: dict[str, str] = field(default_factory=dict)
     judge: str = ""
-    probe: dict[str, Any] | None = None
     mend: list[str] = field(default_factory=list)
 
     def is_broken(self, name: str) -> bool:
@@ -75,20 +72,18 @@ def doctor(
     mfu: Annotated[float, typer.Option(min=0.01, max=1.0)] = 0.4,
     gpu_flops: Annotated[float, typer.Option(min=1.0)] = 312e12,
 ) -> None:
-    """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
+    """Look at packages and devices, and say what to mend. Exit code 1 if there is something.
 
     With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With
     `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
 
     Options:
-        seconds: How long the probe judges; 0 leaves it out.
         quiet: Print only what to mend.
-
-    Model and engine:
-        model: Judge to probe with; default: the default judge where it is installed, else a random one.
 
     Attacks on the judge:
         injection: Attack the prompt instead; with --model its tokens and its judge too.
+        model: Judge to attack.
+        seconds: How long it judges; 0 leaves it out.
         template: Prompt template to attack; default: the model card's.
 
     Plan of a fine-tuning:
@@ -103,7 +98,7 @@ def doctor(
 
     Examples:
         judgelm doctor
-        judgelm doctor --quiet --json doctor.json --seconds 0
+        judgelm doctor --quiet --json doctor.json
         judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
         judgelm doctor --injection
 
@@ -124,24 +119,22 @@ def doctor(
         )
     check_engine(engine)
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
-    if model and (named := named_judge(model)) is not None:
-        model = named.model
     if injection:
+        if model and (named := named_judge(model)) is not None:
+            model = named.model
         from judgelm.cli.doctor_findings import check_injection  # loads pandas
 
         report = check_injection((model, engine, arguments), template=template, seconds=seconds, out=out)
         _finish(report, any(attack["escapes"] for attack in report["attacks"]), json_out)
         return
-    if template is not None:
-        raise ConfigError("--template is for --injection, which attacks it")
+    if template is not None or model or arguments:
+        raise ConfigError("--template, --model and --engine-arg are for --injection, which attacks them")
     machine = _Report()
     out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", highlight=False, soft_wrap=True)
     _examine_packages(machine, out)
     _examine_devices(machine, out)
     _examine_engine(machine, out)
-    default_judge = _examine_judge(machine, out)
-    if seconds and machine.engine:
-        _examine_speed(machine, out, (model or default_judge, engine, arguments), seconds)
+    _examine_judge(machine, out)
     _print_findings(machine, out)
     _finish(asdict(machine), bool(machine.mend), json_out)
 
@@ -216,51 +209,12 @@ def _examine_engine(report: _Report, out: PlainConsole) -> None:
     out.print(f"engine: auto takes {name}, since {why}\n", highlight=False)
 
 
-def _examine_judge(report: _Report, out: PlainConsole) -> str:
-    """Print the state of the default judge; its adapter's folder, or nothing where it is not installed."""
-    folder = ""
+def _examine_judge(report: _Report, out: PlainConsole) -> None:
     try:
-        judge = installed_judge(default_card())
-        folder, report.judge = judge.model, judge.notice
+        report.judge = installed_judge(default_card()).notice
     except (ModelError, MissingExtraError) as error:
         report.judge = str(error)
     out.print(f"default judge: {report.judge}\n", markup=False, highlight=False)
-    return folder
-
-
-def _examine_speed(
-    report: _Report, out: PlainConsole, judge_options: tuple[str, str, dict[str, Any]], seconds: float
-) -> None:
-    model, engine, arguments = judge_options
-    assert report.devices is not None
-    name = report.engine["auto"] if engine == "auto" else engine
-    with tempfile.TemporaryDirectory(prefix="judgelm-doctor-") as folder:
-        try:
-            from judgelm.doctor.speed import MAX_TOKENS, make_probe_model, run_probe  # loads torch and transformers
-
-            with console.activity(f"measuring the device, then the {name} engine"):
-                options = EngineOptions(model=model) if model else make_probe_model(Path(folder), report.devices)
-                probe = run_probe(name, replace(options, engine_args=arguments), seconds=seconds)
-        except (JudgelmError, ImportError, OSError, RuntimeError) as error:
-            report.mend.append(f"the probe of the {name} engine failed: {error}")
-            return
-    report.probe = probe.to_json() | {"model": model or "random"}
-    table = facts_table(f"speed of the {name} engine")
-    size = f"{probe.parameters / 1e6:,.1f} M parameters without embedding and output head"
-    table.add_row("model", f"{model or 'random Llama, made for this'}: {size}")
-    table.add_row("runs in", f"{probe.dtype} on {probe.device}, {probe.threads} CPU threads")
-    for note in probe.notes:
-        table.add_row("chosen", note)
-    before, after = (f"{flops / 1e9:,.0f}" for flops in (probe.ceiling_before, probe.ceiling_after))
-    table.add_row("ceiling", f"{before} GFLOP/s before, {after} after: a plain matrix product")
-    shape = f"{probe.prompts} prompts of {probe.tokens_per_prompt:.0f} tokens, {MAX_TOKENS} new tokens each"
-    table.add_row("judged", f"{shape}, in {probe.seconds:.1f} s")
-    table.add_row("rate", f"{probe.pairs_per_s:,.2f} pairs/s, {probe.prompt_tokens_per_s:,.0f} prompt tokens/s")
-    share = f"{probe.share_of_ceiling:.0%} of the ceiling"
-    table.add_row("2 x parameters x tokens/s", f"{probe.flops / 1e9:,.0f} GFLOP/s, {share}")
-    out.print(table)
-    if probe.is_disturbed:
-        out.print("other work ran meanwhile (the two ceilings differ): the rate is too low\n", style="yellow")
 
 
 def _print_findings(report: _Report, out: PlainConsole) -> None:

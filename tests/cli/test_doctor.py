@@ -1,4 +1,4 @@
-"""`judgelm doctor` and its special checks; the probe runs in a process in which packages can be put at fault."""
+"""`judgelm doctor` and its special checks; it runs in a process in which packages can be put at fault."""
 
 import json
 import os
@@ -22,15 +22,14 @@ def run(*arguments, site=None, columns=80):
 
 
 @pytest.mark.slow
-def test_faults_are_told_at_the_end_and_by_the_exit_code(tiny_model, tmp_path):
+def test_faults_are_told_at_the_end_and_by_the_exit_code(tmp_path):
     for name, version in (("trl", "0.1"), ("statsmodels", "0.15")):
         info = tmp_path / f"{name}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (tmp_path / "statsmodels.py").write_text("raise OSError('libnothing.so: no such file')")
     out = tmp_path / "found.json"
-    options = ("--model", tiny_model, "--engine", "transformers", "--seconds", 1, "--json", out)
-    code, printed, _ = run(*options, site=tmp_path)
+    code, printed, _ = run("--json", out, site=tmp_path)
     assert code == 1
     found = json.loads(out.read_text())
     states = {one["name"]: one["state"] for one in found["packages"]}
@@ -42,16 +41,15 @@ def test_faults_are_told_at_the_end_and_by_the_exit_code(tiny_model, tmp_path):
     assert found["engine"]["why"].split()[0] in first
     assert found["judge"].split()[0] in first.partition("default judge: ")[2]
     assert max(map(len, first.splitlines())) <= 80
-    assert (found["devices"]["cpu"]["usable_cores"] >= 1, found["probe"]["threads"]) == (True, 1)
+    assert found["devices"]["cpu"]["usable_cores"] >= 1
 
 
 @pytest.mark.slow
 def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
-    code, printed, said = run("--seconds", 1, "--json", "-", columns=120)
+    code, printed, said = run("--json", "-", columns=120)
     found = json.loads(printed)
     assert (code, found["mend"]) == (0, [])
     assert "nothing to mend" in said
-    assert 5e7 < found["probe"]["parameters"] < 1e9
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
     [
         (("--engine", "fast"), "engine 'fast' does not exist"),
         (("--engine-arg", "block_size"), "expected KEY=VALUE"),
-        (("--template", "judgelm-compact"), "--template is for --injection"),
+        (("--template", "judgelm-compact"), "are for --injection"),
         (("--gpus", "8", "--gpu-memory", "80"), "give its YAML as --train"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The distributions of judges with an adapter: it belongs to the card, is copied out of a folder or a wheel, and judges."""
+"""The distributions of judges with an adapter: each belongs to its card and is copied out of a folder or a wheel."""
 
 import hashlib
 import json
