@@ -123,8 +123,8 @@ def list_verdicts(
 
 
 def score_text(scores: Sequence[float] | None) -> str:
-    """(8.0, 6.5) -> `8 : 6.5`, in one piece; a dash where there are none."""
-    return "–" if scores is None else "\u00a0:\u00a0".join(f"{score:g}" for score in scores)
+    """(8.0, 6.504) -> `8 : 6.5`, in one piece; a dash where there are none."""
+    return "–" if scores is None else "\u00a0:\u00a0".join(f"{round(score, 2):g}" for score in scores)
 
 
 def clipped(text: str, cap: int = TEXT_CAP) -> str:

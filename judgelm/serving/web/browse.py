@@ -52,6 +52,8 @@ from judgelm.studies.pair_labels import label_of
 
 _NONE = "none"
 _MOST_CHOICES = 100
+_BEGINNING = 60
+"""Characters of a question in the list."""
 _KEYS = (
     "Keys: 1 first better, 2 second better, 0 tie, u no label, j next, k back, / search. "
     "They work unless you are typing in a field."
@@ -69,6 +71,7 @@ class _View(NamedTuple):
     state: gr.State
     items: gr.Radio
     position: gr.HTML
+    texts: gr.HTML
     item: gr.HTML
     findings: gr.HTML
     progress: gr.HTML
@@ -88,14 +91,15 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
                     earlier, later = gr.Button("Earlier items", size="sm"), gr.Button("Later items", size="sm")
             with gr.Column(scale=3, min_width=300):
                 position, problem = html("browse-place"), html("browse-problem")
+                texts = html("browse-item")
                 buttons, blind = _label_part()
                 progress = html("browse-progress")
-                shown = html("browse-item")
+                shown = html("browse-judgment")
         findings = html("browse-findings")
         exporting = _export_part()
     view = _View(
-        state=gr.State(None), items=items, position=position, item=shown, findings=findings, progress=progress,
-        problem=problem,
+        state=gr.State(None), items=items, position=position, texts=texts, item=shown, findings=findings,
+        progress=progress, problem=problem,
     )  # fmt: skip
     _wire_steps(judge, view, blind, buttons, [(earlier, -PAGE), (later, PAGE)])
     _wire_filters(judge, view, blind, fields)
@@ -228,7 +232,8 @@ def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: b
             list_choices(browsing, blind=blind), value=browsing.current, label=f"Items ({len(browsing.listed):,})"
         ),
         sentences([position_text(browsing)]),
-        item_html(browsing, judge.format, blind=blind),
+        texts_html(browsing),
+        judgment_html(browsing, judge.format, blind=blind),
         agreement_html(browsing, blind=blind) if also_findings else gr.skip(),
         progress_html(browsing) if also_findings else gr.skip(),
         "",
@@ -297,8 +302,16 @@ def _wire_exports(
 HIDDEN = "hidden until you have labelled it"
 
 
-def item_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
-    """The current item: its texts side by side, the judgment, the other judge's, and the label.
+def texts_html(browsing: BrowseState) -> str:
+    """The texts of the current item: the question, the answers side by side, a reference."""
+    if browsing.current is None:
+        return notice("No item passes the filters. Widen them.")
+    sample = browsing.run.samples.get(browsing.current)
+    return notice("The texts of this item are not known.") if sample is None else _texts(sample)
+
+
+def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
+    """The judgment of the current item, and the other judge's beside it.
 
     Args:
         browsing: whose current item it is.
@@ -307,16 +320,13 @@ def item_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
     """
     key = browsing.current
     if key is None:
-        return notice("No item passes the filters. Widen them.")
-    judgment, sample = browsing.run.judgments[key], browsing.run.samples.get(key)
-    parts = [_texts(sample) if sample is not None else notice("The texts of this item are not known.")]
+        return ""
     if blind and key not in browsing.labels:
-        return "".join([*parts, notice(f"The judgment is {HIDDEN}.")])
-    parts.append(judgment_panel(judgment, judge))
+        return notice(f"The judgment is {HIDDEN}.")
+    panels = [judgment_panel(browsing.run.judgments[key], judge)]
     if browsing.other is not None:
-        theirs = browsing.other.judgments.get(key)
-        parts.append(_beside(browsing, key, theirs))
-    return "".join(parts)
+        panels.append(_beside(browsing, key, browsing.other.judgments.get(key)))
+    return "".join(panels)
 
 
 def position_text(browsing: BrowseState) -> str:
@@ -383,15 +393,19 @@ def judge_agreement(browsing: BrowseState) -> list[str]:
 
 
 def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
+    """The verdict and other marks in one line, the beginning of the question in the next."""
     judgment = browsing.run.judgments[key]
     marks = []
     if not blind or key in browsing.labels:
         marks.append(_short(verdict_word(judgment)))
+        marks += [] if judgment.probability is None else [f"P {judgment.probability:.2f}"]
         marks += ["flips"] if flips(judgment) else []
         marks += ["differs"] if browsing.comparison(key) == "different" else []
     if key in browsing.labels:
         marks.append(f"you: {_short(str(browsing.labels[key]))}")
-    return f"{key[:60]} · {' · '.join(marks)}" if marks else key[:60]
+    sample = browsing.run.samples.get(key)
+    beginning = " ".join((key if sample is None else sample.question)[:200].split())[:_BEGINNING]
+    return f"{' · '.join(marks)}\n{beginning}" if marks else beginning
 
 
 def _short(word: str) -> str:

@@ -85,7 +85,7 @@ def verdict_details(judgment: Judgment) -> list[str]:
     if judgment.probability is not None:
         event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
         lines.append(f"P({event}) {judgment.probability:.2f}")
-    if judgment.scores is not None and len(judgment.scores) > 1:
+    if judgment.scores is not None and len(judgment.scores) > 1 and not judgment.reads_words:
         by_one_order = (
             len(judgment.compared) < 2 or judgment.scores == judgment.shown[0].scores
         )  # as under rule `given`
@@ -159,9 +159,12 @@ def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
-    """The chart of the distribution with its main numbers; empty without one."""
+    """The chart of the distribution with its main numbers, of yes and no P(yes) alone; empty without one."""
     if shown.distribution is None and shown.grades is None:
         return ""
+    if shown.grades is not None and shown.log_odds is not None and len(shown.order) == 1:
+        probability = (1 + math.tanh(shown.log_odds / 2)) / 2
+        return sentences([f"P(yes) {probability:.2f}", _rest(shown.grades.unassigned, shown.grades.approximation)])
     try:
         values = score_lines(judge.scale, judge.step).values
     except ConfigError as error:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from PIL import Image
 from starlette.middleware.base import RequestResponseEndpoint
 
 from judgelm.judge import Judge
@@ -132,10 +133,33 @@ def _more_button(
 
 _QUESTION = _Field("question", "Question", 2)
 _REFERENCE = _Field("reference", "Reference answer (optional)", 2)
+_SINGLE_EXAMPLE = ("How many legs does a spider have?", "Eight, in four pairs.")
+_SEVERAL_EXAMPLE = (
+    "Translate into French: good evening", "Bonsoir.", "Bonne nuit, which is said on going to bed.", "Good evening."
+)  # fmt: skip
+_DIALOGUE_EXAMPLE = (
+    *("Name a planet with rings.", "Saturn.", "Venus.", ""),
+    *("How many moons does it have?", "Well over a hundred are known.", "None.", ""),
+)
+_IMAGE_EXAMPLE = ("How many squares are there, and which colour have they?", "Two blue squares.", "Two, both blue.")
+
+
+def _filled_in(fields: Sequence[gr.Textbox], texts: Sequence[str]) -> None:
+    for field, text in zip(fields, texts, strict=False):
+        field.value = text
+
+
+@cache
+def _two_squares() -> Image.Image:
+    image = Image.new("RGB", (240, 120), "white")
+    for left in (20, 140):
+        image.paste("#0072b2", (left, 20, left + 80, 100))
+    return image
 
 
 def _single_tab(judge: Judge, worker: EngineWorker) -> None:
     texts = _text_fields("single", _QUESTION, _Field("answer", "Answer", 5))
+    _filled_in(texts, _SINGLE_EXAMPLE)
     with gr.Row():
         texts += _text_fields(
             "single",
@@ -151,6 +175,7 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     with gr.Row(elem_classes="jl-answers"):
         places = range(1, _MOST_ANSWERS + 1)
         answers = _text_fields("several", *(_Field(f"answer-{place}", f"Answer {place}", 4) for place in places))
+    _filled_in([question, *answers], _SEVERAL_EXAMPLE)
     for field in answers[_ANSWERS_AT_FIRST:]:
         field.visible = False
     show_more = _more_button(
@@ -184,6 +209,7 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
                 fields += _text_fields(name, *both)
             fields += _text_fields(name, _Field("reference", f"{title} reference (optional)", 1))
         groups.append(group)
+    _filled_in(fields, _DIALOGUE_EXAMPLE)
     show_more = _more_button(
         "dialogue", "Add a turn", _TURNS_AT_FIRST, _MOST_TURNS,
         lambda now: [gr.Group(visible=index < now) for index in range(_MOST_TURNS)],
@@ -213,6 +239,7 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
     sees = judge.engine.supports_images
     html("image-help", value="" if sees else notice(*_NO_IMAGES), visible=not sees)
     image = gr.Image(
+        _two_squares() if sees else None,
         label="Image",
         type="filepath",
         sources=["upload", "clipboard"],
@@ -227,6 +254,8 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
         _Field("answer", "Answer", 4),
         _Field("reference", "Reference answer", 3, "Gets the full score."),
     )
+    if sees:
+        _filled_in(texts, _IMAGE_EXAMPLE)
     fields = [*texts, image, _reason_box(judge, "image")]
     judge_controls(judge, worker, "image", fields, partial(image_input, judge))
 
@@ -321,8 +350,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     fields = _text_fields("pair", _QUESTION._replace(id="question-field"))
     with gr.Row():
         fields += _text_fields("pair", _Field("answer-1", "Answer 1", 4), _Field("answer-2", "Answer 2", 4))
-    for field, key in zip(fields, _EXAMPLE_TEXTS, strict=True):
-        field.value = examples()[0][key]
+    _filled_in(fields, [examples()[0][key] for key in _EXAMPLE_TEXTS])
     fields += _text_fields("pair", _REFERENCE)
     with gr.Row():
         both = gr.Checkbox(

@@ -59,7 +59,7 @@ def upload_and_open(page, files):
     for name, path in files.items():
         upload(page, f"browse-{name}-file", path)
     page.locator("#browse-open").click()
-    page.locator("#browse-item").get_by_text("Answer 1 is better.").first.wait_for()
+    page.locator("#browse-judgment").get_by_text("Answer 1 is better.").first.wait_for()
 
 
 def upload(page, place, path):
@@ -73,7 +73,7 @@ def reload(page):
 
 
 def listed(page):
-    return [text.split(" · ")[0] for text in page.locator("#browse-items label").all_inner_texts()]
+    return page.locator("#browse-items input").evaluate_all("inputs => inputs.map(input => input.value)")
 
 
 def has(page, place, text):
@@ -81,9 +81,10 @@ def has(page, place, text):
 
 
 def test_texts_judgment_and_the_other_judge_stand_together(page):
-    item = page.locator("#browse-item")
-    for text in ("question a", "first a", "second a", "Answer 1 is better.", "other.jsonl", "The same verdict."):
-        assert item.get_by_text(text).first.is_visible(), text
+    for text in ("question a", "first a", "second a"):
+        assert page.locator("#browse-item").get_by_text(text).first.is_visible(), text
+    for text in ("Answer 1 is better.", "other.jsonl", "The same verdict."):
+        assert page.locator("#browse-judgment").get_by_text(text).first.is_visible(), text
     has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
     # of a, b and c both judge; the same only of a
     has(page, "browse-findings", "Of 3 items with two verdicts 33.3")
@@ -130,7 +131,7 @@ def test_digits_typed_into_a_field_label_nothing(page):
 def test_no_run_file_takes_the_page_over(page):
     page.locator("#browse-items label").nth(2).click()
     has(page, "browse-place", "Item 3 of 4 listed")
-    has(page, "browse-item", "Both answers are equally good.")
+    has(page, "browse-judgment", "Both answers are equally good.")
     assert TAKE_OVER in page.locator("#browse-item").inner_text()
     page.locator("#filter-category input").click()
     page.get_by_role("option").nth(1).wait_for()
@@ -139,7 +140,7 @@ def test_no_run_file_takes_the_page_over(page):
 
 def test_runs_of_the_command_line_are_open_and_compared_at_once(url_with_runs, page_at):
     page = page_at(url_with_runs, width=360)
-    has(page, "browse-item", "Answer 1 is better.")
+    has(page, "browse-judgment", "Answer 1 is better.")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     has(page, "browse-findings", "Of 3 items with two verdicts")
     page.get_by_role("button", name="Files").click()
@@ -151,7 +152,7 @@ def test_runs_of_the_command_line_are_open_and_compared_at_once(url_with_runs, p
 
 def test_blind_labels_show_the_agreement_as_it_grows(page):
     page.locator("#browse-blind input").check()
-    has(page, "browse-item", "The judgment is hidden")
+    has(page, "browse-judgment", "The judgment is hidden")
     has(page, "browse-progress", "No labels yet")
     page.keyboard.press("1")
     has(page, "browse-progress", "1 label: agreement 100.0\u00a0% (95\u00a0% interval")
@@ -164,7 +165,7 @@ def test_blind_labels_show_the_agreement_as_it_grows(page):
     curve.wait_for()
     has(page, "browse-findings", "With your labels, run.jsonl: agreement 66.7")
     has(page, "browse-findings", "With your labels, other.jsonl: agreement 66.7")  # 1 1 1 against labels 1 1 2
-    assert page.locator("#browse-item .jl-verdict").count() == 0  # the fourth is not labelled
+    assert page.locator("#browse-judgment .jl-verdict").count() == 0  # the fourth is not labelled
 
 
 def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, page_at, files, tmp_path):
