@@ -43,6 +43,7 @@ def report_command(
     scoring: ScoringOptions,
     out: Path = Path("report.html"),
     title: str | None = None,
+    beside: Annotated[Path | None, typer.Option(metavar="RUN")] = None,
     *,
     results: Results,
 ) -> None:
@@ -51,18 +52,22 @@ def report_command(
     Options:
         out: The HTML file to write.
         title: Title of the report.
+        beside: Another judge's run on the same pairs, compared with this one.
 
     Examples:
         judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
         judgelm report judgments.jsonl -l labelled.jsonl --title "My judge"
+        judgelm report judgments.jsonl -l labelled.jsonl --beside other.jsonl
 
     Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
     """
     scoring.check_files()
-    from judgelm.cli.evaluation import score  # scikit-learn and matplotlib take seconds to load
+    from judgelm.cli.evaluation import compare_with, score  # scikit-learn and matplotlib take seconds to load
     from judgelm.reports.html import render_report
+    from judgelm.reports.study import page_table
 
     scored = score(scoring)
+    compared = None if beside is None else compare_with(scoring, scored, beside)
     page = render_report(
         scored.evaluation,
         judgments=scored.judgments,
@@ -72,6 +77,8 @@ def report_command(
         cascade=scored.cascade,
         control=scored.control,
         claim=scored.claim,
+        beside=compared,
+        judges=None if compared is None else page_table(compared.tables[0], ""),
         title=title or f"{scoring.judgments.stem} against {scoring.labels.stem}",
     )
     write_text(out, page)

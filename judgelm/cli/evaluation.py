@@ -27,8 +27,10 @@ from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import is_judgment_row
 from judgelm.runs.session import last_provenance
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
+from judgelm.studies.compare_judges import CompareOptions, compare_judges
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
+from judgelm.studies.result import StudyResult
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
 
 
@@ -271,6 +273,21 @@ def check_once(paths: Iterable[Path]) -> None:
         if path.resolve() in seen:
             raise ConfigError(f"{path}: given twice; give each file once")
         seen.add(path.resolve())
+
+
+def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> StudyResult:
+    """Compare the scored run with another judge's on the same labelled pairs.
+
+    Raises:
+        InputError: a file cannot be read, or the two have no pair in common.
+    """
+    judges = read_judges([options.judgments, other], [], parser=options.parser, scale=options.scale)
+    rules = CompareOptions(
+        failures=options.failures or "excluded",
+        order_rule=options.order_rule or "as_judged",
+        resampling=Resampling(resamples=options.bootstrap, seed=options.seed),
+    )
+    return compare_judges(judges, scored.labelled, rules)
 
 
 def read_judges(

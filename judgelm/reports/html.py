@@ -22,6 +22,7 @@ from judgelm.reports.pairs import (
     failure_examples,
     list_pairs,
     list_verdicts,
+    pairs_csv,
     reply_words,
     score_text,
 )
@@ -29,6 +30,7 @@ from judgelm.reports.wording import CascadeReport
 from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
+from judgelm.studies.result import StudyResult
 from judgelm.studies.style_control import ControlledAgreement
 
 GROUP_CAP = 60
@@ -55,6 +57,8 @@ def render_report(
     cascade: CascadeReport | None = None,
     control: ControlledAgreement | None = None,
     claim: WinRateClaim | str | None = None,
+    beside: StudyResult | None = None,
+    judges: Mapping[str, object] | None = None,
 ) -> str:
     """The report as one self-contained HTML document; the same input gives the same text.
 
@@ -68,7 +72,10 @@ def render_report(
         cascade: what it saved and changed, where the run is one.
         control: agreement controlled for style, where it was asked for.
         claim: the win rate of two models, or why there is none; None where the pairs name no models.
+        beside: `compare_judges` of this run and another judge's.
+        judges: its first table, as `judgelm.reports.study.page_table` makes it.
     """
+    listed = list_pairs(evaluation, judgments, samples or {}, labels)
     return render_page(
         "report.html.j2",
         script="tables.js",
@@ -83,7 +90,10 @@ def render_report(
         figures=_figures(evaluation),
         groups=[_group_table(name, rows) for name, rows in evaluation.groups.items()],
         examples=failure_examples(evaluation, judgments),
-        listed=list_pairs(evaluation, judgments, samples or {}, labels),
+        listed=listed,
+        pairs_csv=base64.b64encode(pairs_csv(listed).encode(errors="replace")).decode(),
+        beside=beside,
+        judges=judges,
         has_samples=samples is not None,
         cascade=cascade,
         control=control,

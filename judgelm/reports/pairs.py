@@ -1,5 +1,7 @@
 """The pairs worth reading: disagreements, order flips and failures, made ready for the report's list."""
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,9 +67,10 @@ def list_pairs(
     labels: Mapping[str, Label],
     cap: int = LIST_CAP,
 ) -> PairList:
-    """At most `cap` pairs of each kind, disagreements first; a pair of two kinds is one entry."""
+    """At most `cap` pairs of each kind, the surest disagreements first; a pair of two kinds is one entry."""
+    wrong = [pair.sample_id for pair in evaluation.disagreements]
     members: dict[str, Sequence[str]] = {
-        "disagreement": [pair.sample_id for pair in evaluation.disagreements],
+        "disagreement": sorted(wrong, key=lambda key: -_sureness(judgments[key])),
         "order flip": evaluation.flips,
         "failure": (*evaluation.failed, *evaluation.half_failed),
     }
@@ -92,6 +95,30 @@ def list_pairs(
         totals={kind: len(ids) for kind, ids in members.items()},
         left_out={kind: max(0, len(ids) - cap) for kind, ids in members.items()},
     )
+
+
+def _sureness(judgment: Judgment) -> float:
+    """Distance of P(first better) from 0.5; without it that of the scores, which are on one scale in a run."""
+    if judgment.probability is not None:
+        return abs(judgment.probability - 0.5)
+    scores = judgment.scores
+    return abs(scores[0] - scores[1]) if scores is not None and len(scores) == 2 else 0.0
+
+
+def pairs_csv(listed: PairList) -> str:
+    """The table of the list as CSV with a heading line: id, kinds, verdict, scores, probability, label, question."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", "kinds", "judge", "score_1", "score_2", "probability_first", "label", "question"])
+    for pair in listed.pairs:
+        label = "" if pair.label is None else WINNER_NAMES[pair_winner(pair.label)]
+        question = "" if pair.sample is None else pair.sample.question
+        scores = pair.scores or ("", "")
+        judgment = pair.judgment
+        writer.writerow(
+            [judgment.sample_id, "; ".join(pair.kinds), pair.judged, *scores[:2], judgment.probability, label, question]
+        )
+    return out.getvalue()
 
 
 def list_verdicts(
