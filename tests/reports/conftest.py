@@ -74,3 +74,8 @@ def failed_run():
 @pytest.fixture
 def many_failures():
     return Run([unreadable(str(i)) for i in range(502)], [1] * 502)
+
+
+@pytest.fixture
+def without_failures():
+    return Run([judged("a", (8, 3), (3, 8)), judged("b", (8, 3), (6, 5))], [1, 2])

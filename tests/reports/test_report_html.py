@@ -1,5 +1,7 @@
 import base64
+import csv
 import hashlib
+import io
 import math
 import re
 from dataclasses import replace
@@ -35,8 +37,8 @@ def test_nothing_is_loaded(run):
     html = run.html()
     assert not re.search(r"https?://|\ssrc=|<link|@import|url\((?!#)", html)
     assert len(re.findall(r"<svg.*?</svg>", html, re.DOTALL)) == 3
-    # links and references stay within the page
-    assert all(target.startswith("#") for target in re.findall(r'href="([^"]*)"', html))
+    # links and references stay within the page, but for the table that it holds as a file
+    assert all(target.startswith(("#", "data:text/csv;")) for target in re.findall(r'href="([^"]*)"', html))
 
 
 def test_verdict_in_words(run):
@@ -57,6 +59,23 @@ def test_lists_are_counted(run):
     assert "1 disagreement, 1 order flip, 1 failure." in text
     assert text.count('<details class="pair"') == 2
     assert 'data-kinds="disagreement|order flip"' in text
+
+
+def test_the_list_is_there_as_csv_and_its_surest_disagreement_is_linked_at_the_top(run):
+    html = run.html()
+    coded = re.search(r'download="pairs-to-read.csv" href="data:text/csv;charset=utf-8;base64,([^"]*)"', html)[1]
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(coded).decode())))
+    assert [(row["id"], row["kinds"]) for row in rows] == [("b", "disagreement; order flip"), ("d", "failure")]
+    assert (rows[0]["judge"], rows[0]["label"]) == ("first better", "second better")
+    assert re.search(r'surest against the label in\s*<a href="#pair-1"><bdi>b</bdi></a>\.', html)
+    assert '<tbody id="pair-1"' in html
+
+
+def test_without_failures_a_figure_stands_once(run, without_failures):
+    assert "Failures as ties" in run.html()
+    html = without_failures.html()
+    assert "Failures as ties" not in html
+    assert '<th scope="col" class="number">Value</th>' in html
 
 
 def test_cap_is_stated_in_the_report(many_failures):
