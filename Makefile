@@ -160,7 +160,7 @@ check: setup $(VENV)/.vllm
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open site/index.html"
+	@echo "$(BIN)/python -m http.server --directory site 8080, then open http://localhost:8080 (from the disk it has no search)"
 
 # JUDGE=FOLDER: another judge than the default one
 screenshots: setup

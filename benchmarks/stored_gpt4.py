@@ -4,8 +4,8 @@
 
 The requests are those of FastChat's review of Vicuna (March 2023): 80 questions, GPT-3.5's and LLaMA-13B's answers
 against Vicuna-13B's, in FastChat's own words, with GPT-4's stored replies. `judgelm-batch` answers them; its replies
-are read as FastChat read GPT-4's, by the two numbers of the first line. Writes `stored_gpt4.json` beside this file, without
-any text.
+are read as FastChat read GPT-4's, by the two numbers of the first line. Writes `stored_gpt4.json` beside this file,
+without any text.
 """
 
 import argparse
