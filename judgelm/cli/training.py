@@ -147,8 +147,9 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
 
 def _values(name: str, settings: Any, arguments: Sequence[str]) -> list[str]:
     """A recipe's list of texts: of the command line, else of the settings."""
-    if f"--{name}" in arguments:
-        after = arguments[arguments.index(f"--{name}") + 1 :]
+    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith(f"--{name}=") else [word])]
+    if f"--{name}" in words:
+        after = words[words.index(f"--{name}") + 1 :]
         end = next((index for index, word in enumerate(after) if word.startswith("--")), len(after))
         return list(after[:end])
     value = settings.get(name, []) if isinstance(settings, Mapping) else []

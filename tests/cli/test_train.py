@@ -33,10 +33,11 @@ def rows(tmp_path):
     ],
 )
 def test_rows_that_teach_nothing_are_refused(cli, rows, recipe, text, finding):
-    code, _, said = cli("judgelm", "train", recipe, "--config", "few_rows", "--train_data", rows(text))
-    assert code == 1
-    assert finding in said
-    assert str(rows(text)) in said
+    for given in (["--train_data", rows(text)], [f"--train_data={rows(text)}"]):
+        code, _, said = cli("judgelm", "train", recipe, "--config", "few_rows", *given)
+        assert code == 1
+        assert finding in said
+        assert str(rows(text)) in said
 
 
 def test_rows_are_checked_before_torch_is_loaded(rows):
