@@ -164,7 +164,10 @@ def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
 
     page = page_at(url)
     tab(page, "Image")
+    page.locator("#image-judge").click()  # the example
+    page.locator("#image-judgment .jl-verdict").wait_for()
     fill(page, image_question="q", image_answer="a", image_reference="r")
+    page.get_by_role("button", name="Remove Image").click()
     page.locator("#image-judge").click()
     page.get_by_text("there is no image; choose one").wait_for()
     page.locator("#image-file input[type=file]").set_input_files(write_image(tmp_path / "cat.png", 1))
