@@ -56,7 +56,7 @@ def short_answers(steps: Steps, evouna: Path) -> Figures:
     runs = {
         name: steps.judge(
             f"qa-{name}", rows, BOX, "--mode", "qa", "--mode-arg", f"shots={shots}", "--mode-arg", "with_context=false",
-            "--mode-arg", "judge_all=true", "--max-tokens", "64", "--retry-unparseable",
+            "--mode-arg", "judge_all=true", "--max-tokens", "64",
         )
         for name, shots in QA_PROMPTS.items()
     }  # fmt: skip
