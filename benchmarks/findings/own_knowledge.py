@@ -2,7 +2,7 @@
 
     python -m benchmarks.findings.own_knowledge --data DATA --evouna NQ.json --work runs/own-knowledge
 
-DATA holds `gsm8k` and `mmlu_pro` as `docs/benchmarks.md` names them; NQ.json is EVOUNA's. At most 200 items a study.
+DATA holds `gsm8k` and `mmlu_pro` as `docs/benchmarks.md` names them; NQ.json is EVOUNA's. At most 100 items a study.
 The same command goes on after an interruption. Writes `own_knowledge.json` beside this file: figures, and no text of
 the data.
 """
@@ -38,7 +38,7 @@ def main() -> None:
     steps = Steps(options.data, options.work, {BOX: options.model})
     results: Figures = {"model": options.model, "qa": short_answers(steps, options.evouna)}
     results["self_reference"] = self_reference(steps)
-    questions, pairs = ssr_rows(steps, per_category="3")
+    questions, pairs = ssr_rows(steps, per_category="2")
     own = own_answers(steps, questions, model=BOX, max_tokens=TOKENS)
     results["own"] = own_right(questions, own)
     results["ssr"] = ssr(steps, BOX, pairs, own)
@@ -46,10 +46,10 @@ def main() -> None:
 
 
 def short_answers(steps: Steps, evouna: Path) -> Figures:
-    """Agreement with people on 40 answers of each of EVOUNA's five models, by QA-Judge's prompts without context."""
+    """Agreement with people on 20 answers of each of EVOUNA's five models, by QA-Judge's prompts without context."""
     every, rows, people = (steps.work / f"{name}.jsonl" for name in ("nq", "nq-sampled", "nq-people"))
     steps.judgelm(every, "data", "import", "evouna", str(evouna), "-o", str(every))
-    steps.judgelm(rows, "data", "sample", str(every), "--per", "category", "40", "-o", str(rows))
+    steps.judgelm(rows, "data", "sample", str(every), "--per", "category", "20", "-o", str(rows))
     right = {row["id"]: row["scores"] == [1] for row in read_lines(rows)}
     labels = ({"id": key, "label": "correct" if label else "incorrect"} for key, label in right.items())
     people.write_text("".join(f"{json.dumps(label)}\n" for label in labels), encoding="utf-8")
@@ -83,10 +83,10 @@ def agreement(run: Path, right: dict[str, bool]) -> Figures:
 
 
 def self_reference(steps: Steps) -> Figures:
-    """A published answer to each of 100 GSM8K questions, judged with reasons and beside the judge's own answer."""
+    """A published answer to each of 80 GSM8K questions, judged with reasons and beside the judge's own answer."""
     every, questions, rows = (steps.work / f"{name}.jsonl" for name in ("gsm8k", "gsm8k-sampled", "gsm8k-answered"))
     steps.judgelm(every, "data", "import", "gsm8k", str(steps.data / "gsm8k/test.jsonl"), "-o", str(every))
-    steps.judgelm(questions, "data", "sample", str(every), "--size", "100", "-o", str(questions))
+    steps.judgelm(questions, "data", "sample", str(every), "--size", "80", "-o", str(questions))
     published = write_solutions(steps, [row["id"] for row in read_lines(questions)])
     task = ("--task", "number")
     steps.judgelm(rows, "data", "answers", "rows", str(questions), "--answers", str(published), "-o", str(rows), *task)
