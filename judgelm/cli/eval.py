@@ -62,6 +62,8 @@ def report_command(
     Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
     """
     scoring.check_files()
+    if beside is not None and not beside.is_file():
+        raise InputError(f"{beside}: no such file; give the run of another judge as --beside")
     from judgelm.cli.evaluation import compare_with, score  # scikit-learn and matplotlib take seconds to load
     from judgelm.reports.html import render_report
     from judgelm.reports.study import page_table

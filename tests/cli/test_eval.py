@@ -191,6 +191,19 @@ def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
     assert "samples/s" in page
 
 
+def test_another_judge_stands_beside_the_first(cli, judged):
+    other = judged / "other.jsonl"
+    other.write_bytes((judged / "out.jsonl").read_bytes())
+    asked = ("judgelm", "report", judged / "out.jsonl", "-l", judged / "pairs.jsonl", "-o", judged / "two.html")
+    code, _, said = cli(*asked, "--beside", other)
+    assert code == 0, said
+    page = (judged / "two.html").read_text()
+    assert "out does not differ clearly from other" in page
+    assert '<a href="#beside">' in page
+    code, _, said = cli(*asked, "--beside", judged / "nowhere.jsonl")
+    assert (code, "nowhere.jsonl: no such file" in said) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
