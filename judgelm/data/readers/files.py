@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from judgelm.data.readers.formats import is_wrapped, read_list, read_parquet, read_table, read_wrapped
+from judgelm.data.readers.formats import is_wrapped, read_list, read_parquet, read_table, read_workbook, read_wrapped
 from judgelm.data.readers.rows import COMPRESSED_SUFFIXES, Compression, Reject, Row, row_suffix, truncate_raw
 from judgelm.data.readers.values import RowDecoder, raw_text
 from judgelm.errors import InputError
@@ -35,7 +35,7 @@ from judgelm.errors import InputError
 BUFFER = 1 << 20
 
 
-_ROW_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pq")
+_ROW_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pq", ".xlsx")
 _MAGIC: tuple[tuple[bytes, Compression], ...] = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
@@ -255,16 +255,14 @@ def _as_input_errors(name: str, compression: Compression | None) -> Iterator[Non
 
 
 def _check_head(name: str, stream: io.BufferedReader) -> None:
-    """Skip a byte-order mark, and refuse what is no text and no Parquet."""
+    """Skip a byte-order mark, and refuse what is no text, no Parquet and no workbook."""
     head = stream.peek(_HEAD)[:_HEAD]
     if head.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
     elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{name}: the text is UTF-16; save it as UTF-8")
-    elif head.startswith(b"PK\x03"):
-        if name.lower().endswith(".zip"):
-            raise InputError(f"{name}: a zip archive; unpack it first")
-        raise InputError(f"{name}: a zip archive, as Excel's workbooks are; save the sheet as CSV UTF-8")
+    elif head.startswith(b"PK\x03") and row_suffix(name) != ".xlsx":
+        raise InputError(f"{name}: a zip archive; unpack it first, and give an Excel workbook the ending .xlsx")
     elif head[_TAR_AT:].startswith(b"ustar"):
         raise InputError(f"{name}: a tar archive; unpack it first")
     for magic, finding in _FOREIGN:
@@ -327,7 +325,7 @@ def _open_stream(path: str, *, once: bool) -> io.BufferedReader:
     return source if spool is None else spool.reader()
 
 
-Kind = Literal["jsonl", "list", "csv", "tsv", "parquet"]
+Kind = Literal["jsonl", "list", "csv", "tsv", "parquet", "workbook"]
 
 _KINDS: dict[str, Kind] = {
     ".jsonl": "jsonl",
@@ -336,6 +334,7 @@ _KINDS: dict[str, Kind] = {
     ".tsv": "tsv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "workbook",
 }
 _PARQUET_MAGIC = b"PAR1"
 
@@ -408,9 +407,9 @@ def _dispatch(path: str, *, once: bool) -> Iterator[Row | Reject]:
     name = shown_name(path)
     with open_input(path, once=once) as stream:
         kind = _kind(path, stream)
-        if kind == "parquet":
+        if kind in ("parquet", "workbook"):
             with _seekable(stream) as file:
-                yield from read_parquet(file, name)
+                yield from (read_parquet if kind == "parquet" else read_workbook)(file, name)
         elif kind == "list":
             yield from read_list(stream, name)
         elif kind == "jsonl" and not is_stream(path) and is_wrapped(stream.peek(BUFFER).decode(errors="replace")):

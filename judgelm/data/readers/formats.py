@@ -1,4 +1,4 @@
-"""The formats of files of rows besides JSON lines: CSV and TSV tables, Parquet, and one big JSON list.
+"""The formats of files of rows besides JSON lines: CSV and TSV tables, Parquet, Excel workbooks, one big JSON list.
 
 A JSON list is streamed: the buffer holds a chunk or one row, whichever is longer. It may be a field of an object, under
 one of the names in `WRAPPERS`: `{"version": 1, "data": [...]}`.
@@ -9,11 +9,14 @@ import csv
 import io
 import json
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import IO, Any
+from zipfile import BadZipFile
 
 from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, truncate_raw
 from judgelm.data.readers.values import RowDecoder, cell_value, infinite_number, is_json, plain_value, raw_text
@@ -49,6 +52,51 @@ def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
         finding = str(error).splitlines()[0] if str(error) else type(error).__name__
         finding = f"damaged or not Parquet, after {rows} rows: {finding}"
         raise InputError(f"{file}: {finding}; copy or download it again") from error
+
+
+def read_workbook(source: IO[bytes], file: str) -> Iterator[Row | Reject]:
+    """Stream the rows of an Excel workbook's one sheet with cells, as `read_table` reads the same table.
+
+    Raises:
+        InputError: no workbook, damaged, none or several sheets with cells, or a formula without a stored value; else
+            as `read_table`.
+    """
+    from openpyxl import load_workbook  # of an extra; takes 0.3 s
+
+    try:
+        values, formulas = (
+            load_workbook(source, read_only=True, data_only=stored).worksheets for stored in (True, False)
+        )
+        filled = [index for index, sheet in enumerate(formulas) if any(map(_texts_of, sheet.iter_rows()))]
+    except (BadZipFile, KeyError, ValueError, OSError) as error:
+        raise InputError(f"{file}: damaged or no Excel workbook: {error}; save it again, or as CSV") from error
+    if len(filled) != 1:
+        names = ", ".join(formulas[index].title for index in filled) or "none"
+        raise InputError(f"{file}: one sheet must have the rows, and those with cells are: {names}; keep one")
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
+        table, places, line = csv.writer(text), dict[int, int](), 1
+        rows = (sheets[filled[0]].iter_rows() for sheets in (values, formulas))
+        for number, (stored, written) in enumerate(zip(*rows, strict=True), 1):
+            for cell, formula in zip(stored, written, strict=True):
+                if cell.value is None and formula.value is not None:
+                    finding = f"cell {formula.coordinate}: a formula without a stored value"
+                    raise InputError(f"{file}: {finding}; save the file in a spreadsheet once, or as CSV")
+            texts = _texts_of(stored)
+            table.writerow(texts)
+            places[line] = number
+            line += 1 + sum(cell.count("\n") for cell in texts)
+        text.flush()
+        reader = io.BufferedReader(text.buffer.raw)  # type: ignore[attr-defined]
+        reader.seek(0)
+        for row in read_table(reader, file, ","):
+            yield replace(row, line=places.get(row.line, row.line))
+        reader.detach()
+
+
+def _texts_of(cells: Sequence[Any]) -> list[str]:
+    """The cells as texts, as a spreadsheet writes them into a CSV file; the empty ones at the end are left out."""
+    last = max((index for index, cell in enumerate(cells) if cell.value is not None), default=-1)
+    return ["" if cell.value is None else str(cell.value) for cell in cells[: last + 1]]
 
 
 def _refuse_doubled(file: str, fields: list[Any], inside: str) -> None:

@@ -1,0 +1,56 @@
+"""Excel workbooks, read as the CSV file of their one sheet."""
+
+import datetime
+
+import pytest
+
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Reject
+from judgelm.errors import InputError
+
+openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install -e '.[xlsx]'")
+
+HEAD = ["id", "question", "answer_1", None]
+
+
+@pytest.fixture
+def workbook(tmp_path):
+    def write(**sheets):
+        book = openpyxl.Workbook()
+        book.remove(book.active)
+        for name, rows in sheets.items():
+            sheet = book.create_sheet(name)
+            for row in rows:
+                sheet.append(row)
+        book.save(tmp_path / "a.xlsx")
+        return str(tmp_path / "a.xlsx")
+
+    return write
+
+
+def test_cells_are_texts_and_lines_are_the_sheets_rows(workbook):
+    rows = [HEAD, [1, "What?\nReally?", 4.5], [None] * 3, ["b", "Ünïcode", datetime.date(2024, 1, 2), None]]
+    found = list(read_rows(workbook(pairs=rows, empty=[])))
+    assert [(row.line, row.data) for row in found] == [
+        (2, {"id": "1", "question": "What?\nReally?", "answer_1": "4.5"}),
+        (4, {"id": "b", "question": "Ünïcode", "answer_1": "2024-01-02 00:00:00"}),
+    ]
+
+
+def test_a_row_longer_than_the_header_is_a_reject_with_its_place(workbook):
+    good, bad = read_rows(workbook(pairs=[HEAD, [1, "q", "a"], [2, "q", "a", "more"]]))
+    assert (good.line, isinstance(bad, Reject), bad.line) == (2, True, 3)
+
+
+@pytest.mark.parametrize(
+    ("sheets", "finding"),
+    [
+        ({"one": [HEAD, [1, "q", "a"]], "two": [["x"]]}, "those with cells are: one, two"),
+        ({"one": []}, "those with cells are: none"),
+        ({"one": [HEAD, [1, "q", "=1+1"]]}, "cell C2: a formula without a stored value"),
+        ({"one": [["id", "id"], [1, 2]]}, "id"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(workbook, sheets, finding):
+    with pytest.raises(InputError, match=finding):
+        list(read_rows(workbook(**sheets)))
