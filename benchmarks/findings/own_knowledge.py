@@ -3,8 +3,8 @@
     python -m benchmarks.findings.own_knowledge --data DATA --evouna NQ.json --work runs/own-knowledge
 
 DATA holds `gsm8k` and `mmlu_pro` as `docs/benchmarks.md` names them; NQ.json is EVOUNA's. At most 100 items a study.
-The same command goes on after an interruption. Writes `own_knowledge.json` beside this file: figures, and no text of
-the data.
+The same command goes on after an interruption. Writes its part of `results.json` and `tables.md` beside this file:
+figures, and no text of the data.
 """
 
 import argparse
@@ -18,9 +18,11 @@ import numpy as np
 from benchmarks.findings.own_answer_judges import GSM8K_MODELS
 from benchmarks.findings.runs import own_answers, own_right, ssr, ssr_rows
 from benchmarks.findings.steps import Figures, Steps, enough, read_lines
+from benchmarks.findings.tables import render
 from judgelm.metrics.resampling import Resampling, share
+from judgelm.parsing.short_answers import exact_match
 
-OUT = Path(__file__).parent / "own_knowledge.json"
+FOLDER = Path(__file__).parent
 BOX = "box"
 TOKENS = 320
 """Of an answer or a judgment with its reasons: two of five answers to GSM8K's questions are longer."""
@@ -36,13 +38,15 @@ def main() -> None:
     parser.add_argument("--model", default="qwen-1.5b")
     options = parser.parse_args()
     steps = Steps(options.data, options.work, {BOX: options.model})
-    results: Figures = {"model": options.model, "qa": short_answers(steps, options.evouna)}
-    results["self_reference"] = self_reference(steps)
+    found: Figures = {"qa": short_answers(steps, options.evouna), "self_reference": self_reference(steps)}
     questions, pairs = ssr_rows(steps, per_category="2")
     own = own_answers(steps, questions, model=BOX, max_tokens=TOKENS)
-    results["own"] = own_right(questions, own)
-    results["ssr"] = ssr(steps, BOX, pairs, own)
-    OUT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    found["own"] = own_right(questions, own)
+    found["ssr"] = ssr(steps, BOX, pairs, own)
+    out = FOLDER / "results.json"
+    results: Figures = json.loads(out.read_text(encoding="utf-8")) | {"own_knowledge": found}
+    out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (FOLDER / "tables.md").write_text(render(results), encoding="utf-8")
 
 
 def short_answers(steps: Steps, evouna: Path) -> Figures:
@@ -60,12 +64,19 @@ def short_answers(steps: Steps, evouna: Path) -> Figures:
         )
         for name, shots in QA_PROMPTS.items()
     }  # fmt: skip
-    named = [part for name, run in runs.items() for part in ("-j", f"box:{name}={run}")]
-    study = steps.study("qa-study", "study", "qa", str(rows), *named, "--human", str(people))
+    matched = {
+        row["id"]: exact_match(row["answer"], [(gold,) for gold in row["metadata"]["references"]], "hotpotqa")
+        for row in read_lines(rows)
+    }
+    same = np.array([matched[key] == label for key, label in right.items()])
     return {
         "people_say_correct": asdict(share(np.array(list(right.values())), None, Resampling())),
         "runs": {name: agreement(run, right) for name, run in runs.items()},
-        "tables": {table["name"]: table["rows"] for table in study["tables"]},
+        "exact_match": {
+            "n": len(matched),
+            "agreement": enough(asdict(share(same, None, Resampling()))),
+            "said_correct": asdict(share(np.array(list(matched.values())), None, Resampling())),
+        },
     }
 
 
@@ -82,7 +93,7 @@ def agreement(run: Path, right: dict[str, bool]) -> Figures:
     }
 
 
-def self_reference(steps: Steps) -> Figures:
+def self_reference(steps: Steps) -> list[Figures]:
     """A published answer to each of 80 GSM8K questions, judged with reasons and beside the judge's own answer."""
     every, questions, rows = (steps.work / f"{name}.jsonl" for name in ("gsm8k", "gsm8k-sampled", "gsm8k-answered"))
     steps.judgelm(every, "data", "import", "gsm8k", str(steps.data / "gsm8k/test.jsonl"), "-o", str(every))
@@ -102,14 +113,26 @@ def self_reference(steps: Steps) -> Figures:
     truth = rows.with_suffix(".truth.jsonl")
     runs = ("--cot", f"{BOX}={cot}", "--guided", f"{BOX}={guided}", "--truth", str(truth))
     study = steps.study("gsm8k-study", "study", "self-reference", *runs)
-    right = {row["id"]: row["truth"] for row in read_lines(truth)}
-    return {
-        "own": own_right(questions, own),
-        "truly_correct": asdict(share(np.array(list(right.values())), None, Resampling())),
-        "cot": agreement(cot, right),
-        "guided": agreement(guided, right),
-        "tables": {table["name"]: table["rows"] for table in study["tables"]},
-    }
+    tables = {table["name"]: table["rows"] for table in study["tables"]}
+    return [
+        {
+            "method": quality["method"],
+            "n": quality["n"],
+            "accuracy": quality["accuracy"],
+            "own": quality["generation_accuracy"],
+            "f1_right": split["f1_right"],
+            "f1_wrong": split["f1_wrong"],
+            "overconfidence": over["GSM8K"],
+            "partial": partial["r_gj_given_a"],
+        }
+        for quality, split, over, partial in zip(
+            tables["judgment-quality"],
+            tables["f1-by-own-answer"],
+            (*tables["overconfidence-cot"], *tables["overconfidence-guided"]),
+            tables["partial-correlation"],
+            strict=True,
+        )
+    ]
 
 
 def write_solutions(steps: Steps, ids: list[str]) -> Path:

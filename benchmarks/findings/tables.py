@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Figures = Mapping[str, Any]
-NAMES = {"small": "small judge", "base": "its base, SmolLM2-135M-Instruct"}
+NAMES = {"small": "small judge", "base": "its base, SmolLM2-135M-Instruct", "box": "judge in the box"}
 _NAMED_IN_SECTION_6_2 = ("GPT-4o", "GPT-3.5 Turbo", "Claude 3.5 Sonnet", "Llama 3 8B")
 """Judges whose self-bias Play Favorites finds under every reference."""
 
@@ -19,6 +19,8 @@ def render(results: Figures) -> str:
         "calibration": _calibration,
         "self-reference": _self_reference,
         "correctness": _correctness,
+        "own-knowledge": _own_knowledge,
+        "short-answers": _short_answers,
         "ssr": _ssr,
         "gates": _gates,
         "self-bias": _self_bias,
@@ -121,6 +123,38 @@ def _correctness(results: Figures) -> str:
     )  # fmt: skip
 
 
+def _own_knowledge(results: Figures) -> str:
+    heads = (
+        "prompt", "n", "judgments right %", "own answers right %", "F1 where they are right", "F1 where they are wrong",
+        "overconfidence, points", "r_GJ given A",
+    )  # fmt: skip
+    words = {"CoT": "reasons alone", "self-reference": "beside its own answer"}
+    return _table(
+        heads,
+        (
+            (
+                words[row["method"]], row["n"], percent(row["accuracy"]), percent(row["own"]), decimal(row["f1_right"]),
+                decimal(row["f1_wrong"]), percent(row["overconfidence"]), decimal(row["partial"]),
+            )
+            for row in results["own_knowledge"]["self_reference"]
+        ),
+    )  # fmt: skip
+
+
+def _short_answers(results: Figures) -> str:
+    found = results["own_knowledge"]["qa"]
+    judges = {f"judge in the box, {name}": row for name, row in found["runs"].items()}
+    rows = judges | {"exact match": found["exact_match"], "people": {"n": found["exact_match"]["n"]}}
+    rows["people"] |= {"said_correct": found["people_say_correct"]}
+    return _table(
+        ("judge", "answers", "without a verdict", "agrees with people %", "called correct %"),
+        (
+            (name, row["n"], row.get("failed", "-"), percent(row.get("agreement")), percent(row["said_correct"]))
+            for name, row in rows.items()
+        ),
+    )
+
+
 def _ssr(results: Figures) -> str:
     heads = ("judge", "reference", "n", "orders disagree", "right, a split is half %", "right in both orders %")
     return _table(
@@ -130,7 +164,7 @@ def _ssr(results: Figures) -> str:
                 NAMES[judge["judge"]], half["condition"], half["accuracy"]["n"], half["splits"],
                 percent(half["accuracy"]), percent(wrong["accuracy"]),
             )
-            for judge in results["ssr"]
+            for judge in (*results["ssr"], results["own_knowledge"]["ssr"])
             for half in judge["rows"]
             for wrong in judge["rows"]
             if half["split"] == "half" and wrong["split"] == "wrong" and half["condition"] == wrong["condition"]
