@@ -162,7 +162,7 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "$(BIN)/python -m http.server --directory site 8080, then open http://localhost:8080 (from the disk it has no search)"
 
-# JUDGE=FOLDER: another judge than the default one
+# JUDGE=FOLDER: another judge than the small one
 screenshots: setup
 	tests/install_chromium.sh
 	$(BIN)/python docs/screenshots.py $(JUDGE)

@@ -147,7 +147,8 @@ def findings_of(page: Page) -> Locator:
 
 def main() -> None:
     """Judge, serve, and take the pictures."""
-    judge = [str(Path(each).resolve()) if Path(each).is_dir() else each for each in sys.argv[1:2]]
+    chosen = sys.argv[1:2] or ["small-judge"]
+    judge = [str(Path(each).resolve()) if Path(each).is_dir() else each for each in chosen]
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         options = judge_pairs(judge, Path(name))
