@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Install each distribution of a folder into an empty environment of its own, by pip and, where it is there, by uv, and
 # judge a pair with it outside of the checkout:  tests/packaging/install_distributions.sh dist [PYTHON]
-# torch goes first, in the version of constraints.txt, as in the Makefile. pip's own settings say from where; uv knows none
-# of them, and has UV_EXTRA_INDEX_URL and UV_FIND_LINKS.
+# The base has no torch. pip's own settings say from where; uv knows none of them, and has UV_EXTRA_INDEX_URL and
+# UV_FIND_LINKS.
 set -euo pipefail
 
 dist=$(realpath "$1") python=${2:-python3}
@@ -26,7 +26,6 @@ sys.exit(row['scores'] != [8.0, 6.0])"
 for file in "$dist"/*.whl "$dist"/*.tar.gz; do
     echo "== pip: $(basename "$file")"
     "$python" -m venv with-pip
-    with-pip/bin/pip install -qq --no-compile -c "$constraints" torch
     with-pip/bin/pip install -qq --no-compile -c "$constraints" "$file"
     judge_a_pair with-pip
 done
