@@ -291,11 +291,12 @@ def _lines(row: dict[str, Any]) -> list[str]:
     """A judge, as the list shows it."""
     version = f", version {row['version']}" if row.get("version") else ""
     state = f"installed{version}" if row["installed"] else "not installed"
-    adapter = f"adapter under {row['adapter_licence']} ({row['adapter_terms']}), " if "adapter_licence" in row else ""
+    adapter = [f"  adapter under {row['adapter_licence']}: {row['adapter_terms']}"] if "adapter_licence" in row else []
     return [
         f"{row['name']}{' (default)' if row['default'] else ''}: {state}",
         f"  {row['summary']}",
-        f"  {adapter}base under {row['base_licence']}",
+        *adapter,
+        f"  base under {row['base_licence']}",
         f"  download {row['download_megabytes']:,} MB, on disk {row['disk_megabytes']:,.0f} MB, in memory "
         f"{row['memory_gigabytes']:g} GB",
         *(f"  {sentence}" for sentence in row["formats"]),

@@ -79,7 +79,7 @@ def test_it_is_installed_from_a_folder_and_from_a_wheel(source, tiny_model, tmp_
         assert held == files | {"__init__.py", "README.md"}
         assert any(name.endswith("licenses/LICENSE") for name in names)
     done = judgelm("judges", "install", "small-judge", "--from", origin, cache=tmp_path / "cache")
-    assert f"CC-BY-NC-4.0 (research use only, as the judgments that it was trained on), from {origin}" in done.stderr
+    assert f"CC-BY-NC-4.0 (research use only, as its training judgments), from {origin}" in done.stderr
     assert "small-judge is installed" in done.stderr
     row, *_ = json.loads(judgelm("judges", "--json", "-", cache=tmp_path / "cache").stdout)
     assert row["adapter"] == str(tmp_path / "cache/judges/small-judge/0.1.0")
