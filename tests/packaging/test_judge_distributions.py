@@ -81,11 +81,13 @@ def test_it_is_installed_from_a_folder_and_from_a_wheel(source, tiny_model, tmp_
     done = judgelm("judges", "install", "small-judge", "--from", origin, cache=tmp_path / "cache")
     assert f"CC-BY-NC-4.0 (research use only, as its training judgments), from {origin}" in done.stderr
     assert "small-judge is installed" in done.stderr
-    row, *_ = json.loads(judgelm("judges", "--json", "-", cache=tmp_path / "cache").stdout)
+    listed = json.loads(judgelm("judges", "--json", "-", cache=tmp_path / "cache").stdout)
+    [row] = [row for row in listed if row["name"] == "small-judge"]
     assert row["adapter"] == str(tmp_path / "cache/judges/small-judge/0.1.0")
     again = judgelm("judges", "install", "small-judge", cache=tmp_path / "cache")
     assert "was installed before" in again.stderr
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
-    run = ("batch", pairs, "-o", tmp_path / "out.jsonl", "--engine", "transformers", "--max-failure-rate", 1)
+    named = ("--model", "small-judge", "--engine", "transformers")
+    run = ("batch", pairs, "-o", tmp_path / "out.jsonl", *named, "--max-failure-rate", 1)
     assert "small-judge 0.1.0: adapter under CC-BY-NC-4.0" in judgelm(*run, cache=tmp_path / "cache").stderr
