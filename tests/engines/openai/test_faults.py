@@ -55,7 +55,8 @@ def test_what_a_later_try_mends_is_tried_again(fault, api):
         assert engine.stats()["retries"] == {MENDABLE[fault]: 2}
 
 
-def test_a_storm_of_rate_limits_loses_nothing():
+def storm_of_rate_limits():
+    """A server that answers three at once, asked for more: the engine's figures afterwards."""
     with endpoint(most_at_once=3, delay_s=0.005, retry_after="0.02") as server:
         engine = load(server, retries=0)  # rate limits do not count as failures
         assert_all_judged(list(judge(SAMPLES, MODE, engine)))
@@ -64,6 +65,16 @@ def test_a_storm_of_rate_limits_loses_nothing():
         answered = sum("[Q] what" in body["prompt"] for body in server.bodies) - server.counts["limited"]
         assert answered == 200, "each sample was answered once"
         engine.close()
+    return stats
+
+
+def test_a_storm_of_rate_limits_loses_nothing():
+    storm_of_rate_limits()
+
+
+@pytest.mark.slow  # on a loaded machine few requests meet at the server, and the gate opens again
+def test_a_storm_of_rate_limits_slows_down():
+    assert storm_of_rate_limits()["concurrency"] < 10
 
 
 @pytest.mark.parametrize(
