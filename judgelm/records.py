@@ -418,7 +418,10 @@ class Judgment:
             `exact_match`, `blank_answer` or the `judge`. None outside of one.
         self_answers: the judge's own answers to the question, in the modes that ask for them; `solves` in a run file.
         own_reference: the own answer shown as the reference; None without one.
-        votes: of a panel, each judge's verdict in a word (`1`, `tie`, `correct`, `7.5`, `2>1=3`), or None.
+        votes: of a panel, each judge's verdict in a word (`1`, `tie`, `correct`, `7.5`, `2>1=3`), or None; of a judge
+            that is sampled several times, that of each sample drawn, by its number.
+        spread: standard deviation, over such samples, of P(first better) or P(correct), where one without it counts as
+            1, 0.5 or 0, or of the grade; None without at least two.
         hashes: of the texts judged; None where they are not known, as of other programs' judgments.
     """
 
@@ -438,6 +441,7 @@ class Judgment:
     self_answers: tuple[SelfAnswer, ...] = ()
     own_reference: str | None = None
     votes: Mapping[str, str | None] = field(default_factory=dict)
+    spread: float | None = None
     hashes: TextHashes | None = None
 
     @property

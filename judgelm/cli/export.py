@@ -97,7 +97,7 @@ def _table(rows: Sequence[tuple[Mapping[str, object], Judgment | None]]) -> tupl
 
 def _verdict(judgment: Judgment | None) -> list[object]:
     """The cells of a judgment, in the order of `_COLUMNS`."""
-    from judgelm.runs.panel import verdict_text
+    from judgelm.modes.votes import verdict_text
 
     if judgment is None:
         return [None, None, None, None, None, "not judged"]

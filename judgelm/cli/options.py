@@ -354,6 +354,10 @@ class ModeFlags:
         accept_one_order: If one order fails, use the verdict of the other.
         reference: Show references: if available, always, never.
         max_tokens: Maximum tokens of the score line.
+        votes: Ask a judge that reasons first so many times, at temperature 0.7 where none is given; by majority no
+            oftener than can change the verdict.
+        vote_rule: Votes into one verdict: the most frequent, or by the mean of their probabilities (1, 0.5 or 0
+            without one). Grades are averaged.
 
     Probabilities, reasons and retries:
         distribution: Compute the probability of every score line: P(first better), expected scores. Default: for pairs
@@ -374,6 +378,8 @@ class ModeFlags:
     temperature: Temperature = 0.0
     seed: Seed = 0
     max_tokens: Annotated[int, typer.Option(min=1)] = 24
+    votes: Annotated[int, typer.Option(min=1)] = 1
+    vote_rule: Literal["majority", "mean"] = "majority"
     distribution: Annotated[
         bool | None, typer.Option("--distribution/--no-distribution", metavar="", show_default=False)
     ] = None

@@ -25,6 +25,7 @@ from judgelm.judges.cards import default_choice
 from judgelm.judges.released import recognise
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.modes.readings import reading_of
+from judgelm.modes.votes import Voted
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
@@ -259,6 +260,8 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
 
 def _others(judge: Judge, mode: BatchMode) -> str:
     """The mode's name, its template, and all options that differ from their defaults."""
+    if isinstance(mode, Voted):
+        return f"{_others(judge, mode.mode)}, {mode.votes} votes, by {mode.vote_rule}"
     options = [
         f"{field.name} {value}"
         for field in fields(cast(Any, mode))
@@ -320,6 +323,10 @@ def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) 
     if stats.both_orders:
         same = "same ranking in all orders" if stats.rankings else "same winner in both orders"
         yield same, f"{stats.consistent / stats.both_orders:.1%} of {stats.both_orders}"
+    if isinstance(mode, Voted):
+        most = stats.judged * mode.votes
+        saved = f", {most - stats.votes} saved, which could not have changed a verdict" if stats.votes < most else ""
+        yield "votes", f"{stats.votes} of {most} drawn{saved}; all alike on {stats.unanimous} of {stats.judged}"
     yield from _requested(stats, mode)
     yield from _noticed(stats)
     yield "prompt / reply tokens", f"{stats.prompt_tokens:,} / {stats.completion_tokens:,}"

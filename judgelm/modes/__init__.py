@@ -20,9 +20,11 @@ from judgelm.modes.flow import BatchMode, Flow, Mode, check_finite
 from judgelm.modes.multi import Multi
 from judgelm.modes.pairwise import Pairwise, Reasoned
 from judgelm.modes.qa import QaCorrectness
+from judgelm.modes.released import ReleasedMode
 from judgelm.modes.rubric import Rubric
 from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
 from judgelm.modes.single import Multimodal, Single
+from judgelm.modes.votes import TEMPERATURE, Voted
 
 MODES: dict[str, type[BatchMode]] = {
     "pair": Pairwise,
@@ -40,6 +42,9 @@ MODES: dict[str, type[BatchMode]] = {
 
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise", "Reasoned"]
 
+
+SAMPLED: tuple[type[BatchMode], ...] = (Reasoned, Rubric, Correctness, QaCorrectness, ReleasedMode)
+"""Modes whose judge reasons first, so that it can vote (`judgelm.modes.votes`)."""
 
 CARD_FIELDS = ("template", "scale", "step", "prompt", "calibration_temperature")
 """Fields that a mode takes from the judge's card, and that are no options."""
@@ -71,11 +76,18 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
 
 
 def build_mode(kind: type[BatchMode], name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> BatchMode:
-    """A mode of this type, as `make_mode` makes those of `MODES`.
+    """A mode of this type, as `make_mode` makes those of `MODES`; with `votes` above 1 it is asked so many times.
 
     Raises:
         ConfigError: no such option, or a value that it cannot have.
     """
+    voting = {key: value for key, value in options.items() if key in ("votes", "vote_rule")}
+    options = {key: value for key, value in options.items() if key not in voting}
+    if voting.setdefault("votes", 1) != 1:
+        _check_sampled(kind, name, own)
+        return Voted(mode=build_mode(kind, name, {"temperature": TEMPERATURE, **options}, own), **voting)
+    if "vote_rule" in voting:
+        raise ConfigError("vote_rule without votes: say how many, such as --votes 5")
     has = {field.name for field in fields(cast(Any, kind))}
     known = sorted(has - set(CARD_FIELDS))
     if unknown := sorted(options.keys() - set(known)):
@@ -92,3 +104,18 @@ def build_mode(kind: type[BatchMode], name: str, options: Mapping[str, Any], own
         raise ConfigError(f"mode {name}: {findings}") from error
     check_finite(made, options)
     return made
+
+
+def _check_sampled(kind: type[BatchMode], name: str, own: Mapping[str, Any]) -> None:
+    """See that samples of a mode's judge tell more than one reply.
+
+    Raises:
+        ConfigError: it writes its verdict first.
+    """
+    verdict_first = kind is ReleasedMode and bool(own["prompt"].stop)
+    if kind not in SAMPLED or verdict_first:
+        names = ", ".join(known for known, mode in MODES.items() if mode in SAMPLED)
+        raise ConfigError(
+            f"votes: in mode {name} the judge begins with its verdict, whose probabilities one pass gives; ask for "
+            f"distribution instead. Judges that reason first vote: released ones, and modes {names}"
+        )

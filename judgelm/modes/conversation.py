@@ -17,6 +17,7 @@ judge's eyes; a model's score is the mean over turns. JudgeLM, section 3.2, for 
 section 6 and Figure 19 for talk about judgments.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -62,6 +63,7 @@ from judgelm.records import Completion, Judgment, PairDistribution, Prompt, Requ
 Turns = Literal["each", "last", "whole"]
 
 FOLLOW_UP = "follow-up"
+VOTE = "vote"
 """Begins the `Shown.part` of a question that was asked about a judgment (`judgelm.modes.conversation`)."""
 
 
@@ -235,8 +237,13 @@ def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
 
 
 def _merged(turns: Sequence[Shown]) -> Shown:
+    """Of votes, which are repeats and no turns, those that could be read, and the label that most of them have."""
+    if turns[0].part.startswith(VOTE):
+        turns = [turn for turn in turns if turn.failure is None] or turns
     if len(turns) == 1:
         return turns[0]
+    labels = Counter(turn.label for turn in turns if turn.label is not None).most_common(2)
+    split = len(labels) == 2 and labels[0][1] == labels[1][1]
     scores = [turn.scores for turn in turns if turn.scores is not None]
     distributions = [turn.distribution for turn in turns if turn.distribution is not None]
     log_odds = [turn.log_odds for turn in turns if turn.log_odds is not None]
@@ -245,7 +252,8 @@ def _merged(turns: Sequence[Shown]) -> Shown:
         order=turns[0].order,
         text="\n".join(turn.text for turn in turns),
         part=WHOLE,
-        scores=None if failure is not None else tuple(fmean(values) for values in zip(*scores, strict=True)),
+        scores=None if failure is not None or not scores else tuple(map(fmean, zip(*scores, strict=True))),
+        label="tie" if split else labels[0][0] if labels else None,
         referenced=all(turn.referenced for turn in turns),
         failure=failure,
         repaired=next((turn.repaired for turn in turns if turn.repaired is not None), None),

@@ -60,10 +60,10 @@ def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
     """Template and mode with its options, as JSON values; of a released judge's prompt the template's sha is enough."""
+    fields = asdict(mode)
+    fields |= fields.pop("mode", {})  # of a judge that votes: the options of both in one
     options = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asdict(mode).items()
-        if name != "prompt"
+        name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if name != "prompt"
     }
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 

@@ -213,6 +213,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "solves": [_solve_row(solve) for solve in judgment.self_answers] or None,
         "own_reference": judgment.own_reference,
         "votes": dict(judgment.votes) or None,
+        "spread": judgment.spread,
         "hashes": None if judgment.hashes is None else _without_none(asdict(judgment.hashes)),
     }
     return {
@@ -263,6 +264,7 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
         self_answers=tuple(SelfAnswer(**solve) for solve in row.get("solves", ())),
         own_reference=row.get("own_reference"),
         votes=dict(row.get("votes", {})),
+        spread=row.get("spread"),
         hashes=hashes_of_row(row),
     )
 

@@ -76,6 +76,8 @@ class RunStats(SessionStats):
         distributions: prompts with a distribution, `grade_distributions` among them; `unassigned` is the sum of what
             they leave to other replies.
         approximations: ways in which distributions are not exact, by wording.
+        votes: samples drawn of a judge that is asked several times; `unanimous` judgments have votes that are all
+            alike.
     """
 
     judged: int = 0
@@ -105,10 +107,14 @@ class RunStats(SessionStats):
     distributions: int = 0
     unassigned: float = 0.0
     approximations: Counter[str] = field(default_factory=Counter)
+    votes: int = 0
+    unanimous: int = 0
 
     def add(self, judgment: Judgment) -> None:
         """Count a judgment."""
         self.judged += 1
+        self.votes += len(judgment.votes)
+        self.unanimous += len(set(judgment.votes.values())) == 1 and judgment.verdict is not None
         if judgment.failure is not None:
             self.failures[judgment.failure.code] += 1
         self._add_verdict(judgment.verdict)

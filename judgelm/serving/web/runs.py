@@ -23,9 +23,9 @@ from judgelm.data.sources.source import winner_field
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.modes.conversation import per_order
+from judgelm.modes.votes import verdict_text
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.runs.panel import verdict_text
 from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
 from judgelm.runs.runner import judgment_row
 from judgelm.studies.pair_labels import by_id, orders_of

@@ -1,0 +1,348 @@
+"""Several verdicts on one sample made one: of different judges, or of one judge that is asked several times.
+
+`Voted` samples a judge that reasons first. The votes of a round are one request group: equal prompts are one request
+for several replies, so that an engine reads the prompt once. By majority, no more votes are drawn than can change the
+verdict.
+
+Source: Wang et al. 2023 (self-consistency); J1 (Whitehouse et al. 2025), verdicts over several samples.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, pstdev
+from typing import Any, Literal, TypeVar, get_args
+
+from judgelm.errors import ConfigError, not_found, out_of_range
+from judgelm.modes.conversation import VOTE
+from judgelm.modes.flow import BatchMode, ChecksSamples, Flow, Round, interleave, relayed
+from judgelm.modes.multi import ranking
+from judgelm.records import (
+    MAX_REPLIES,
+    Completion,
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairVerdict,
+    RankingVerdict,
+    Request,
+    Sample,
+    Shown,
+    Unparsed,
+    Verdict,
+    Winner,
+    winner_of,
+)
+
+Vote = TypeVar("Vote", str, Winner)
+VoteRule = Literal["majority", "mean"]
+
+_SAME_SCORE = 9
+"""Decimals to which means are compared."""
+TEMPERATURE = 0.7
+"""Of votes, where none is given: that of the paper of self-consistency."""
+_CORRECT = ("incorrect", "correct")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voted:
+    """A mode whose judge reasons first, asked several times.
+
+    Under `majority` the most frequent verdict wins (of pairs, two equally frequent ones are a tie; of labels
+    `undecided`), and votes are drawn in rounds, each of the fewest that can decide, until the rest cannot change the
+    verdict. Under `mean` all are drawn: the verdict is that of the mean of P(first better) or P(correct), where a vote
+    without probability counts as 1, 0.5 or 0. Grades are averaged and rankings joined by Borda's count under either,
+    of all votes. A vote whose reply could not be read is none; with no more than half of them the judgment fails.
+
+    Attributes:
+        mode: the judge's way of judging; its temperature is above 0.
+        votes: the most samples of each judgment, 2 or more.
+        vote_rule: `majority` or `mean`.
+
+    Raises:
+        ConfigError: another number of votes, or a temperature of 0.
+    """
+
+    mode: BatchMode
+    votes: int
+    vote_rule: VoteRule = "majority"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.votes, int) or not 2 <= self.votes <= MAX_REPLIES:
+            raise out_of_range("votes", self.votes, 2, MAX_REPLIES)
+        if self.vote_rule not in get_args(VoteRule):
+            raise not_found("vote_rule", self.vote_rule, get_args(VoteRule))
+        if not getattr(self.mode, "temperature", 0) > 0:
+            raise ConfigError(f"{self.votes} votes at temperature 0 are all the same; set a temperature above 0")
+
+    @property
+    def name(self) -> str:
+        """That of the mode."""
+        return self.mode.name
+
+    @property
+    def template(self) -> str:
+        """That of the mode."""
+        return self.mode.template
+
+    @property
+    def template_sha(self) -> str:
+        """That of the mode."""
+        return self.mode.template_sha
+
+    @property
+    def answers(self) -> tuple[int, int | None]:
+        """Those of the mode."""
+        return self.mode.answers
+
+    @property
+    def reference(self) -> Literal["auto", "use", "ignore"]:
+        """That of the mode."""
+        return self.mode.reference
+
+    def check(self, sample: Sample) -> None:
+        """See that the mode can judge a sample.
+
+        Raises:
+            InputError: it cannot.
+        """
+        if isinstance(self.mode, ChecksSamples):
+            self.mode.check(sample)
+
+    def __call__(self, sample: Sample) -> Flow:
+        """Draw votes until they decide, and join them."""
+        drawn: list[Judgment] = []
+        while count := self._next_round(drawn):
+            mode: Any = self.mode
+            round_mode = replace(
+                mode, seed=mode.seed + len(drawn)
+            )  # the votes of one round differ by their place in it
+            drawn += yield from relayed(interleave([round_mode(sample) for _ in range(count)]), _ask_once)
+        return self._conclude(drawn)
+
+    def _next_round(self, drawn: Sequence[Judgment]) -> int:
+        """The fewest further votes that could decide; 0 where the rest cannot change the verdict."""
+        rest, quorum = self.votes - len(drawn), self.votes // 2 + 1
+        verdicts = [judgment.verdict for judgment in drawn if judgment.verdict is not None]
+        if self.vote_rule == "mean" or any(isinstance(verdict, GradeVerdict | RankingVerdict) for verdict in verdicts):
+            return rest
+        if len(verdicts) + rest < quorum:
+            return 0
+        first, second = (*(count for _, count in Counter(map(verdict_text, verdicts)).most_common(2)), 0, 0)[:2]
+        missing = max((second + rest - first) // 2 + 1, quorum - len(verdicts))
+        return max(0, min(missing, rest))
+
+    def _conclude(self, drawn: Sequence[Judgment]) -> Judgment:
+        read = [judgment for judgment in drawn if judgment.verdict is not None]
+        values = [value for judgment in read if (value := _value(judgment)) is not None]
+        opinion = self._opinion(read, values) if len(read) > self.votes // 2 else _unread(drawn, self.votes)
+        decided = isinstance(opinion, Opinion)
+        orders = [judgment.consistent for judgment in read]
+        return replace(
+            drawn[0],
+            verdict=opinion.verdict if isinstance(opinion, Opinion) else None,
+            scores=opinion.scores if isinstance(opinion, Opinion) else None,
+            probability=opinion.probability if isinstance(opinion, Opinion) else None,
+            failure=None if isinstance(opinion, Opinion) else opinion,
+            consistent=all(orders) if decided and orders and None not in orders else None,
+            shown=tuple(_of_vote(shown, vote) for vote, judgment in enumerate(drawn, 1) for shown in judgment.shown),
+            self_answers=tuple(answer for judgment in drawn for answer in judgment.self_answers),
+            votes={
+                str(vote): None if judgment.verdict is None else verdict_text(judgment.verdict)
+                for vote, judgment in enumerate(drawn, 1)
+            },
+            spread=pstdev(values) if decided and len(values) > 1 else None,
+            prompt_tokens=sum(judgment.prompt_tokens for judgment in drawn),
+            completion_tokens=sum(judgment.completion_tokens for judgment in drawn),
+        )
+
+    def _opinion(self, read: Sequence[Judgment], values: Sequence[float]) -> "Opinion | Unparsed":
+        opinions = [
+            Opinion(verdict=judgment.verdict, scores=judgment.scores, probability=judgment.probability)
+            for judgment in read
+            if judgment.verdict is not None
+        ]
+        graded = isinstance(opinions[0].verdict, GradeVerdict)
+        if graded or self.vote_rule == "majority" or len(values) < len(read):
+            return combine(opinions, "mean" if graded else "vote", comparable=True)
+        mean = round(fmean(values), _SAME_SCORE)
+        if isinstance(opinions[0].verdict, PairVerdict):
+            verdict: Verdict = PairVerdict(winner=winner_of((mean, 1 - mean)))
+        elif mean == 0.5:
+            return Unparsed("undecided", "", "a mean P(correct) of 0.5")
+        else:
+            verdict = LabelVerdict(label=_CORRECT[mean > 0.5])
+        return Opinion(verdict=verdict, scores=_mean_scores(opinions), probability=mean)
+
+
+def _ask_once(requests: list[Request]) -> Round:
+    """Send requests that are equal but for their keys as one, for several replies."""
+    equal: dict[Request, list[int]] = {}
+    for index, request in enumerate(requests):
+        equal.setdefault(replace(request, key=""), []).append(index)
+    completions = yield [
+        replace(request, key=str(number), sampling=replace(request.sampling, n=request.sampling.n * len(indices)))
+        for number, (request, indices) in enumerate(equal.items())
+    ]
+    parts: dict[int, Completion] = {}
+    for indices, completion in zip(equal.values(), completions, strict=True):
+        parts |= zip(indices, _parts(completion, len(indices)), strict=True)
+    return [parts[index] for index in range(len(requests))]
+
+
+def _parts(completion: Completion, count: int) -> list[Completion]:
+    """A completion's replies in so many equal parts; its tokens are counted in the first, a failure in each."""
+    per_part = len(completion.texts) // count
+    parts = [completion] * count
+    if per_part:
+        cuts = [slice(part * per_part, (part + 1) * per_part) for part in range(count)]
+        parts = [
+            replace(
+                completion,
+                texts=completion.texts[cut],
+                finish_reasons=completion.finish_reasons[cut],
+                thinking=completion.thinking[cut],
+            )
+            for cut in cuts
+        ]
+    return [parts[0], *(replace(part, prompt_tokens=0, completion_tokens=0) for part in parts[1:])]
+
+
+def _value(judgment: Judgment) -> float | None:
+    """A vote as a number: P(first better) or P(correct), by its verdict where it has none, or its grade."""
+    match judgment.verdict:
+        case GradeVerdict(score=score):
+            return score
+        case PairVerdict(winner=winner) if judgment.probability is None:
+            return {1: 1.0, 2: 0.0, "tie": 0.5}[winner]
+        case LabelVerdict(label=label) if judgment.probability is None:
+            return float(_CORRECT.index(label)) if label in _CORRECT else None
+        case PairVerdict() | LabelVerdict():
+            return judgment.probability
+    return None
+
+
+def _unread(drawn: Sequence[Judgment], votes: int) -> Unparsed:
+    """The first vote's failure, with how many failed."""
+    failures = [judgment.failure for judgment in drawn if judgment.failure is not None]
+    why = f"{len(failures)} of {len(drawn)} votes failed, of {votes} asked for; the first: {failures[0].why}"
+    return replace(failures[0], why=why.removesuffix("; the first: "))
+
+
+def _of_vote(shown: Shown, vote: int) -> Shown:
+    return replace(shown, part=f"{VOTE} {vote}: {shown.part}" if shown.part else f"{VOTE} {vote}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """The conclusion of a judge, a family of judges or the panel; scores and probability where it has them."""
+
+    verdict: Verdict
+    scores: tuple[float, ...] | None = None
+    probability: float | None = None
+
+
+def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, comparable: bool) -> Opinion | Unparsed:
+    """Combine opinions of one kind of verdict.
+
+    Args:
+        opinions: at least one; under `mean` all with scores.
+        rule: `vote` or `mean`.
+        comparable: True where all scores are on one scale; only then the result has their means.
+
+    Returns:
+        The opinion with mean scores and mean probability where all have them; `undecided` where a vote is split.
+
+    Raises:
+        ValueError: no opinions, kinds that differ, numbers of scores that differ, or a vote on grades.
+    """
+    verdicts = [opinion.verdict for opinion in opinions]
+    if len({type(opinion) for opinion in verdicts}) != 1:
+        raise ValueError("verdicts of no judge, or of different kinds, cannot be combined")
+    if len({_answers(opinion) for opinion in opinions} - {0}) > 1:
+        raise ValueError("the judges saw different numbers of answers")
+    scores = _mean_scores(opinions) if comparable else None
+    verdict = _voted(verdicts) if rule == "vote" else _by_scores(verdicts[0], scores)
+    if isinstance(verdict, Unparsed):
+        return verdict
+    known = [opinion.probability for opinion in opinions if opinion.probability is not None]
+    probability = math.fsum(known) / len(known) if len(known) == len(opinions) else None
+    return Opinion(verdict=verdict, scores=scores, probability=probability)
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """A verdict in a word: `1`, `tie`, `correct`, `7.5`, `2>1=3` (answers counted from 1)."""
+    match verdict:
+        case PairVerdict():
+            return str(verdict.winner)
+        case LabelVerdict():
+            return verdict.label
+        case GradeVerdict():
+            return f"{verdict.score:g}"
+        case RankingVerdict():
+            return ">".join("=".join(str(index + 1) for index in tied) for tied in verdict.order)
+
+
+def _answers(opinion: Opinion) -> int:
+    """The number of answers judged; 0 where it is not known."""
+    if isinstance(opinion.verdict, RankingVerdict):
+        return sum(len(tied) for tied in opinion.verdict.order)
+    return 0 if opinion.scores is None else len(opinion.scores)
+
+
+def _mean_scores(opinions: Sequence[Opinion]) -> tuple[float, ...] | None:
+    scores = [opinion.scores for opinion in opinions if opinion.scores is not None]
+    if len(scores) < len(opinions):
+        return None
+    return tuple(round(math.fsum(column) / len(scores), _SAME_SCORE) for column in zip(*scores, strict=True))
+
+
+def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:
+    if scores is None:
+        raise ValueError("judges without comparable scores have no mean")
+    match kind:
+        case PairVerdict():
+            first, second = scores
+            return PairVerdict(winner=winner_of((first, second)))
+        case RankingVerdict():
+            return RankingVerdict(order=ranking(scores))
+        case GradeVerdict():
+            return GradeVerdict(score=scores[0])
+        case LabelVerdict():
+            raise ValueError("labels have no mean")
+
+
+def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:
+    winners = [verdict.winner for verdict in verdicts if isinstance(verdict, PairVerdict)]
+    labels = [verdict.label for verdict in verdicts if isinstance(verdict, LabelVerdict)]
+    orders = [verdict.order for verdict in verdicts if isinstance(verdict, RankingVerdict)]
+    if winners:
+        chosen: Winner | None = _most(winners)
+        return PairVerdict(winner="tie" if chosen is None else chosen)
+    if labels:
+        label = _most(labels)
+        votes = ", ".join(f"{name} {count}" for name, count in Counter(labels).most_common())
+        return Unparsed("undecided", "", f"a split vote: {votes}") if label is None else LabelVerdict(label=label)
+    if orders:
+        return RankingVerdict(order=ranking(_points(orders)))
+    raise ValueError("grades are numbers and have no vote")
+
+
+def _most(votes: Sequence[Vote]) -> Vote | None:
+    """The most frequent vote; None where two are equally frequent."""
+    (first, count), *rest = Counter(votes).most_common(2)
+    return None if rest and rest[0][1] == count else first
+
+
+def _points(orders: Sequence[tuple[tuple[int, ...], ...]]) -> list[float]:
+    """Borda's count of each answer over all rankings."""
+    answers = sum(len(tied) for tied in orders[0])
+    points = [0.0] * answers
+    for order in orders:
+        below = answers
+        for tied in order:
+            below -= len(tied)
+            for index in tied:
+                points[index] += below + (len(tied) - 1) / 2
+    return points
