@@ -73,6 +73,21 @@ SpanKind = Literal["template", "question", "reference", "answer", "image"]
 Role = Literal["system", "user", "assistant"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlace:
+    """The place of a span in a trajectory.
+
+    Attributes:
+        answer: the trajectory's place among the answers shown.
+        step: number of the step, from 1.
+        rank: the order in which texts are left out where the window ends, the lowest first; None for one that stays.
+    """
+
+    answer: int
+    step: int
+    rank: tuple[int, int] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A piece of a prompt; `answer` may be cut, all but `template` is untrusted, an `image`'s text is where it lies."""
@@ -80,6 +95,7 @@ class Span:
     text: str
     kind: SpanKind = "template"
     role: Role | None = None
+    step: StepPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,11 +199,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """One answer that the length policy shortened: its place among the answers shown, and tokens before and after."""
+    """One answer that the length policy shortened: its place among the answers shown, and tokens before and after.
+
+    `steps` are the numbers of a trajectory's steps whose text was left out.
+    """
 
     answer: int
     tokens_before: int
     tokens_after: int
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,6 +404,28 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryMatch:
+    """The tool calls of a trajectory compared with those of its reference, without a model.
+
+    Attributes:
+        strict: the same messages by speaker and calls, whatever their texts.
+        ordered: the same calls in the same order.
+        unordered: the same calls, in any order.
+        subset: every call is one of the reference's; `superset`: every call of the reference was made.
+        recall: share of the reference's calls that were made; None where it has none.
+        precision: share of the calls that are the reference's; None where there are none.
+    """
+
+    strict: bool
+    ordered: bool
+    unordered: bool
+    subset: bool
+    superset: bool
+    recall: float | None
+    precision: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextHashes:
     """xxh3-64 hashes, 16 hex digits each, of a sample as it was read, see `judgelm.data.judged_texts`.
 
@@ -422,6 +464,7 @@ class Judgment:
             that is sampled several times, that of each sample drawn, by its number.
         spread: standard deviation, over such samples, of P(first better) or P(correct), where one without it counts as
             1, 0.5 or 0, or of the grade; None without at least two.
+        matches: of each trajectory with the reference, where that is a trajectory too.
         hashes: of the texts judged; None where they are not known, as of other programs' judgments.
     """
 
@@ -442,6 +485,7 @@ class Judgment:
     own_reference: str | None = None
     votes: Mapping[str, str | None] = field(default_factory=dict)
     spread: float | None = None
+    matches: tuple[TrajectoryMatch, ...] = ()
     hashes: TextHashes | None = None
 
     @property

@@ -24,6 +24,7 @@ from judgelm.modes.released import ReleasedMode
 from judgelm.modes.rubric import Rubric
 from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
 from judgelm.modes.single import Multimodal, Single
+from judgelm.modes.trajectory import Trajectory
 from judgelm.modes.votes import TEMPERATURE, Voted
 
 MODES: dict[str, type[BatchMode]] = {
@@ -38,6 +39,7 @@ MODES: dict[str, type[BatchMode]] = {
     "ssr": SelectiveSelfReference,
     "conversation": Conversation,
     "chat": Chat,
+    "trajectory": Trajectory,
 }
 
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise", "Reasoned"]

@@ -137,6 +137,8 @@ def check_reading(mode: ReadingMode) -> str:
         ConfigError: an option that its reading does not have, or a criterion for a judge of score lines.
     """
     template = reading_of(mode)
+    if template.of_trajectories:
+        raise ConfigError(f"template {template.id} shows trajectories of agents; use --mode trajectory without it")
     if mode.criterion is not None:
         if not mode.criterion.strip():
             raise ConfigError("criterion is empty; state it in words, or leave it out")

@@ -36,6 +36,7 @@ from typing import Any, Literal
 
 from judgelm.errors import ConfigError, not_found
 from judgelm.prompts.sanitization import Sanitizer, sanitizer_for
+from judgelm.prompts.trajectory import STEP_MARKER, reference_spans, trajectory_spans
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 Messages = tuple[tuple[Role | None, str], ...]
@@ -80,7 +81,7 @@ def fill(
             for span in slots[piece]:
                 text, count = (span.text, 0) if span.kind in ("template", "image") else sanitizer(span.text)
                 sanitized += count
-                spans.append(Span(text, span.kind, role))
+                spans.append(replace(span, text=text, role=role))
     return Prompt(spans=tuple(spans), chat=chat, prefill=prefill, sanitized=sanitized)
 
 
@@ -192,12 +193,14 @@ class Template:
         layout: number of answers, from 1 -> how they are shown.
         reading: how the reply is read; `verdict` is a judge that reasons and ends with a verdict.
         takes_criterion: whether it asks about a criterion of the user's.
+        of_trajectories: whether the answers are trajectories, which it shows as steps.
     """
 
     id: str
     layout: Callable[[int], Layout]
     reading: JudgeReading | Literal["verdict"] = "score-line"
     takes_criterion: bool = False
+    of_trajectories: bool = False
 
     @property
     def reasons_first(self) -> bool:
@@ -258,6 +261,7 @@ class Template:
 
         Raises:
             ValueError: no answer to show, or a single one without reference.
+            InputError: an answer is no trajectory, where the template shows trajectories.
         """
         completes = len(order) == 1 and not self.reads_alone
         if not order or (completes and reference is None):
@@ -265,6 +269,13 @@ class Template:
         layout = self.layout(len(order))
         slots = {"question": [Span(sample.question, "question")], "reference": [Span(reference or "", "reference")]}
         slots |= {f"answer_{rank}": [Span(sample.answers[index], "answer")] for rank, index in enumerate(order, 1)}
+        if self.of_trajectories:
+            task = sample.question
+            slots["reference"] = reference_spans(reference or "", task)
+            slots |= {
+                f"answer_{rank + 1}": trajectory_spans(sample.answers[index], rank, task)
+                for rank, index in enumerate(order)
+            }
         if self.reads_words:
             slots["criterion"] = [Span(criterion or "", "reference")]
             slots |= {name: [Span(f"{score:g}")] for name, score in zip(("low", "high"), scale, strict=True)}
@@ -288,6 +299,7 @@ _NUMBERS = (
 _QUESTION = "[Question]\n{question}\n\n"
 _REFERENCE = "[Reference Answer]\n{reference}\n\n"
 _CORRECT = "Reference answer, which is correct:\n{reference}\n\n"
+_GOOD_TRAJECTORY = "Reference, which does the task correctly:\n{reference}\n\n"
 _BLOCKS = (
     "[Question]",
     "[Reference Answer]",
@@ -418,16 +430,21 @@ def letters(answers: int) -> str:
 
 def _reading_template(template_id: str, reading: JudgeReading, before: str, after: str) -> Template:
     """A template of `readings.toml`: question, reference and answers between its two texts."""
+    of_trajectories = template_id.endswith("-trajectory")
+    block, task, correct = (
+        ("Trajectory", "Task", _GOOD_TRAJECTORY) if of_trajectories else ("Answer", "Question", _CORRECT)
+    )
 
     @cache
     def layout(answers: int) -> Layout:
-        shown, names = "[Answer]\n{answer_1}\n[End of answer]\n\n", [""]
+        end = f"End of {block.lower()}"
+        shown, names = f"[{block}]\n{{answer_1}}\n[{end}]\n\n", [""]
         words = {}
         if reading == "letters":
             listed = letters(answers)
             names = [f" {letter}" for letter in listed]
             shown = "".join(
-                f"[Answer{name}]\n{{answer_{rank}}}\n[End of answer{name}]\n\n" for rank, name in enumerate(names, 1)
+                f"[{block}{name}]\n{{answer_{rank}}}\n[{end}{name}]\n\n" for rank, name in enumerate(names, 1)
             )
             words = {
                 "<better>": "better" if answers == 2 else "best",
@@ -436,15 +453,24 @@ def _reading_template(template_id: str, reading: JudgeReading, before: str, afte
         opening, closing = before, after
         for word, text in words.items():
             opening, closing = opening.replace(word, text), closing.replace(word, text)
-        head = f"{opening}Question:\n{{question}}\n\n"
+        head = f"{opening}{task}:\n{{question}}\n\n"
         return Layout(
             plain=(("user", f"{head}{shown}{closing}"),),
-            with_reference=(("user", f"{head}{_CORRECT}{shown}{closing}"),),
-            delimiters=tuple(f"[{edge}{name}]" for name in names for edge in ("Answer", "End of answer")),
+            with_reference=(("user", f"{head}{correct}{shown}{closing}"),),
+            delimiters=(
+                *(f"[{edge}{name}]" for name in names for edge in (block, end)),
+                *((STEP_MARKER,) if of_trajectories else ()),
+            ),
         )
 
     takes_criterion = "{criterion}" in f"{before}{after}"
-    return Template(id=template_id, layout=layout, reading=reading, takes_criterion=takes_criterion)
+    return Template(
+        id=template_id,
+        layout=layout,
+        reading=reading,
+        takes_criterion=takes_criterion,
+        of_trajectories=of_trajectories,
+    )
 
 
 TEMPLATES = {
@@ -474,6 +500,10 @@ TEMPLATES = {
 }
 
 
+TRAJECTORY_TEMPLATES = {name: TEMPLATES.pop(name) for name in [*TEMPLATES] if name.endswith("-trajectory")}
+"""Templates of the mode `trajectory`, one for each reading of words; no user names them."""
+
+
 def get_template(template_id: str) -> Template:
     """The template of that id.
 
@@ -487,6 +517,8 @@ def get_template(template_id: str) -> Template:
         >>> [(span.kind, span.text) for span in prompt.spans if span.kind != "template"]
         [('question', 'What is 2 + 2?'), ('answer', '4'), ('answer', '5')]
     """
+    if template_id in TRAJECTORY_TEMPLATES:
+        return TRAJECTORY_TEMPLATES[template_id]
     if template_id not in TEMPLATES:
         raise not_found("template", template_id, TEMPLATES)
     return TEMPLATES[template_id]

@@ -2,9 +2,11 @@
 
 Engines and training call `truncate` alike, so that a judge reads at test time what it read in training. The template
 and the response marker are never cut. Answers share what room is left evenly and are cut at their ends; a prompt that
-still does not fit is `too_long`. Answers that are equal once they are cut are not judged: `equal_after_cut`.
+still does not fit is `too_long`. Answers that are equal once they are cut are not judged: `equal_after_cut`. Of
+trajectories (`judgelm.prompts.trajectory`) whole texts are left out by their rank, as few as possible.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -22,7 +24,7 @@ from judgelm.prompts.sanitization import (
     render_chat,
     template_arguments,
 )
-from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
+from judgelm.records import Prompt, Span, StepPlace, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16
 """An answer is never cut to fewer tokens than this: judging less of it would say nothing about it."""
@@ -155,11 +157,51 @@ class Truncator:
 
     def _truncate(self, prompt: Prompt, limit: int) -> TokenizedPrompt | Unparsed:
         spans, sanitized = self._sanitized(prompt)
+        if any(span.step is not None for span in spans):
+            return self._elide(spans, prompt, limit, sanitized)
         bounded = _bounded(spans, limit * _CHARACTERS_PER_TOKEN)
         text, ids = self._encode(bounded, prompt)
         if len(ids) <= limit and bounded is spans:
             return TokenizedPrompt(text=text, ids=ids, sanitized=sanitized)
         return self._truncate_answers(spans, bounded, prompt, limit, sanitized)
+
+    def _elide(self, spans: tuple[Span, ...], prompt: Prompt, limit: int, sanitized: int) -> TokenizedPrompt | Unparsed:
+        """Leave out the fewest texts of trajectories, in the order of their ranks, with which the whole fits."""
+        places = [place for span in spans if (place := _may_go(span)) is not None]
+        order = sorted(places, key=lambda place: (place.rank or (), place.answer))
+
+        def fits(count: int) -> bool:
+            shorter = elided(spans, order[:count])
+            bounded = sum(len(span.text) for span in shorter) <= limit * _CHARACTERS_PER_TOKEN
+            return bounded and len(self._encode(shorter, prompt)[1]) <= limit
+
+        count = bisect_left(range(len(order) + 1), True, key=fits)
+        if count > len(order):
+            why = f"what stays of the trajectories needs more than the {limit} tokens that a prompt may have"
+            return Unparsed("too_long", "", why)
+        shown = elided(spans, order[:count])
+        cut = tuple(self._elision(spans, shown, answer) for answer in sorted({place.answer for place in order[:count]}))
+        answers = [
+            _ShownText(_text_of_answer(spans, answer), _text_of_answer(shown, answer))
+            for answer in range(prompt.compares)
+        ]
+        if cut and (why := _equal_after_cut(prompt.compares, answers)):
+            return Unparsed("equal_after_cut", "", why)
+        text, ids = self._encode(shown, prompt)
+        return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
+
+    def _elision(self, spans: tuple[Span, ...], shown: tuple[Span, ...], answer: int) -> Truncation:
+        """The record of the texts that were left out of one trajectory."""
+        return Truncation(
+            answer=answer,
+            tokens_before=len(self.ids(_text_of_answer(spans, answer))),
+            tokens_after=len(self.ids(_text_of_answer(shown, answer))),
+            steps=tuple(
+                span.step.step
+                for span, other in zip(spans, shown, strict=True)
+                if span.step is not None and span.step.answer == answer and span is not other
+            ),
+        )
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text by itself, without any special token."""
@@ -303,6 +345,25 @@ def _appended_tokens(tokenizer: Tokenizer) -> int:
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
+
+
+ELIDED = "(left out)"
+"""Shown in the place of a trajectory's text that does not fit."""
+
+
+def _may_go(span: Span) -> StepPlace | None:
+    """The place of a text that may be left out; None for one that stays, or that is no longer than the note."""
+    return span.step if span.step is not None and span.step.rank and len(span.text) > len(ELIDED) else None
+
+
+def elided(spans: tuple[Span, ...], places: Iterable[StepPlace]) -> tuple[Span, ...]:
+    """The spans without the texts at these places of trajectories."""
+    gone = set(places)
+    return tuple(replace(span, text=ELIDED, kind="template") if span.step in gone else span for span in spans)
+
+
+def _text_of_answer(spans: tuple[Span, ...], answer: int) -> str:
+    return "".join(span.text for span in spans if span.step is not None and span.step.answer == answer)
 
 
 def sanitized_spans(

@@ -28,6 +28,7 @@ from judgelm.records import (
     SelfAnswer,
     Shown,
     TextHashes,
+    TrajectoryMatch,
     Truncation,
     Unparsed,
     Verdict,
@@ -214,6 +215,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "own_reference": judgment.own_reference,
         "votes": dict(judgment.votes) or None,
         "spread": judgment.spread,
+        "matches": [asdict(match) for match in judgment.matches] or None,
         "hashes": None if judgment.hashes is None else _without_none(asdict(judgment.hashes)),
     }
     return {
@@ -265,6 +267,7 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
         own_reference=row.get("own_reference"),
         votes=dict(row.get("votes", {})),
         spread=row.get("spread"),
+        matches=tuple(TrajectoryMatch(**match) for match in row.get("matches", ())),
         hashes=hashes_of_row(row),
     )
 
@@ -321,8 +324,12 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "text": shown.text,
         "scores": shown.scores,
         "failure": _failure_row(shown.failure),
-        "cut": [asdict(truncation) for truncation in shown.truncations],
+        "cut": [_truncation_row(truncation) for truncation in shown.truncations],
     } | _without_none(extras)
+
+
+def _truncation_row(truncation: Truncation) -> dict[str, Any]:
+    return _without_none(asdict(truncation) | {"steps": truncation.steps or None})
 
 
 def _solve_row(solve: SelfAnswer) -> dict[str, Any]:
@@ -347,7 +354,9 @@ def _shown(row: Mapping[str, Any]) -> Shown:
         distribution=_distribution(row.get("distribution")),
         grades=_grades(row.get("grades")),
         log_odds=row.get("log_odds"),
-        truncations=tuple(Truncation(**truncation) for truncation in row["cut"]),
+        truncations=tuple(
+            Truncation(**{**truncation, "steps": tuple(truncation.get("steps", ()))}) for truncation in row["cut"]
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from judgelm.data.sources import (
     preferences,
     qa,
     reviews,
+    trajectories,
 )
 from judgelm.data.sources.source import (
     FROM_ONE,
@@ -187,6 +188,49 @@ TABLE: tuple[Source, ...] = (
         sample=dialogues.dialogue_sample,
         label=preferences.battle_label,
         code=WINNER_CODE,
+    ),
+    Source(
+        name="trajectory",
+        needs=("trajectories",),
+        fields={
+            "id": _IDS,
+            "question": "question",
+            "answers": "trajectories",
+            "models": "answer_models / model_1, model_2",
+            "reference": "reference",
+            "category": "category",
+            "label": "winner / score / scores / score_1, score_2 / score_a, score_b / preference",
+        },
+        sample=trajectories.trajectory_sample,
+        label=trajectories.trajectory_label,
+        code=WINNER_CODE,
+        soft="probability",
+    ),
+    Source(
+        name="inspect-ai",
+        needs=("id", "epoch", "input", "messages"),
+        fields={
+            "id": "id, epoch",
+            "question": "input",
+            "answers": "messages",
+            "reference": "target",
+            "label": "scores",
+        },
+        sample=trajectories.inspect_sample,
+        label=trajectories.inspect_label,
+    ),
+    Source(
+        name="tau-bench",
+        needs=("task_id", "reward", "info", "traj"),
+        fields={
+            "id": "task_id, trial",
+            "question": "info",
+            "answers": "traj",
+            "reference": "info",
+            "label": "reward",
+        },
+        sample=trajectories.tau_bench_sample,
+        label=trajectories.tau_bench_label,
     ),
     Source(
         name="judgelm",

@@ -21,6 +21,7 @@ from judgelm.prompts.truncation import (
     Truncator,
     chat_messages,
     chat_parts,
+    elided,
     sanitized_spans,
     without_system,
 )
@@ -189,7 +190,10 @@ def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
 
 def _truncated(spans: tuple[Span, ...], truncations: tuple[Truncation, ...], truncator: Truncator) -> tuple[Span, ...]:
     """The spans with their answers truncated by the length policy."""
-    lengths = {truncation.answer: truncation.tokens_after for truncation in truncations}
+    left_out = {(truncation.answer, step) for truncation in truncations for step in truncation.steps}
+    places = [place for span in spans if (place := span.step) is not None and place.rank]
+    spans = elided(spans, [place for place in places if (place.answer, place.step) in left_out])
+    lengths = {cut.answer: cut.tokens_after for cut in truncations if not cut.steps}
     answers = [index for index, span in enumerate(spans) if span.kind == "answer"]
     shortened = list(spans)
     for answer, length in lengths.items():

@@ -1,0 +1,331 @@
+"""Trajectories of agents: messages with tool calls, as steps, as text for the judge, and matched with a reference.
+
+A trajectory is a list of messages in OpenAI's chat form. A sample holds it as an answer: the JSON text of that list,
+unchanged. Three other forms of its items are read too, since agents' logs have them: the items of OpenAI's Responses
+API (`function_call`, `function_call_output`), in which the OpenAI Agents SDK exports a run; inspect_ai's messages
+(`function` with the tool's name, `error`); LangChain's tool calls (`name`, `args`). Reasoning is not shown to the
+judge: it is no action. Images and other parts that are no text are refused.
+
+The judge reads numbered steps. A message of an assistant is one step for its text and one for each call:
+
+    [Step 2: assistant]
+    I look for the order.
+
+    [Step 3: call]
+    find_order({"id": 7})
+
+    [Step 4: result of step 3]
+    {"status": "shipped"}
+
+Where the window ends, whole texts are left out until the prompt fits, in this order: results of tools, the
+assistant's texts, the user's texts, arguments of calls; of each the oldest first. The task (the first text of the
+user), system prompts, the last result, the assistant's last text, every tool's name and every step's label stay. A
+reference stays whole.
+
+No text of a trajectory can open or close a step: what looks like the beginning of a label is sanitized.
+
+Source: OpenAI's API reference (chat messages, Responses items); inspect_ai's `log_tool_call_error.json`; agentevals'
+`trajectory/match.py` and `trajectory/utils.py` for the names and rules of matches.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from judgelm.errors import InputError
+from judgelm.records import Span, SpanKind, StepPlace, TrajectoryMatch
+
+StepKind = Literal["system", "user", "assistant", "call", "result"]
+
+STEP_MARKER = "[Step"
+"""Beginning of every step's label; confusables in untrusted text are sanitized."""
+
+ABOVE = "(the task above)"
+"""Shown for a text of the user that stands above the trajectory as its task."""
+
+_KINDS: Mapping[str, StepKind] = {
+    **{"system": "system", "developer": "system", "user": "user", "human": "user"},
+    **{"assistant": "assistant", "ai": "assistant", "tool": "result", "function": "result"},
+}
+_TEXTS = ("text", "input_text", "output_text")
+_NOT_SHOWN = ("reasoning", "thinking", "redacted_thinking")
+_RANKS: Mapping[StepKind, int] = {"result": 0, "assistant": 1, "user": 2, "call": 3}
+_BETWEEN = "\n\n"
+_SHOWN_VALUE = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A text of somebody, a call of a tool, or a tool's result.
+
+    Attributes:
+        kind: the speaker, `call` or `result`.
+        message: index of the message that it comes from.
+        text: of a call its arguments, in JSON as the agent wrote them.
+        tool: of a call the tool's name.
+        call_id: that joins a result with its call; may be empty.
+    """
+
+    kind: StepKind
+    message: int
+    text: str
+    tool: str = ""
+    call_id: str = ""
+
+    @property
+    def arguments(self) -> object:
+        """Arguments of a call as JSON values; their text where it is no JSON."""
+        try:
+            return json.loads(self.text, parse_float=_number)
+        except (ValueError, RecursionError):
+            return self.text
+
+
+def _number(text: str) -> float:
+    """A JSON number with a point, whole ones as integers, so that 1.0 matches 1."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def read_trajectory(text: str) -> tuple[Step, ...]:
+    """The steps of an answer that holds a trajectory.
+
+    Raises:
+        InputError: the text is no JSON list of messages.
+    """
+    try:
+        messages = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"expected a trajectory (a list of chat messages), got {_shown(text)}; give rows with trajectories"
+        ) from None
+    return read_steps(messages)
+
+
+def read_steps(messages: object) -> tuple[Step, ...]:
+    """The steps of a list of messages.
+
+    Raises:
+        InputError: it is no such list, or a message has a role, a call or a content that cannot be shown.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise InputError(f"expected a list of chat messages, got {_shown(messages)}; give one message at least")
+    steps = tuple(step for index, message in enumerate(messages) for step in _read_message(message, index))
+    if not steps:
+        raise InputError("its messages have neither text nor calls; leave the row out")
+    return steps
+
+
+def _read_message(message: object, index: int) -> Iterator[Step]:
+    """The steps of one message, or of one item of the Responses API."""
+    place = f"messages[{index}]"
+    if not isinstance(message, dict):
+        raise InputError(f"{place}: expected an object with role and content, got {_shown(message)}; correct it")
+    form = message.get("type")
+    if form in _NOT_SHOWN:
+        return
+    if form == "function_call":
+        yield _read_call(message, index, place)
+        return
+    if form == "function_call_output":
+        text, name = _text_of(message.get("output"), f"{place}.output"), message.get("call_id")
+        yield Step(kind="result", message=index, text=text, call_id=str(name or ""))
+        return
+    role = message.get("role", form)
+    kind = _KINDS.get(role) if isinstance(role, str) else None
+    if kind is None:
+        known = "system, user, assistant or tool (or type function_call, function_call_output)"
+        raise InputError(f"{place}.role: expected {known}, got {_shown(role)}; leave the message out")
+    calls = message.get("tool_calls") or [call for call in [message.get("function_call")] if call]
+    if not isinstance(calls, list) or (calls and kind != "assistant"):
+        raise InputError(f"{place}.tool_calls: expected a list, of an assistant, got {_shown(calls)}; correct it")
+    text = _text_of(message.get("content"), f"{place}.content", calls=bool(calls), values=kind == "result")
+    if kind == "result":
+        text = _with_error(text, message.get("error"))
+    if text.strip() or not calls:
+        yield Step(kind=kind, message=index, text=text, call_id=str(message.get("tool_call_id") or ""))
+    for number, call in enumerate(calls):
+        yield _read_call(call, index, f"{place}.tool_calls[{number}]")
+
+
+def _read_call(call: object, index: int, place: str) -> Step:
+    """A call as OpenAI (`function: {name, arguments}`), inspect_ai (`function: name`) or LangChain (`args`) has it."""
+    if not isinstance(call, dict):
+        raise InputError(f"{place}: expected an object with the called function, got {_shown(call)}; correct it")
+    function = call.get("function")
+    source = function if isinstance(function, dict) else call
+    name = function if isinstance(function, str) else source.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"{place}: expected the name of a function, got {_shown(name)}; correct it")
+    arguments = source.get("arguments", source.get("args"))
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    call_id = call.get("call_id") or call.get("id") or ""
+    return Step(kind="call", message=index, text=text, tool=name, call_id=str(call_id))
+
+
+def _text_of(content: object, place: str, *, calls: bool = False, values: bool = True) -> str:
+    """The text of a message's content.
+
+    Args:
+        content: text, parts or nothing; of results also other JSON values.
+        place: of the content, for errors.
+        calls: whether the message lists its calls, which LangChain repeats among the parts.
+        values: whether JSON values are shown as such.
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [_part_text(part, f"{place}[{number}]", calls) for number, part in enumerate(content)]
+        return "\n".join(part for part in parts if part is not None)
+    if not values:
+        raise InputError(f"{place}: expected text or parts of text, got {_shown(content)}; write it as one text")
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _part_text(part: object, place: str, calls: bool) -> str | None:
+    """The text of a part; None for a part that is not shown."""
+    if isinstance(part, str):
+        return part
+    form = part.get("type") if isinstance(part, dict) else None
+    if form in _NOT_SHOWN or (form == "tool_use" and calls):
+        return None
+    text = part.get("refusal" if form == "refusal" else "text") if isinstance(part, dict) else None
+    if form not in (*_TEXTS, "refusal") or not isinstance(text, str):
+        raise InputError(f"{place}: expected a part of text, got {_shown(part)}; leave the row out")
+    return text
+
+
+def _with_error(text: str, error: object) -> str:
+    """A result with the error that inspect_ai records beside it."""
+    if not isinstance(error, dict):
+        return text
+    message = str(error.get("message") or "")
+    whole = text if message in text else f"{message}\n{text}"
+    return f"Error ({error.get('type') or 'unknown'}): {whole}"
+
+
+def _shown(value: object) -> str:
+    """A value for errors, cut after some characters."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}..."
+
+
+def task_of(steps: Sequence[Step]) -> str | None:
+    """The first text of the user, which is the task where the row names none."""
+    return next((step.text for step in steps if step.kind == "user"), None)
+
+
+def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
+    """A trajectory as spans for a prompt: labels that are trusted, and texts that are not.
+
+    Args:
+        text: an answer that holds a trajectory.
+        answer: its place among the answers shown, from 0.
+        task: shown above the trajectory; a text of the user that repeats it is not shown again.
+
+    Raises:
+        InputError: as `read_trajectory`.
+    """
+    steps = read_trajectory(text)
+    return _spans(steps, task, answer=answer, ranks=_elision_ranks(steps), kind="question")
+
+
+def reference_spans(text: str, task: str) -> list[Span]:
+    """A reference as spans: steps where it is a trajectory, else one text."""
+    steps = reference_steps(text)
+    if steps is None:
+        return [Span(text, "reference")]
+    return _spans(steps, task, answer=None, ranks={}, kind="reference")
+
+
+def reference_steps(text: str | None) -> tuple[Step, ...] | None:
+    """The steps of a reference that is a trajectory; None for one that is a text, or none."""
+    if text is None or not text.lstrip().startswith("["):
+        return None
+    try:
+        return read_trajectory(text)
+    except InputError:
+        return None
+
+
+def _spans(
+    steps: Sequence[Step], task: str, *, answer: int | None, ranks: Mapping[int, tuple[int, int]], kind: SpanKind
+) -> list[Span]:
+    """The spans of numbered steps; each knows its answer and step, and its rank where it may be left out."""
+    spans: list[Span] = []
+    calls = {step.call_id: number for number, step in enumerate(steps, 1) if step.kind == "call" and step.call_id}
+    for number, step in enumerate(steps, 1):
+        of = f" of step {calls[step.call_id]}" if step.kind == "result" and step.call_id in calls else ""
+        label = f"{_BETWEEN if spans else ''}{STEP_MARKER} {number}: {step.kind}{of}]\n"
+        repeats_task = step.kind == "user" and step.text == task
+        body = Span(ABOVE) if repeats_task else Span(step.text, kind)
+        tool = [Span(step.tool, kind), Span("(")] if step.kind == "call" else []
+        stays = None if answer is None else StepPlace(answer=answer, step=number, rank=None)
+        place = None if stays is None else replace(stays, rank=ranks.get(number))
+        spans += [replace(span, step=stays) for span in [Span(label), *tool]]
+        spans.append(replace(body, step=place))
+        spans += [Span(")", step=stays)] if tool else []
+    return spans
+
+
+def _elision_ranks(steps: Sequence[Step]) -> dict[int, tuple[int, int]]:
+    """Number of a step -> rank in which its text is left out, the lowest first; without those that stay."""
+    numbers: dict[StepKind, list[int]] = {}
+    for number, step in enumerate(steps, 1):
+        numbers.setdefault(step.kind, []).append(number)
+    stay = {numbers[kind][place] for kind, place in (("result", -1), ("assistant", -1), ("user", 0)) if kind in numbers}
+    return {
+        number: (_RANKS[kind], number)
+        for kind, same in numbers.items()
+        if kind in _RANKS
+        for number in same
+        if number not in stay
+    }
+
+
+def match_trajectory(
+    steps: Sequence[Step], reference: Sequence[Step], *, arguments: Literal["exact", "ignore"] = "exact"
+) -> TrajectoryMatch:
+    """Compare the tool calls of a trajectory with those of a reference.
+
+    Args:
+        steps: of the agent.
+        reference: the trajectory that it should have followed.
+        arguments: whether arguments of a call must be the same JSON values, or do not count.
+    """
+    called, wanted = _calls(steps, arguments), _calls(reference, arguments)
+    counts, needs = Counter(called), Counter(wanted)
+    shared = (counts & needs).total()
+    return TrajectoryMatch(
+        strict=_messages(steps, arguments) == _messages(reference, arguments),
+        ordered=called == wanted,
+        unordered=counts == needs,
+        subset=counts <= needs,
+        superset=counts >= needs,
+        recall=shared / len(wanted) if wanted else None,
+        precision=shared / len(called) if called else None,
+    )
+
+
+def _calls(steps: Sequence[Step], arguments: str) -> list[str]:
+    """The calls in their order, each as a text by which it is compared."""
+    return [_call_key(step, arguments) for step in steps if step.kind == "call"]
+
+
+def _call_key(step: Step, arguments: str) -> str:
+    values: Any = step.arguments if arguments == "exact" else None
+    return json.dumps([step.tool, values], sort_keys=True)
+
+
+def _messages(steps: Sequence[Step], arguments: str) -> list[tuple[str, list[str]]]:
+    """Speaker and calls of each message, as agentevals' strict match compares them: texts and call order are free."""
+    messages: dict[int, tuple[str, list[str]]] = {}
+    for step in steps:
+        kind = "assistant" if step.kind == "call" else step.kind
+        _, calls = messages.setdefault(step.message, (kind, []))
+        calls += [_call_key(step, arguments)] if step.kind == "call" else []
+    return [(kind, sorted(calls)) for kind, calls in messages.values()]
