@@ -1,8 +1,9 @@
-"""Graders of evaluation frameworks: DeepEval, promptfoo, ragas, openevals and inspect_ai.
+"""Graders of evaluation frameworks: DeepEval, promptfoo, ragas, openevals, agentevals and inspect_ai.
 
 Criteria and rubrics are the user's; a dialect recognises the fixed texts around them, or the schema of the reply.
 
-Sources: captured requests and replies of DeepEval 4.3, promptfoo 0.121, ragas 0.4, openevals 0.2 and inspect_ai 0.3.
+Sources: captured requests and replies of DeepEval 4.3, promptfoo 0.121, ragas 0.4, openevals 0.2, agentevals 0.0.9
+and inspect_ai 0.3.
 """
 
 import json
@@ -25,6 +26,7 @@ from judgelm.dialects.contract import (
     last_text,
     sample_of,
     template_dialect,
+    user_text,
 )
 from judgelm.dialects.replies import (
     best_answer,
@@ -477,6 +479,11 @@ def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
     if split is None:
         return None
     values, doubt = split
+    return _scored_task("openevals", schema, values, doubt)
+
+
+def _scored_task(dialect: str, schema: Mapping[str, Any], values: Mapping[str, str], doubt: str) -> JudgeTask:
+    """The task that the schema of the verdict asks for."""
     score = schema["properties"]["score"]
     criterion = values["before"].strip()
     sample = sample_of(values["question"], (values["answer"],), values.get("reference"), criterion=criterion)
@@ -487,9 +494,9 @@ def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
         "fault": criterion.startswith(_FAULTS),
     }
     if score["type"] == "boolean":
-        return JudgeTask(dialect="openevals", kind="label", sample=sample, facts=facts, doubt=doubt)
+        return JudgeTask(dialect=dialect, kind="label", sample=sample, facts=facts, doubt=doubt)
     scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
-    return JudgeTask(dialect="openevals", kind="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
+    return JudgeTask(dialect=dialect, kind="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
 
 
 def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
@@ -562,6 +569,34 @@ def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
     return float(format_number(score, 4))
 
 
+# agentevals: openevals' requests about an agent's trajectory, alone or behind a reference. The client writes messages
+# between tags of their roles, as one text. There is no question: the goal is the user's first message.
+_REFERENCE_TRAJECTORY, _TRAJECTORY = "<reference_trajectory>\n", "<trajectory>\n"
+_TRAJECTORY_END = "\n</trajectory>"
+_FIRST_USER = re.compile(r"(?:<system>\n.*?\n</system>\n\n)?<user>\n(.*?)\n</user>", re.DOTALL)
+_BOTH = Pattern(
+    _REFERENCE_TRAJECTORY + "{reference}\n</reference_trajectory>{lead}" + _TRAJECTORY + "{answer}" + _TRAJECTORY_END
+)
+_ALONE = Pattern(_TRAJECTORY + "{answer}" + _TRAJECTORY_END)
+
+
+def _recognise_agentevals(request: ChatRequest) -> JudgeTask | None:
+    schema, text = _score_schema(request), user_text(request)
+    if schema is None or text is None:
+        return None
+    tags = {_REFERENCE_TRAJECTORY: _BOTH, _TRAJECTORY: _ALONE}
+    starts = {place: pattern for tag, pattern in tags.items() if (place := text.find(tag)) >= 0}
+    if not starts:
+        return None
+    start, end = min(starts), text.rfind(_TRAJECTORY_END) + len(_TRAJECTORY_END)
+    split = starts[start].split(text[start:end])
+    if split is None or _REFERENCE_TRAJECTORY in text[end:]:
+        return None
+    first = _FIRST_USER.match(split.values["answer"])
+    values = {**split.values, "before": text[:start], "question": first[1] if first else ""}
+    return _scored_task("agentevals", schema, values, AMBIGUOUS if split.ambiguous else "")
+
+
 # inspect_ai's model-graded scorers: against a criterion (`model_graded_qa`) and against a fact (`model_graded_fact`).
 # The instructions behind the data are the user's; the letters offered in them are `C` and `I`, or `C`, `P` and `I`. A
 # probability of being correct says nothing about being partly so; `P` is never given. The client has taken out of the
@@ -588,5 +623,6 @@ DIALECTS: tuple[Dialect, ...] = (
     *_PROMPTFOO,
     *_RAGAS,
     Dialect(name="openevals", recognise=_recognise_openevals, render=_render_openevals),
+    Dialect(name="agentevals", recognise=_recognise_agentevals, render=_render_openevals),
     *_INSPECT,
 )
