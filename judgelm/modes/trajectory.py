@@ -150,12 +150,8 @@ class Trajectory:
         if not self.statements:
             label = "match" if getattr(matches[0], self.match) else "mismatch"
             return replace(labelled(self, sample, Shown(order=(0,), text="", label=label)), shown=(), matches=matches)
-        readouts = yield from interleave(
-            [
-                read_words(replace(self, criterion=statement), sample, pair_orders(True))
-                for statement in self.statements.values()
-            ]
-        )
+        asking = [replace(self, criterion=statement) for statement in self.statements.values()]
+        readouts = yield from interleave([read_words(mode, sample, pair_orders(True)) for mode in asking])
         judgment = replace(self._conclude(sample, readouts), matches=matches)
         prompts: list[Prompt] = [prompt for readout in readouts for prompt in readout.prompts]
         return (yield from explain_word(self, judgment, prompts))
@@ -164,9 +160,8 @@ class Trajectory:
         wanted = None if self.reference == "ignore" else reference_steps(sample.reference)
         if wanted is None:
             return ()
-        return tuple(
-            match_trajectory(read_trajectory(answer), wanted, arguments=self.arguments) for answer in sample.answers
-        )
+        trajectories = map(read_trajectory, sample.answers)
+        return tuple(match_trajectory(steps, wanted, arguments=self.arguments) for steps in trajectories)
 
     def _conclude(self, sample: Sample, readouts: list[Readout]) -> Judgment:
         """The first task's verdict, with the prompts of all; a failure where one of them failed."""

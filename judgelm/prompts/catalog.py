@@ -268,14 +268,12 @@ class Template:
             raise ValueError(f"sample {sample.id}: {'a single answer without reference' if order else 'no answers'}")
         layout = self.layout(len(order))
         slots = {"question": [Span(sample.question, "question")], "reference": [Span(reference or "", "reference")]}
-        slots |= {f"answer_{rank}": [Span(sample.answers[index], "answer")] for rank, index in enumerate(order, 1)}
         if self.of_trajectories:
-            task = sample.question
-            slots["reference"] = reference_spans(reference or "", task)
-            slots |= {
-                f"answer_{rank + 1}": trajectory_spans(sample.answers[index], rank, task)
-                for rank, index in enumerate(order)
-            }
+            slots["reference"] = reference_spans(reference or "", sample.question)
+        for rank, index in enumerate(order):
+            text = sample.answers[index]
+            spans = trajectory_spans(text, rank, sample.question) if self.of_trajectories else [Span(text, "answer")]
+            slots[f"answer_{rank + 1}"] = spans
         if self.reads_words:
             slots["criterion"] = [Span(criterion or "", "reference")]
             slots |= {name: [Span(f"{score:g}")] for name, score in zip(("low", "high"), scale, strict=True)}
@@ -431,6 +429,7 @@ def letters(answers: int) -> str:
 def _reading_template(template_id: str, reading: JudgeReading, before: str, after: str) -> Template:
     """A template of `readings.toml`: question, reference and answers between its two texts."""
     of_trajectories = template_id.endswith("-trajectory")
+    steps = (STEP_MARKER,) if of_trajectories else ()
     block, task, correct = (
         ("Trajectory", "Task", _GOOD_TRAJECTORY) if of_trajectories else ("Answer", "Question", _CORRECT)
     )
@@ -457,20 +456,12 @@ def _reading_template(template_id: str, reading: JudgeReading, before: str, afte
         return Layout(
             plain=(("user", f"{head}{shown}{closing}"),),
             with_reference=(("user", f"{head}{correct}{shown}{closing}"),),
-            delimiters=(
-                *(f"[{edge}{name}]" for name in names for edge in (block, end)),
-                *((STEP_MARKER,) if of_trajectories else ()),
-            ),
+            delimiters=tuple(f"[{edge}{name}]" for name in names for edge in (block, end)) + steps,
         )
 
     takes_criterion = "{criterion}" in f"{before}{after}"
-    return Template(
-        id=template_id,
-        layout=layout,
-        reading=reading,
-        takes_criterion=takes_criterion,
-        of_trajectories=of_trajectories,
-    )
+    kind = {"takes_criterion": takes_criterion, "of_trajectories": of_trajectories}
+    return Template(id=template_id, layout=layout, reading=reading, **kind)
 
 
 TEMPLATES = {
@@ -517,11 +508,10 @@ def get_template(template_id: str) -> Template:
         >>> [(span.kind, span.text) for span in prompt.spans if span.kind != "template"]
         [('question', 'What is 2 + 2?'), ('answer', '4'), ('answer', '5')]
     """
-    if template_id in TRAJECTORY_TEMPLATES:
-        return TRAJECTORY_TEMPLATES[template_id]
-    if template_id not in TEMPLATES:
+    template = TEMPLATES.get(template_id) or TRAJECTORY_TEMPLATES.get(template_id)
+    if template is None:
         raise not_found("template", template_id, TEMPLATES)
-    return TEMPLATES[template_id]
+    return template
 
 
 def criterion_template(template: Template) -> Template:

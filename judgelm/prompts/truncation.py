@@ -181,27 +181,18 @@ class Truncator:
             return Unparsed("too_long", "", why)
         shown = elided(spans, order[:count])
         cut = tuple(self._elision(spans, shown, answer) for answer in sorted({place.answer for place in order[:count]}))
-        answers = [
-            _ShownText(_text_of_answer(spans, answer), _text_of_answer(shown, answer))
-            for answer in range(prompt.compares)
-        ]
-        if cut and (why := _equal_after_cut(prompt.compares, answers)):
+        texts = ([_text_of_answer(each, answer) for answer in range(prompt.compares)] for each in (spans, shown))
+        if cut and (why := _equal_after_cut(prompt.compares, [*map(_ShownText, *texts)])):
             return Unparsed("equal_after_cut", "", why)
         text, ids = self._encode(shown, prompt)
         return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
 
     def _elision(self, spans: tuple[Span, ...], shown: tuple[Span, ...], answer: int) -> Truncation:
         """The record of the texts that were left out of one trajectory."""
-        return Truncation(
-            answer=answer,
-            tokens_before=len(self.ids(_text_of_answer(spans, answer))),
-            tokens_after=len(self.ids(_text_of_answer(shown, answer))),
-            steps=tuple(
-                span.step.step
-                for span, other in zip(spans, shown, strict=True)
-                if span.step is not None and span.step.answer == answer and span is not other
-            ),
-        )
+        before, after = (len(self.ids(_text_of_answer(texts, answer))) for texts in (spans, shown))
+        changed = [span.step for span, other in zip(spans, shown, strict=True) if span is not other]
+        steps = tuple(place.step for place in changed if place is not None and place.answer == answer)
+        return Truncation(answer=answer, tokens_before=before, tokens_after=after, steps=steps)
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text by itself, without any special token."""

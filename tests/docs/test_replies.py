@@ -22,6 +22,7 @@ GRADES = {
     "llmbar-rating": (0.0, 9.0),
 }
 LABELS = {
+    "agentevals",
     "inspect-model-graded-qa",
     "openevals",
     "promptfoo-closedqa",
@@ -30,6 +31,7 @@ LABELS = {
     "simpleqa",
 }
 FACTS = {
+    "agentevals": {"choices": (), "reasoning": True, "fault": False},
     "arena-hard": {"labels": ("A>>B", "A>B", "A=B", "B>A", "B>>A")},
     "llmbar-choice": {"explanation": True},
     "openevals": {"choices": (), "reasoning": True, "fault": False},

@@ -222,13 +222,7 @@ TABLE: tuple[Source, ...] = (
     Source(
         name="tau-bench",
         needs=("task_id", "reward", "info", "traj"),
-        fields={
-            "id": "task_id, trial",
-            "question": "info",
-            "answers": "traj",
-            "reference": "info",
-            "label": "reward",
-        },
+        fields={"id": "task_id, trial", "question": "info", "answers": "traj", "label": "reward"},
         sample=trajectories.tau_bench_sample,
         label=trajectories.tau_bench_label,
     ),

@@ -23,8 +23,7 @@ _FIELDS = frozenset(
     | {"winner", "votes", "score", "scores", "score_1", "score_2", "score_a", "score_b", "preference", "reason"}
 )
 _INSPECT_FIELDS = frozenset(
-    {"id", "epoch", "input", "target", "messages", "scores", "events", "events_data", "attachments", "store", "output"}
-    | {"uuid", "model_usage", "role_usage", "timelines", "files", "setup"}
+    {"id", "epoch", "input", "target", "messages", "scores", "events", "attachments", "store", "output", "model_usage"}
 )
 _INSPECT_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Values of a score in letters: correct, partly, incorrect, no answer."""
@@ -41,18 +40,16 @@ def trajectory_sample(row: Row) -> Sample:
     if not isinstance(listed, list) or not listed:
         raise row.field_error("trajectories", f"expected {_NEEDS}, got {describe(listed)}; see docs/formats.md")
     answers = tuple(_messages_text(row, f"trajectories[{index}]", each) for index, each in enumerate(listed))
-    wanted = row.data.get("reference")
+    models, wanted = row.data.get("answer_models"), row.data.get("reference")
     reference = _messages_text(row, "reference", wanted) if isinstance(wanted, list) else row.reference()
-    question = row.optional_text("question")
-    if question is None:
-        question = _common_task(row, listed)
+    question = row.optional_text("question") or _common_task(row, listed)
     return Sample(
         id=row.id() or content_id(question, answers, reference),
         question=question,
         answers=answers,
         reference=reference,
         answer_models=row.text_list("answer_models", len(answers))
-        if row.data.get("answer_models")
+        if models
         else row.optional_texts("model_1", "model_2"),
         category=row.optional_text("category"),
         metadata=row.extras(_FIELDS),
@@ -97,12 +94,12 @@ def inspect_sample(row: Row) -> Sample:
     asked = _attached(row, row.data["input"], texts)
     question = asked if isinstance(asked, str) else _common_task(row, [asked])
     target = row.data.get("target")
-    accepted = [text for text in (target if isinstance(target, list) else [target]) if isinstance(text, str)]
+    accepted = [text for text in (target if isinstance(target, list) else [target]) if isinstance(text, str) and text]
     return Sample(
         id=f"{row.required_id('id', 'samples of a log are told apart by it')}-{row.data['epoch']}",
         question=question,
         answers=(answer,),
-        reference=" or ".join(text for text in accepted if text.strip()) or None,
+        reference=" or ".join(accepted) or None,
         metadata=row.extras(_INSPECT_FIELDS),
     )
 
@@ -158,7 +155,6 @@ def tau_bench_sample(row: Row) -> Sample:
         question=row.with_data(task).text("instruction", "info.task.instruction"),
         answers=(_messages_text(row, "traj", row.data["traj"]),),
         reference=_messages_text(row, "info.task.actions", expected) if calls else None,
-        metadata={},
     )
 
 
