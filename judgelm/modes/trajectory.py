@@ -170,10 +170,8 @@ class Trajectory:
         judgment = graded(self, sample, first.shown[0]) if single else conclude_pair(self, sample, first)
         parts = zip(self.statements, readouts, strict=True)
         shown = tuple(replace(reply, part=part) for part, readout in parts for reply in readout.shown)
-        failure = _cut_alike(sample, first)
-        failed = next((reply for reply in shown if reply.failure is not None), None)
-        if failed is not None and failed.failure is not None:
-            failure = replace(failed.failure, why=f"{failed.part}: {failed.failure.why}")
+        failures = [replace(lack, why=f"{reply.part}: {lack.why}") for reply in shown if (lack := reply.failure)]
+        failure = failures[0] if failures else _cut_alike(sample, first)
         if failure is not None:
             judgment = replace(judgment, verdict=None, scores=None, probability=None, consistent=None, failure=failure)
         return replace(judgment, shown=shown)
@@ -181,9 +179,7 @@ class Trajectory:
 
 def _cut_alike(sample: Sample, readout: Readout) -> Unparsed | None:
     """The failure of two trajectories, read alone, that differ only in what was left out of both."""
-    if readout.strengths is None or len(readout.shown) != 2 or len(set(sample.answers)) == 1:
-        return None
-    alone = all(len(reply.order) == 1 and reply.truncations for reply in readout.shown)
-    if not alone or readout.strengths[0] != readout.strengths[1]:
+    cut = all(len(reply.order) == 1 and reply.truncations for reply in readout.shown)
+    if readout.strengths is None or len(set(sample.answers)) == 1 or len(set(readout.strengths)) == 2 or not cut:
         return None
     return Unparsed("equal_after_cut", "", "both trajectories are cut, and the judge reads them as equal")

@@ -429,10 +429,10 @@ def letters(answers: int) -> str:
 def _reading_template(template_id: str, reading: JudgeReading, before: str, after: str) -> Template:
     """A template of `readings.toml`: question, reference and answers between its two texts."""
     of_trajectories = template_id.endswith("-trajectory")
-    steps = (STEP_MARKER,) if of_trajectories else ()
-    block, task, correct = (
-        ("Trajectory", "Task", _GOOD_TRAJECTORY) if of_trajectories else ("Answer", "Question", _CORRECT)
-    )
+    steps: tuple[str, ...] = ()
+    block, task, correct = "Answer", "Question", _CORRECT
+    if of_trajectories:
+        block, task, correct, steps = "Trajectory", "Task", _GOOD_TRAJECTORY, (STEP_MARKER,)
 
     @cache
     def layout(answers: int) -> Layout:

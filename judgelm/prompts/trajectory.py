@@ -32,7 +32,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from judgelm.errors import InputError
 from judgelm.records import Span, SpanKind, StepPlace, TrajectoryMatch
@@ -98,9 +98,7 @@ def read_trajectory(text: str) -> tuple[Step, ...]:
     try:
         messages = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(
-            f"expected a trajectory (a list of chat messages), got {_shown(text)}; give rows with trajectories"
-        ) from None
+        raise InputError(f"expected a trajectory (chat messages), got {_shown(text)}; give trajectories") from None
     return read_steps(messages)
 
 
@@ -274,17 +272,11 @@ def _spans(
 
 def _elision_ranks(steps: Sequence[Step]) -> dict[int, tuple[int, int]]:
     """Number of a step -> rank in which its text is left out, the lowest first; without those that stay."""
-    numbers: dict[StepKind, list[int]] = {}
-    for number, step in enumerate(steps, 1):
-        numbers.setdefault(step.kind, []).append(number)
-    stay = {numbers[kind][place] for kind, place in (("result", -1), ("assistant", -1), ("user", 0)) if kind in numbers}
-    return {
-        number: (_RANKS[kind], number)
-        for kind, same in numbers.items()
-        if kind in _RANKS
-        for number in same
-        if number not in stay
-    }
+    last = {step.kind: number for number, step in enumerate(steps, 1)}
+    task = next((number for number, step in enumerate(steps, 1) if step.kind == "user"), 0)
+    stay = {task, last.get("result"), last.get("assistant")}
+    may_go = [(number, step.kind) for number, step in enumerate(steps, 1) if number not in stay]
+    return {number: (_RANKS[kind], number) for number, kind in may_go if kind in _RANKS}
 
 
 def match_trajectory(
@@ -297,7 +289,9 @@ def match_trajectory(
         reference: the trajectory that it should have followed.
         arguments: whether arguments of a call must be the same JSON values, or do not count.
     """
-    called, wanted = _calls(steps, arguments), _calls(reference, arguments)
+    called, wanted = (
+        [_call_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference)
+    )
     counts, needs = Counter(called), Counter(wanted)
     shared = (counts & needs).total()
     return TrajectoryMatch(
@@ -311,14 +305,9 @@ def match_trajectory(
     )
 
 
-def _calls(steps: Sequence[Step], arguments: str) -> list[str]:
-    """The calls in their order, each as a text by which it is compared."""
-    return [_call_key(step, arguments) for step in steps if step.kind == "call"]
-
-
 def _call_key(step: Step, arguments: str) -> str:
-    values: Any = step.arguments if arguments == "exact" else None
-    return json.dumps([step.tool, values], sort_keys=True)
+    """A call as a text by which it is compared."""
+    return json.dumps([step.tool, step.arguments if arguments == "exact" else None], sort_keys=True)
 
 
 def _messages(steps: Sequence[Step], arguments: str) -> list[tuple[str, list[str]]]:

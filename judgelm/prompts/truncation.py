@@ -177,8 +177,7 @@ class Truncator:
 
         count = bisect_left(range(len(order) + 1), True, key=fits)
         if count > len(order):
-            why = f"what stays of the trajectories needs more than the {limit} tokens that a prompt may have"
-            return Unparsed("too_long", "", why)
+            return Unparsed("too_long", "", f"what stays of the trajectories needs more than {limit} tokens")
         shown = elided(spans, order[:count])
         cut = tuple(self._elision(spans, shown, answer) for answer in sorted({place.answer for place in order[:count]}))
         texts = ([_text_of_answer(each, answer) for answer in range(prompt.compares)] for each in (spans, shown))

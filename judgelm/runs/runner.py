@@ -324,12 +324,8 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "text": shown.text,
         "scores": shown.scores,
         "failure": _failure_row(shown.failure),
-        "cut": [_truncation_row(truncation) for truncation in shown.truncations],
+        "cut": [_without_none(asdict(cut) | {"steps": cut.steps or None}) for cut in shown.truncations],
     } | _without_none(extras)
-
-
-def _truncation_row(truncation: Truncation) -> dict[str, Any]:
-    return _without_none(asdict(truncation) | {"steps": truncation.steps or None})
 
 
 def _solve_row(solve: SelfAnswer) -> dict[str, Any]:
@@ -354,9 +350,7 @@ def _shown(row: Mapping[str, Any]) -> Shown:
         distribution=_distribution(row.get("distribution")),
         grades=_grades(row.get("grades")),
         log_odds=row.get("log_odds"),
-        truncations=tuple(
-            Truncation(**{**truncation, "steps": tuple(truncation.get("steps", ()))}) for truncation in row["cut"]
-        ),
+        truncations=tuple(Truncation(**{**cut, "steps": tuple(cut.get("steps", ()))}) for cut in row["cut"]),
     )
 
 

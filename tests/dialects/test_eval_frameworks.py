@@ -510,7 +510,8 @@ def test_instructions_that_want_another_mark_are_not_inspects(refilled):
 
 # agentevals
 
-STEPS = "<user>\nWhere is order 7?\n</user>\n\n<assistant>\n<tool_call>\n<name>find_order</name>\n</tool_call>\n</assistant>"
+CALL = "<tool_call>\n<name>find_order</name>\n</tool_call>"
+STEPS = f"<user>\nWhere is order 7?\n</user>\n\n<assistant>\n{CALL}\n</assistant>"
 
 
 def agentevals(trajectory, reference=None, *, before="Grade it.\n\n", after="\n"):

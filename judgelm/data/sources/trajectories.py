@@ -40,7 +40,8 @@ def trajectory_sample(row: Row) -> Sample:
     if not isinstance(listed, list) or not listed:
         raise row.field_error("trajectories", f"expected {_NEEDS}, got {describe(listed)}; see docs/formats.md")
     answers = tuple(_messages_text(row, f"trajectories[{index}]", each) for index, each in enumerate(listed))
-    models, wanted = row.data.get("answer_models"), row.data.get("reference")
+    named, wanted = row.data.get("answer_models"), row.data.get("reference")
+    models = row.text_list("answer_models", len(answers)) if named else row.optional_texts("model_1", "model_2")
     reference = _messages_text(row, "reference", wanted) if isinstance(wanted, list) else row.reference()
     question = row.optional_text("question") or _common_task(row, listed)
     return Sample(
@@ -48,9 +49,7 @@ def trajectory_sample(row: Row) -> Sample:
         question=question,
         answers=answers,
         reference=reference,
-        answer_models=row.text_list("answer_models", len(answers))
-        if models
-        else row.optional_texts("model_1", "model_2"),
+        answer_models=models,
         category=row.optional_text("category"),
         metadata=row.extras(_FIELDS),
     )
