@@ -255,12 +255,12 @@ def _spans(
 ) -> list[Span]:
     """The spans of numbered steps; each knows its answer and step, and its rank where it may be left out."""
     spans: list[Span] = []
-    calls = {step.call_id: number for number, step in enumerate(steps, 1) if step.kind == "call" and step.call_id}
+    calls: dict[str, int] = {}
     for number, step in enumerate(steps, 1):
+        calls |= {step.call_id: number} if step.kind == "call" and step.call_id else {}
         of = f" of step {calls[step.call_id]}" if step.kind == "result" and step.call_id in calls else ""
         label = f"{_BETWEEN if spans else ''}{STEP_MARKER} {number}: {step.kind}{of}]\n"
-        repeats_task = step.kind == "user" and step.text == task
-        body = Span(ABOVE) if repeats_task else Span(step.text, kind)
+        body = Span(ABOVE) if step.kind == "user" and step.text == task else Span(step.text, kind)
         tool = [Span(step.tool, kind), Span("(")] if step.kind == "call" else []
         stays = None if answer is None else StepPlace(answer=answer, step=number, rank=None)
         place = None if stays is None else replace(stays, rank=ranks.get(number))

@@ -97,6 +97,15 @@ def test_other_forms_of_messages_show_the_same(messages):
     assert SHOWN in text_of(prompt_of(json.dumps(messages)))
 
 
+def test_a_result_is_of_the_last_call_with_its_id():
+    repeated = json.dumps([*chat()[:4], *chat()[2:4]])
+    shown = text_of(prompt_of(repeated))
+    assert "[Step 5: result of step 4]" in shown
+    assert "[Step 8: result of step 7]" in shown
+    unknown = json.dumps([*chat()[:2], {"role": "tool", "tool_call_id": "c9", "content": "a"}])
+    assert "[Step 3: result]\na" in text_of(prompt_of(unknown))
+
+
 def test_a_tools_error_stands_in_its_result():
     [step] = read_steps([{"role": "tool", "content": "too slow", "error": {"type": "timeout", "message": "too slow"}}])
     assert step.text == "Error (timeout): too slow"

@@ -23,7 +23,7 @@ _FIELDS = frozenset(
     | {"winner", "votes", "score", "scores", "score_1", "score_2", "score_a", "score_b", "preference", "reason"}
 )
 _INSPECT_FIELDS = frozenset(
-    {"id", "epoch", "input", "target", "messages", "scores", "events", "attachments", "store", "output", "model_usage"}
+    {"id", "epoch", "input", "target", "messages", "scores", "events", "events_data", "attachments", "store", "output"}
 )
 _INSPECT_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Values of a score in letters: correct, partly, incorrect, no answer."""
