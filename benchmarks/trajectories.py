@@ -4,9 +4,9 @@
 
 The file is `historical_trajectories/gpt-4o-airline.json` of tau-bench (MIT): 50 tasks, four trials each, by GPT-4o. Its
 reward is 1 where the database ends as expected. The judge is asked for the task `outcome` alone, with the expected
-calls as reference, about the first trial of each task, in a window of 1,280 tokens and without the agent's system
-prompt (about 1,450 tokens of policy), since a CPU reads long prompts slowly. Matches need no model and are of all
-trials. Writes `trajectories.json` beside this file, without any text.
+calls as reference, about the first `--limit` trajectories (first trials), in a window of 1,280 tokens and without the
+agent's system prompt (about 1,450 tokens of policy), since a CPU reads long prompts slowly. Matches need no model and
+are of all trials with expected calls. Writes `trajectories.json` beside this file, without any text.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def judge(results: list[dict[str, Any]], work: Path, limit: int) -> Path:
     rows = [row | {"traj": [message for message in row["traj"] if message["role"] != "system"]} for row in results]
     given, out = work / "without_policy.json", work / "judged.jsonl"
     given.write_text(json.dumps(rows[:limit]), encoding="utf-8")
-    batch(given, out, "--mode-arg", "tasks=[outcome]", "--max-model-len", "1280")
+    batch(given, out, "--mode-arg", "tasks=[outcome]", "--max-model-len", "1280", "--max-num-seqs", "2")
     return out
 
 
@@ -79,9 +79,10 @@ def probabilities(path: Path) -> dict[str, float]:
 
 
 def outcomes(path: Path) -> dict[str, Any]:
-    """Failures by code, and how many trajectories were cut."""
+    """Trajectories read, failures by code, and how many of the others were cut."""
     rows = rows_of(path)
     return {
+        "read": len(rows),
         "failures": dict(Counter(row["failure"]["code"] for row in rows if row["failure"])),
         "cut": sum(bool(row["shown"][0]["cut"]) for row in rows if row["failure"] is None),
     }
