@@ -94,7 +94,8 @@ def _criterion(item: object) -> Criterion:
     fields = {"text": item} if isinstance(item, str) else item
     if not isinstance(fields, Mapping) or not {"text"} <= fields.keys() <= {"text", "weight"}:
         raise ConfigError(f"expected a criterion, got {describe(item)}; write {_FORM}")
-    text, weight = fields["text"], fields.get("weight", 1)
+    text, weight = fields["text"], fields.get("weight")
+    weight = 1 if weight is None else weight  # tables of structs write null where there is none
     if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
         raise ConfigError(f"expected text and a number as its weight, got {describe(item)}; write {_FORM}")
     return Criterion(text=text, weight=float(weight))
