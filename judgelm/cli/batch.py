@@ -97,13 +97,13 @@ def batch(
         check_names,
         check_paths,
         checked_mode,
-        chosen_with_criteria,
         clear_and_mark,
         judge_in_cascade,
         output_of,
         run,
     )
     from judgelm.judge import Judge
+    from judgelm.modes.checklist import read_criteria
     from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
     check_canary_options(canary_options, cascade=cascade)
@@ -131,7 +131,9 @@ def batch(
     check_paths(job)
     chosen = options.mode_options(context, mode_arg or ())
     if criteria is not None:
-        chosen = chosen_with_criteria(chosen, criteria)
+        if "criteria" in chosen:
+            raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
+        chosen["criteria"] = read_criteria(criteria)
     mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
     check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     arguments = judge_options.judge_arguments()

@@ -24,7 +24,6 @@ from judgelm.judge import Judge, engine_of, judge_of
 from judgelm.judges.cards import default_choice
 from judgelm.judges.released import recognise
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
-from judgelm.modes.checklist import read_criteria
 from judgelm.modes.readings import reading_of
 from judgelm.modes.votes import Voted
 from judgelm.records import Judgment, failure_name
@@ -144,17 +143,6 @@ def checked_mode(mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, mode
         mode = released.modes[0]
     released.mode(mode, chosen)
     return mode
-
-
-def chosen_with_criteria(chosen: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The mode's options with the criteria of a file.
-
-    Raises:
-        ConfigError: the file holds no criteria, or the options have some too.
-    """
-    if "criteria" in chosen:
-        raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
-    return chosen | {"criteria": read_criteria(path)}
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:

@@ -31,7 +31,7 @@ from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.readings import read_words
 from judgelm.prompts.catalog import get_template
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
-from judgelm.yaml_files import read_yaml
+from judgelm.yaml_files import parse_yaml
 
 CRITERIA_FIELD = "criteria"
 """The field of a row, and of a sample's `metadata`, with its own criteria."""
@@ -107,15 +107,12 @@ def read_criteria(path: Path) -> tuple[Criterion, ...]:
     Raises:
         ConfigError: the file cannot be read, or holds no criteria.
     """
-    if path.suffix.lower() in (".yaml", ".yml", ".json"):
-        value = read_yaml(path)
-    else:
-        try:
-            value = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read as text in UTF-8 ({error}); check the file") from error
     try:
-        return parse_criteria(value)
+        text = path.read_text(encoding="utf-8")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return parse_criteria(parse_yaml(text) if path.suffix.lower() in (".yaml", ".yml", ".json") else lines)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text in UTF-8 ({error}); check the file") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -162,13 +159,11 @@ class Checklist:
         return get_template(self.template).sha
 
     def check(self, sample: Sample) -> None:
-        """See that a sample has answers and criteria.
+        """See that a sample has criteria.
 
         Raises:
-            InputError: it has not, or its criteria cannot be used.
+            InputError: it has none, or they cannot be used.
         """
-        if not sample.answers:
-            raise InputError(f"sample {sample.id}: no answer to judge; give each row one")
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
@@ -195,14 +190,11 @@ class Checklist:
         Raises:
             InputError: as `check`.
         """
-        self.check(sample)
         criteria = self.criteria_of(sample)
         asked = [(index, criterion) for index in range(len(sample.answers)) for criterion in criteria]
         read = yield from interleave([self._ask(sample, index, criterion) for index, criterion in asked])
-        failed = next((shown for shown in read if shown.failure is not None), None)
-        failure = None
-        if failed is not None and failed.failure is not None:
-            failure = replace(failed.failure, why=f"{failed.part}: {failed.failure.why}")
+        failures = (replace(shown.failure, why=f"{shown.part}: {shown.failure.why}") for shown in read if shown.failure)
+        failure = next(failures, None)
         shares = None if failure else tuple(self._shares(criteria, read))
         return Judgment(
             sample_id=sample.id,

@@ -402,9 +402,8 @@ def checklist_entry(form: ChecklistForm, row: Row, row_number: int) -> Entry:
         criteria = parse_criteria([_criterion(form, item) for item in items] if isinstance(items, list) else items)
     except ConfigError as error:
         raise row.field_error(form.criteria, str(error)) from error
-    name = f"{model_from_filename(row.file)}-{row_number}" if form.id is None else row.required_id(form.id, needs)
     sample = Sample(
-        id=name,
+        id=f"{model_from_filename(row.file)}-{row_number}" if form.id is None else row.required_id(form.id, needs),
         question="\n\n".join(map(render_turns, turns)),
         answers=(),
         reference=None if form.reference is None else row.reference(form.reference),
