@@ -2,9 +2,10 @@
 
 A model is asked about pairs with labels (what the better answer has and the other lacks), about a guide, or about each
 question. Its criteria are merged where they say the same, and judged on training pairs: a criterion is dropped where it
-separates nothing (no pair has one answer that meets it and one that does not, at P(yes) 0.5), where it prefers the
-wrong answer (its P(yes) is on the mean not higher for the better answer), and where no pair could be read. What is left
-is measured on held-out pairs, of other questions, beside the same judge's plain yes-no.
+separates nothing (in no pair do the two P(yes) differ by 0.05 or more), where it prefers the wrong answer (its P(yes)
+is on the mean not higher for the better answer), and where no pair could be read. What is left is measured on held-out
+pairs, of other questions, beside the same judge's plain yes-no. P(yes) is compared rather than yes and no: a small
+judge says yes to most answers, and is surer of the better one.
 
 Source: Rubrics as Rewards (Gunjal et al. 2025) and TICK (Cook et al. 2024) for criteria of each question; LLM-Rubric
 and OpenRubrics (Liu et al. 2025, contrastive rubric generation) for criteria of what the preferred answer does. The
@@ -37,7 +38,8 @@ _LIST = re.compile(r"\[.*\]", re.DOTALL)
 _COMPARES = re.compile(r"\b(?:preferred|rejected|better|worse|first|second|other|both)\s+(?:answer|response)s?\b", re.I)
 _LENGTHS = range(3, 61)
 """Words of a criterion that says something, and one thing."""
-_MET = 0.5
+_SEPARATED = 0.05
+"""Least difference of two P(yes) that tells two answers apart."""
 
 
 def writing_prompt(source: RubricSource, name: str, count: int, question: str, answers: Sequence[str] = ()) -> Sample:
@@ -112,7 +114,7 @@ class Separation(NamedTuple):
 
     Attributes:
         pairs: those in which it could be read for both answers.
-        separated: those of them in which one answer meets it and the other does not.
+        separated: those of them in which the two P(yes) differ by 0.05 or more.
         lead: mean P(yes) of the better answer minus that of the other, in [-1, 1]; 0 without a pair.
     """
 
@@ -140,7 +142,7 @@ def separation(criterion: str, judgments: Mapping[str, Judgment], labelled: Labe
             pairs.append((values[better], values[1 - better]))
     return Separation(
         pairs=len(pairs),
-        separated=sum((better >= _MET) != (other >= _MET) for better, other in pairs),
+        separated=sum(abs(better - other) >= _SEPARATED for better, other in pairs),
         lead=sum(better - other for better, other in pairs) / len(pairs) if pairs else 0.0,
     )
 

@@ -79,7 +79,8 @@ def test_pairs_of_a_question_are_on_one_side_and_ties_on_none():
     [
         # the first answer is better, then the second: leads 0.9 - 0.2 and 0.4 - 0.6
         ([(0.9, 0.2), (0.6, 0.4)], (2, 2, pytest.approx(0.25)), "kept"),
-        ([(0.9, 0.6), (0.2, 0.4)], (2, 0, pytest.approx(0.25)), "separates nothing"),
+        ([(0.9, 0.6), (0.98, 0.99)], (2, 1, pytest.approx(0.155)), "kept"),
+        ([(0.99, 0.96), (0.98, 0.99)], (2, 0, pytest.approx(0.02)), "separates nothing"),
         ([(0.2, 0.9), (0.6, 0.4)], (2, 2, pytest.approx(-0.45)), "prefers the wrong answer"),
         ([(0.9, None), (0.2, 0.6)], (1, 1, pytest.approx(0.4)), "kept"),
         ([(0.9, None), (None, 0.6)], (0, 0, 0), "could not be read"),
