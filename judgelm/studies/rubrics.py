@@ -7,9 +7,9 @@ is on the mean not higher for the better answer), and where no pair could be rea
 pairs, of other questions, beside the same judge's plain yes-no. P(yes) is compared rather than yes and no: a small
 judge says yes to most answers, and is surer of the better one.
 
-Source: Rubrics as Rewards (Gunjal et al. 2025) and TICK (Cook et al. 2024) for criteria of each question; LLM-Rubric
-and OpenRubrics (Liu et al. 2025, contrastive rubric generation) for criteria of what the preferred answer does. The
-prompts and the two rules for dropping are ours.
+Source: Rubrics as Rewards (Gunjal et al. 2025) and TICK (Cook et al. 2024) for criteria of each question;
+OpenRubrics (Liu et al. 2025, contrastive rubric generation) for criteria of what the preferred answer does. The prompts
+and the rules for dropping are ours.
 """
 
 import re
