@@ -22,7 +22,6 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from judgelm.data.readers.values import describe, list_value
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import with_usage
 from judgelm.modes.flow import Flow, RequestFlow, interleave
@@ -71,14 +70,14 @@ class Criterion:
 
 
 def parse_criteria(value: object) -> tuple[Criterion, ...]:
-    """The criteria of a list of texts and of objects with `text` and `weight`, also as the JSON of a table's cell.
+    """The criteria of a list of texts and of objects with `text` and `weight`; a table's cell holds it as JSON or YAML.
 
     Raises:
         ConfigError: the value has another form, a criterion comes twice, or none has a weight above 0.
     """
-    items = list_value(value)
+    items = parse_yaml(value) if isinstance(value, str) else value
     if not isinstance(items, Sequence) or isinstance(items, str) or not items:
-        raise ConfigError(f"expected a list of criteria, got {describe(value)}; write {_FORM}")
+        raise ConfigError(f"expected a list of criteria, got {value!r:.60}; write {_FORM}")
     criteria = tuple(map(_criterion, items))
     texts = [criterion.text for criterion in criteria]
     if twice := next((text for text in texts if texts.count(text) > 1), None):
@@ -93,11 +92,11 @@ def _criterion(item: object) -> Criterion:
         return item
     fields = {"text": item} if isinstance(item, str) else item
     if not isinstance(fields, Mapping) or not {"text"} <= fields.keys() <= {"text", "weight"}:
-        raise ConfigError(f"expected a criterion, got {describe(item)}; write {_FORM}")
+        raise ConfigError(f"expected a criterion, got {item!r:.60}; write {_FORM}")
     text, weight = fields["text"], fields.get("weight")
     weight = 1 if weight is None else weight  # tables of structs write null where there is none
     if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ConfigError(f"expected text and a number as its weight, got {describe(item)}; write {_FORM}")
+        raise ConfigError(f"expected text and a number as its weight, got {item!r:.60}; write {_FORM}")
     return Criterion(text=text, weight=float(weight))
 
 
