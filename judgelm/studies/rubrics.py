@@ -36,6 +36,8 @@ _PROMPTS = read_texts(Path(__file__).parents[1] / "prompts" / "rubrics.toml")
 _ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)")
 _LIST = re.compile(r"\[.*\]", re.DOTALL)
 _COMPARES = re.compile(r"\b(?:preferred|rejected|better|worse|first|second|other|both)\s+(?:answer|response)s?\b", re.I)
+_PREFERRED = re.compile(r"\b(the) (?:preferred|better)(?= (?:answer|response)\b)", re.IGNORECASE)
+"""The name of the answer in the prompt, which says nothing to a judge of one answer."""
 _LENGTHS = range(3, 61)
 """Words of a criterion that says something, and one thing."""
 _SEPARATED = 0.05
@@ -60,12 +62,13 @@ def writing_prompt(source: RubricSource, name: str, count: int, question: str, a
 def written_criteria(reply: str) -> tuple[list[str], int]:
     """The criteria of a reply: a JSON list, the items of a list, or lines; and how many of them cannot be used.
 
-    A criterion cannot be used where it compares answers, or has fewer than 3 or more than 60 words.
+    "The preferred answer" is made "the answer". A criterion cannot be used where it compares answers, or has fewer than
+    3 or more than 60 words.
     """
     texts = _of_json(reply) or [match[1] for line in reply.splitlines() if (match := _ITEM.match(line))]
     if not texts:
         texts = [line for line in reply.splitlines() if line.strip() and not line.rstrip().endswith(":")]
-    plain = [" ".join(text.replace("**", "").strip().strip('"').split()) for text in texts]
+    plain = [" ".join(_PREFERRED.sub(r"\1", text.replace("**", "")).strip().strip('"').split()) for text in texts]
     usable = [text for text in plain if len(text.split()) in _LENGTHS and not _COMPARES.search(text)]
     return usable, len(plain) - len(usable)
 

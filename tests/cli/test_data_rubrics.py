@@ -10,7 +10,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from tests.support.jsonl_files import rows_of, write_rows
 
 WRITTEN = (
-    "1. The answer says kale.\n2. It says leek somewhere.\n3. It says nothing at all.\n4. It is the better answer.\n"
+    "1. The answer says kale.\n2. It says leek somewhere.\n3. It says nothing at all.\n4. The other answer is worse.\n"
 )
 
 

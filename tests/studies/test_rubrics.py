@@ -47,6 +47,7 @@ def judgment(winner, *readings, failed=False):
         ('[{"criterion": "It is short.", "weight": 2}]', ["It is short."], 0),
         ("Criteria:\n\nIt is short.\nIt names a year.", ["It is short.", "It names a year."], 0),
         ("1. It is short.\n2. The first answer is short.\n3. Short", ["It is short."], 2),
+        ("1. The preferred answer names a year.\n2. It beats the rejected answer.", ["The answer names a year."], 1),
         ("", [], 0),
     ],
 )
