@@ -40,6 +40,7 @@ def batch(
     ] = "pair",
     mode_arg: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", autocompletion=options.mode_args)] = None,
     references: options.References = None,
+    criteria: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     self_answers: str | None = None,
     cascade: Annotated[str | None, typer.Option(metavar="SMALL,LARGE")] = None,
     cascade_band: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
@@ -73,6 +74,7 @@ def batch(
 
     How to judge:
         mode_arg: An option of this mode; the value is YAML. Repeatable.
+        criteria: Mode checklist: a list in YAML or JSON, or one criterion a line; rows with their own keep those.
         self_answers: Run file whose judge's own answers are reused (modes with self-reference).
 
     Examples:
@@ -101,6 +103,7 @@ def batch(
         run,
     )
     from judgelm.judge import Judge
+    from judgelm.modes.checklist import read_criteria
     from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
     check_canary_options(canary_options, cascade=cascade)
@@ -127,6 +130,10 @@ def batch(
         raise ConfigError("--prompts describes the prompts of a file of requests, which the input is not")
     check_paths(job)
     chosen = options.mode_options(context, mode_arg or ())
+    if criteria is not None:
+        if "criteria" in chosen:
+            raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
+        chosen["criteria"] = read_criteria(criteria)
     mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
     check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     arguments = judge_options.judge_arguments()
@@ -170,7 +177,18 @@ def _refuse_judging_options(context: typer.Context) -> None:
     Raises:
         ConfigError: one is given.
     """
-    own = {"mode", "mode_arg", "references", "self_answers", "cascade", "cascade_band", "limit", "retry", "column"}
+    own = {
+        "mode",
+        "mode_arg",
+        "references",
+        "criteria",
+        "self_answers",
+        "cascade",
+        "cascade_band",
+        "limit",
+        "retry",
+        "column",
+    }
     own |= {flag.name for group in (ModeFlags, CanaryOptions, ClusterOptions) for flag in fields(group)}
     own &= context.params.keys() - {"both_orders"}
     if given := sorted(name for name in own if not options.is_default(context, name)):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MODE_NAMES = (
-    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr",
+    "pair", "reasoned", "single", "multi", "multimodal", "rubric", "checklist", "correctness", "qa", "ssr",
     "conversation", "chat", "trajectory",
 )  # fmt: skip
 """The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""

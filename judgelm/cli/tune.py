@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from judgelm.data.labelled_set import LabelledSet
     from judgelm.judge import Judge
     from judgelm.metrics.resampling import Estimate
+    from judgelm.modes import BatchMode
     from judgelm.prompts.judge_card import Card
     from judgelm.records import Judgment
     from judgelm.studies.tuning import CandidateScores, TuningResult
@@ -41,7 +42,7 @@ reading by `judgelm tune`, with {n} labelled pairs ({decided} with a winner, {qu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """The pairs, the candidates and the folder of one tuning.
+    """The pairs, the candidates and the folder of one tuning, or of criteria that are measured (`data rubrics`).
 
     Attributes:
         labels: file of the pairs and labels.
@@ -60,7 +61,7 @@ class TuningJob:
     overwrite: bool = False
 
     def run(self, template: str) -> Path:
-        """The run file of a candidate."""
+        """The run file of a candidate, or of another way to judge the pairs."""
         return self.folder / _RUNS / f"{template}.jsonl"
 
 
@@ -114,12 +115,12 @@ def tune_command(
     job = TuningJob(
         labels=labels, folder=out, templates=candidates, criterion=criterion, rows=rows, overwrite=overwrite
     )
-    labelled = _labelled(job, limit)
+    labelled = labelled_pairs(job, limit)
     check_labels(_tuning_labels(labelled), folds)
-    _make_folder(job)
+    make_folder(job)
     with closing(_load(job, model, engine_flags, quiet=results.quiet)) as judge:
         for name in candidates:
-            _judge_candidate(job, name, judge, labelled, quiet=results.quiet)
+            judge_pairs(job, name, _candidate(job, name), judge, tuple(labelled.samples), quiet=results.quiet)
         runs, labelled = _read_runs(job, labelled)
         options = TuningOptions(default=candidates[0], folds=folds, resampling=Resampling(seed=seed))
         tuned = tune(_differences(job, runs, labelled), _tuning_labels(labelled), options)
@@ -163,7 +164,7 @@ def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | 
     return tuple(sorted(chosen, key=lambda name: name != default.id))
 
 
-def _labelled(job: TuningJob, limit: int | None) -> "LabelledSet":
+def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
     """The labelled pairs, or the first of them.
 
     Raises:
@@ -204,7 +205,7 @@ def _tuning_labels(labelled: "LabelledSet") -> Any:
     )
 
 
-def _make_folder(job: TuningJob) -> None:
+def make_folder(job: TuningJob) -> None:
     """Create the folder.
 
     Raises:
@@ -276,24 +277,30 @@ def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
     )
 
 
-def _judge_candidate(job: TuningJob, template: str, judge: "Judge", labelled: "LabelledSet", *, quiet: bool) -> None:
-    """Judge the labelled pairs in one way, at calibration temperature 1 and without ties."""
-    from judgelm.modes import Pairwise
-    from judgelm.prompts.catalog import get_template
+def judge_pairs(
+    job: TuningJob, name: str, mode: "BatchMode", judge: "Judge", ids: Sequence[str], *, quiet: bool
+) -> None:
+    """Judge some of the labelled pairs in one way, into a run file of that name."""
     from judgelm.runs.batch import BatchHooks, run_batch
 
-    asked = job.criterion if get_template(template).takes_criterion else None
-    mode = Pairwise(template=template, tie_threshold=0.0, criterion=asked)
     if not quiet:
-        console.message(f"{template}: {len(labelled.samples)} pairs")
-    with watch(len(labelled.samples), quiet=quiet) as update:
+        console.message(f"{name}: {len(ids)} pairs")
+    with watch(len(ids), quiet=quiet) as update:
         hooks = BatchHooks(on_judgment=update)
         try:
-            batch = _batch_job(job, template, tuple(labelled.samples))
-            run_batch(batch, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
+            run_batch(_batch_job(job, name, ids), mode, judge.engine, load_s=judge.load_s, hooks=hooks)
         except KeyboardInterrupt:
             console.print("\ninterrupted; run the same command again to continue", style="yellow")
             raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _candidate(job: TuningJob, template: str) -> "BatchMode":
+    """A template as a mode, at calibration temperature 1 and without ties."""
+    from judgelm.modes import Pairwise
+    from judgelm.prompts.catalog import get_template
+
+    asked = job.criterion if get_template(template).takes_criterion else None
+    return Pairwise(template=template, tie_threshold=0.0, criterion=asked)
 
 
 def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":

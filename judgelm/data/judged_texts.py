@@ -24,7 +24,7 @@ from judgelm.errors import InputError
 from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Judgment, Label, Sample, TextHashes
 
-_CONTEXT = ("context", "options", "pair", "rubric", "anchor", "instruction", "input", "follow_ups")
+_CONTEXT = ("context", "options", "pair", "rubric", "criteria", "anchor", "instruction", "input", "follow_ups")
 """Metadata that modes show beside question and answers."""
 EXCHANGED = "the order of the answers"
 """The `difference` between samples with the same answers in another order."""

@@ -15,6 +15,7 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from judgelm.errors import ConfigError, not_found
+from judgelm.modes.checklist import Checklist
 from judgelm.modes.conversation import Chat, Conversation
 from judgelm.modes.flow import BatchMode, Flow, Mode, check_finite
 from judgelm.modes.multi import Multi
@@ -34,6 +35,7 @@ MODES: dict[str, type[BatchMode]] = {
     "multi": Multi,
     "multimodal": Multimodal,
     "rubric": Rubric,
+    "checklist": Checklist,
     "correctness": Correctness,
     "qa": QaCorrectness,
     "ssr": SelectiveSelfReference,

@@ -8,12 +8,13 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, EngineError, not_found
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
+from judgelm.modes.checklist import CRITERIA_FIELD, Criterion, parse_criteria
 from judgelm.records import Judgment, Sample
 from judgelm.runs.runner import judge
 
@@ -21,10 +22,12 @@ DEFAULT_CACHE = 50_000
 """Judgments that are remembered."""
 
 
-Method = Literal["reference", "group", "tournament", "score"]
+Method = Literal["reference", "group", "tournament", "score", "checklist"]
 """What an answer is measured by, see `AnswerRewards`."""
 
-METHODS: tuple[Method, ...] = ("reference", "group", "tournament", "score")
+METHODS: tuple[Method, ...] = get_args(Method)
+ALONE: tuple[Method, ...] = ("reference", "score", "checklist")
+"""Methods that reward an answer without the others of its group."""
 
 _Match = tuple[int, int]
 _Contest = Generator[list[_Match], list[float | None], list[float | None]]
@@ -37,6 +40,7 @@ class RewardedAnswer(NamedTuple):
     question: str
     text: str
     reference: str | None = None
+    criteria: Sequence[object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +48,15 @@ class MethodOptions:
     """Options of `AnswerRewards`.
 
     Attributes:
+        criteria: of `checklist`, for answers that have none of their own.
+        hard: of `checklist`: a criterion counts as met or not, instead of by its P(yes).
         both_orders: compare each pair in both orders.
         seed: of the tournaments' draws.
         cache_size: judgments that are remembered.
     """
 
+    criteria: tuple[str | Criterion, ...] = ()
+    hard: bool = False
     both_orders: bool = True
     seed: int = 0
     cache_size: int = DEFAULT_CACHE
@@ -66,7 +74,8 @@ class AnswerRewards:
         method: `reference` takes P(the answer is better than the reference answer); `group` the mean of P(better) over
             the other answers to the same question, where a copy counts 0.5; `tournament` the share of the rounds of a
             knockout that an answer survives, with one comparison less than there are answers; `score` the expected
-            score, from 0 for the lowest to 1 for the highest of the judge's scale.
+            score, from 0 for the lowest to 1 for the highest of the judge's scale; `checklist` the weighted share of
+            the criteria that it meets, 0 where that is below 0 (Rubrics as Rewards, Gunjal et al. 2025).
         options: see `MethodOptions`.
 
     Raises:
@@ -84,8 +93,12 @@ class AnswerRewards:
                 "method score: reading letters compares answers and gives one alone no score; use method reference, "
                 "group or tournament, or a judge of reading yes-no or grade"
             )
-        mode = score_mode(judge) if method == "score" else pair_mode(judge, both_orders=self._options.both_orders)
-        self.queue = JudgeQueue(mode, judge.engine, cache_size=self._options.cache_size)
+        self.queue = JudgeQueue(self._mode(judge), judge.engine, cache_size=self._options.cache_size)
+
+    def _mode(self, judge: Judge) -> BatchMode:
+        if self.method == "checklist":
+            return judge.mode("checklist", criteria=self._options.criteria, hard=self._options.hard)
+        return score_mode(judge) if self.method == "score" else pair_mode(judge, both_orders=self._options.both_orders)
 
     def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
         """Reward answers, in their order; groups must be whole.
@@ -93,7 +106,7 @@ class AnswerRewards:
         Raises:
             EngineError: the engine as a whole broke.
         """
-        if self.method in ("reference", "score"):
+        if self.method in ALONE:
             known = {index: self.sample(answer) for index, answer in enumerate(answers)}
             samples = {index: sample for index, sample in known.items() if sample is not None}
             judgments = dict(zip(samples, self.queue.judge(list(samples.values())), strict=True))
@@ -101,7 +114,20 @@ class AnswerRewards:
         return self._contests(answers)
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
-        """The sample that the judge is asked about one answer by `reference` or `score`; None without a reference."""
+        """The sample that the judge is asked about one answer by a method of `ALONE`.
+
+        None where the answer lacks what the method needs: a reference, or criteria.
+
+        Raises:
+            ConfigError: its criteria cannot be used.
+        """
+        if self.method == "checklist":
+            own = {} if answer.criteria is None else {CRITERIA_FIELD: parse_criteria(answer.criteria)}
+            if not own and not self._options.criteria:
+                return None
+            return Sample(
+                id="", question=answer.question, answers=(answer.text,), reference=answer.reference, metadata=own
+            )
         if self.method == "score":
             return Sample(id="", question=answer.question, answers=(answer.text,), reference=answer.reference)
         if answer.reference is None:
@@ -110,6 +136,8 @@ class AnswerRewards:
 
     def reward(self, judgment: Judgment) -> float | None:
         """The reward that a judgment of `sample` gives."""
+        if self.method == "checklist":
+            return min(1.0, max(0.0, judgment.scores[0])) if judgment.scores else None
         if self.method != "score":
             return first_better(judgment)
         score = expected_score(judgment)
@@ -165,8 +193,8 @@ class AnswerRewards:
 class JudgeQueue:
     """Runs one mode on one engine in a thread of its own.
 
-    Callers in several threads share the engine's batches. A judgment is remembered by question, answers and reference;
-    one with a failure is not, so that it is asked for again.
+    Callers in several threads share the engine's batches. A judgment is remembered by question, answers, reference
+    and criteria; one with a failure is not, so that it is asked for again.
 
     Args:
         mode: way of judging.
@@ -267,7 +295,9 @@ class JudgeQueue:
 
 def _key(sample: Sample) -> str:
     """A name for what is judged."""
-    parts = (sample.question, *sample.answers, "" if sample.reference is None else f"reference {sample.reference}")
+    reference = "" if sample.reference is None else f"reference {sample.reference}"
+    criteria = parse_criteria(own) if (own := sample.metadata.get(CRITERIA_FIELD)) is not None else ()
+    parts = [sample.question, *sample.answers, reference, *(f"{each.weight} {each.text}" for each in criteria)]
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         encoded = part.encode(errors="surrogatepass")

@@ -14,7 +14,7 @@ from accelerate.utils import gather_object
 
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.rewards.scoring import AnswerRewards, Method, MethodOptions, RewardedAnswer, groups_of
+from judgelm.rewards.scoring import ALONE, AnswerRewards, Method, MethodOptions, RewardedAnswer, groups_of
 
 Text = str | Sequence[Mapping[str, Any]]
 """A prompt or completion of TRL: text, or messages."""
@@ -31,6 +31,8 @@ class JudgeReward:
         method: see `AnswerRewards`.
         question: column with the question; without it in the data, the prompt is the question, of messages the user's.
         reference: column with the reference answer; need not be there unless the method is `reference`.
+        criteria: column with each row's criteria, a list of texts or of objects with `text` and `weight`; need not be
+            there unless the method is `checklist` and its options have none.
         options: see `MethodOptions`.
 
     Raises:
@@ -44,10 +46,12 @@ class JudgeReward:
         *,
         question: str = "question",
         reference: str = "reference",
+        criteria: str = "criteria",
         options: MethodOptions | None = None,
     ) -> None:
         self._rewards = AnswerRewards(judge, method, options)
-        self._columns = (question, reference)
+        self._columns = (question, reference, criteria)
+        self._has_criteria = bool(options and options.criteria)
         self.__name__ = f"judge_{method}"
 
     def __call__(
@@ -61,20 +65,22 @@ class JudgeReward:
         """Reward completions; TRL passes the data's columns by name.
 
         Raises:
-            InputError: the method needs a reference, and the data have no such column.
+            InputError: the method needs a reference or criteria, and the data have no such column.
             EngineError: the judge's engine broke.
         """
-        question, reference = self._columns
+        question, reference, criteria = self._columns
         if self._rewards.method == "reference" and reference not in columns:
             raise InputError(f'the data have no column "{reference}" with reference answers; name it by reference=')
+        if self._rewards.method == "checklist" and criteria not in columns and not self._has_criteria:
+            raise InputError(f'the data have no column "{criteria}" with criteria; name it by criteria=')
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
         references = columns.get(reference) or [None] * len(prompts)
+        checklists = columns.get(criteria) or [None] * len(prompts)
         answers = [
-            RewardedAnswer(query, completion_text(text), known)
-            for query, text, known in zip(questions, completions, references, strict=True)
+            RewardedAnswer(query, completion_text(text), known, checklist)
+            for query, text, known, checklist in zip(questions, completions, references, checklists, strict=True)
         ]
-        by_itself = self._rewards.method in ("reference", "score")
-        rewards = self._rewards(answers) if by_itself else self._in_groups(answers)
+        rewards = self._rewards(answers) if self._rewards.method in ALONE else self._in_groups(answers)
         if log_metric is not None and rewards:
             log_metric("judge_failures", sum(reward is None for reward in rewards) / len(rewards))
         return rewards

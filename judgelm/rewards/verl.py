@@ -16,9 +16,7 @@ from typing import Any
 
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.judge import Judge
-from judgelm.rewards.scoring import AnswerRewards, Method, RewardedAnswer
-
-_METHODS: tuple[Method, ...] = ("reference", "score")
+from judgelm.rewards.scoring import ALONE, AnswerRewards, Method, RewardedAnswer
 
 
 async def compute_score(
@@ -39,11 +37,11 @@ async def compute_score(
     Args:
         data_source: of the row; not used.
         solution_str: the response.
-        ground_truth: the reference answer, for `reference`; for `score` it may be None.
-        extra_info: of the row; holds the question.
+        ground_truth: the reference answer, for `reference`; for the other methods it may be None.
+        extra_info: of the row; holds the question, and for `checklist` the list `criteria`.
         model: as `Judge` takes it.
         engine: as `Judge` takes it.
-        method: `reference` or `score`, see `AnswerRewards`; verl passes no whole groups.
+        method: `reference`, `score` or `checklist`, see `AnswerRewards`; verl passes no whole groups.
         question: key of `extra_info` with the question.
         failure_score: the score of a response that the judge has no verdict on. verl has no place for a missing
             reward, so without it such a response stops the training.
@@ -54,7 +52,7 @@ async def compute_score(
 
     Raises:
         ConfigError: a method that needs whole groups.
-        InputError: the row has no question, or no reference where one is needed.
+        InputError: the row has no question, or no reference or criteria where they are needed.
         EngineError: no verdict, and no `failure_score`; or the engine broke.
     """
     text = (extra_info or {}).get(question)
@@ -64,7 +62,9 @@ async def compute_score(
     for name in ("reward_router_address", "reward_model_tokenizer"):
         options.pop(name, None)
     rewards = _rewards(model, engine, method, json.dumps(_plain(options), sort_keys=True))
-    sample = rewards.sample(RewardedAnswer(text, solution_str, reference))
+    sample = rewards.sample(RewardedAnswer(text, solution_str, reference, _plain((extra_info or {}).get("criteria"))))
+    if sample is None and method == "checklist":
+        raise InputError('extra_info has no "criteria", and method "checklist" needs a list of them')
     if sample is None:
         raise InputError('the row\'s ground_truth is no text, and method "reference" needs a reference answer')
     judgment = await asyncio.wrap_future(rewards.queue.submit(sample))
@@ -84,7 +84,7 @@ async def compute_score(
 @cache
 def _rewards(model: str | None, engine: str, method: Method, options: str) -> AnswerRewards:
     """The judge of this process, loaded once."""
-    if method not in _METHODS:
+    if method not in ALONE:
         raise ConfigError(f"method {method} compares the answers of a group, which verl does not pass; use reference")
     return AnswerRewards(Judge(model, engine=engine, **json.loads(options)), method)
 

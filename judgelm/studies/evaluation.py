@@ -358,6 +358,8 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
             orders += ", by P(first better) from the probabilities of the answers' letters"
         elif rule == "as_judged" and options.run_rule is not None:
             orders += f" (order rule {options.run_rule})"
+    elif any(row.judgment.mode == "checklist" for row in rows):
+        orders = "Each answer was judged by itself by a checklist; the better one has the higher weighted share"
     elif any(row.judgment.reads_words for row in rows):
         orders = "Each answer was judged by itself; the verdict is that of P(first better)"
     elif any(row.judgment.shown for row in rows):

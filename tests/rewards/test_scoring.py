@@ -12,6 +12,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise, Reasoned
+from judgelm.modes.checklist import Criterion
 from judgelm.records import Sample
 from judgelm.rewards.scoring import (
     AnswerRewards,
@@ -58,6 +59,22 @@ def reading(template, method):
 def test_judges_that_are_read_off_a_word_reward_by_their_reading(template, method, expected):
     given = answers(5, 7, reference=of_quality(6) if method == "reference" else None)
     assert reading(template, method)(given) == pytest.approx(expected)
+
+
+def test_a_checklist_rewards_the_weighted_share_of_what_is_met():
+    # P(yes) of quality 5 is 4/9, of the word opinion, whatever the criterion: (3 + 1 - 2) / 4 of it
+    [good, bad] = answers(5, 7)
+    own = ["c", {"text": "d", "weight": -2}]
+    judge = Judge("8 6", engine="scripted")
+    judge.engine = KnownEngine(word_opinion)
+    options = MethodOptions(criteria=(Criterion(text="c", weight=3), "d", Criterion(text="e", weight=-2)))
+    rewards = AnswerRewards(judge, "checklist", options)
+    # the second answer has criteria of its own: (1 - 2) / 1 of its P(yes) is below 0
+    assert rewards([good, bad._replace(criteria=own)]) == [pytest.approx(4 / 9 / 2), 0]
+    assert rewards([bad]) == [pytest.approx(6 / 9 / 2)]  # the same answer by other criteria is another judgment
+    assert AnswerRewards(judge, "checklist")([good]) == [None]
+    with pytest.raises(ConfigError, match="comes twice"):
+        rewards([good._replace(criteria=["c", "c"])])
 
 
 def test_letters_give_no_answer_a_score_alone():

@@ -4,6 +4,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.judge import Judge
+from judgelm.rewards.scoring import MethodOptions
 from judgelm.rewards.trl import JudgeReward, completion_text, question_text
 from tests.support.known_judge import CHANCES, KnownEngine, of_quality
 
@@ -48,6 +49,16 @@ def test_the_question_is_the_prompt_or_a_column():
     called(function, ["a"], question=["from a column"])
     shown = {span.text for prompt in engine.prompts for span in prompt.spans if span.kind == "question"}
     assert shown == {"from the prompt", "from a column"}
+
+
+def test_the_criteria_are_a_column_or_an_option():
+    judge = Judge("Yes", engine="scripted")
+    rows = [["c"], [{"text": "c", "weight": 2}, {"text": "d", "weight": -1}]]
+    assert called(JudgeReward(judge, "checklist"), ["a", "b"], criteria=rows) == pytest.approx([1, 1 / 2])
+    options = MethodOptions(criteria=("c",))
+    assert called(JudgeReward(judge, "checklist", options=options), ["a"]) == pytest.approx([1])
+    with pytest.raises(InputError, match='no column "criteria"'):
+        called(JudgeReward(judge, "checklist"), ["a"])
 
 
 def test_groups_are_the_completions_of_a_prompt():

@@ -29,6 +29,12 @@ def test_the_score_of_a_response():
     assert score(truth=None, method="score", model="8") == {"score": pytest.approx(7 / 9), "judged": 1.0}
 
 
+def test_a_checklist_is_part_of_the_row():
+    criteria = [{"text": "c", "weight": 3}, {"text": "d", "weight": -1}]
+    row = {"question": "q", "criteria": criteria}
+    assert score(truth=None, method="checklist", model="Yes", extra_info=row)["score"] == pytest.approx(2 / 3)
+
+
 def test_many_responses_share_the_judge():
     async def all_of_them():
         return await asyncio.gather(
@@ -49,6 +55,7 @@ def test_without_a_verdict_there_is_no_score_unless_the_user_says_which():
     [
         ({"extra_info": {}}, InputError, 'no text "question"'),
         ({"truth": None}, InputError, "ground_truth is no text"),
+        ({"method": "checklist"}, InputError, 'no "criteria"'),
         ({"method": "group"}, ConfigError, "compares the answers of a group"),
     ],
 )

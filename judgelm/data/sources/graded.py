@@ -1,4 +1,4 @@
-"""Texts that people or GPT-4 graded: JUDGE-BENCH's rated properties, Prometheus' grading prompts, and MM-Vet.
+"""What answers are graded by: JUDGE-BENCH's rated properties, Prometheus' grading prompts, MM-Vet, and checklists.
 
 JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`). MM-Vet is read in three
 shapes:
@@ -9,6 +9,9 @@ shapes:
 - the original JudgeLM code's judge samples: JSON lines of the first with `answer1_body` and a `question_id` (the row's
   index in the file).
 
+Checklists are questions with criteria for their answers (`CHECKLISTS`), which mode `checklist` judges by once there are
+answers: HealthBench, Rubrics as Rewards, WildBench, InFoBench.
+
 Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
 """
 
@@ -16,6 +19,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -24,9 +28,11 @@ from typing import Any, NamedTuple
 from judgelm.data.readers.files import read_json, read_rows
 from judgelm.data.readers.formats import WRAPPERS
 from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
-from judgelm.data.readers.values import describe
+from judgelm.data.readers.values import describe, list_value
+from judgelm.data.sources.dialogues import read_turns, render_turns
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
-from judgelm.errors import InputError
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.checklist import CRITERIA_FIELD, parse_criteria
 from judgelm.modes.single import read_gold
 from judgelm.records import Label, Sample
 
@@ -346,3 +352,68 @@ def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         raise InputError(f"mm-vet: {finding}; give the published files")
     for row in mm_vet_rows(questions[0], answers, on_reject):
         yield Entry(row)
+
+
+class ChecklistForm(NamedTuple):
+    """The fields of a published set of questions with criteria for their answers.
+
+    Attributes:
+        question: fields whose texts, or messages, make the question together; those that hold nothing are left out.
+        criteria: field with the list of criteria.
+        text: key of a criterion's text; None where the criteria are texts.
+        weight: key of its weight; None where all weigh the same.
+        id: field with the id; None names rows by their number.
+        category: field with the category.
+        reference: field with a reference answer.
+    """
+
+    question: tuple[str, ...]
+    criteria: str
+    text: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    category: str | None = None
+    reference: str | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The fields that each row has."""
+        named = (self.id, *self.question, self.criteria, self.category, self.reference)
+        return tuple(name for name in named if name is not None)
+
+
+CHECKLISTS: Mapping[str, ChecklistForm] = {
+    "healthbench": ChecklistForm(("prompt",), "rubrics", "criterion", "points", id="prompt_id"),
+    "rubrics-as-rewards": ChecklistForm(
+        ("question",), "rubric", "description", "weight", category="question_source", reference="reference_answer"
+    ),
+    "wildbench": ChecklistForm(("conversation_input",), "checklist", id="session_id", category="primary_tag"),
+    "infobench": ChecklistForm(("instruction", "input"), "decomposed_questions", id="id", category="category"),
+}
+"""Sets whose rows are a question with criteria and have no answer yet."""
+
+
+def checklist_entry(form: ChecklistForm, row: Row, row_number: int) -> Entry:
+    """A question with its criteria, for an answering run."""
+    needs = ", ".join(form.needs)
+    turns = [read_turns(row, name, alone="user", needs=needs) for name in form.question if row.data[name] != ""]
+    items = list_value(row.data[form.criteria])
+    try:
+        criteria = parse_criteria([_criterion(form, item) for item in items] if isinstance(items, list) else items)
+    except ConfigError as error:
+        raise row.field_error(form.criteria, str(error)) from error
+    sample = Sample(
+        id=f"{model_from_filename(row.file)}-{row_number}" if form.id is None else row.required_id(form.id, needs),
+        question="\n\n".join(map(render_turns, turns)),
+        answers=(),
+        reference=None if form.reference is None else row.reference(form.reference),
+        category=None if form.category is None else row.optional_text(form.category),
+        metadata={CRITERIA_FIELD: [asdict(criterion) for criterion in criteria]},
+    )
+    return Entry(plain_row(sample))
+
+
+def _criterion(form: ChecklistForm, item: object) -> object:
+    if form.text is None or not isinstance(item, dict):
+        return item
+    return {"text": item.get(form.text), "weight": item.get(str(form.weight))}

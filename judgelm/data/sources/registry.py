@@ -428,6 +428,10 @@ TABLE: tuple[Source, ...] = (
     *(Source(name=name, load=partial(qa.load_qa, name)) for name in qa.QA_NAMES),
     Source(name="mm-vet", load=graded.load_mm_vet),
     Source(name="prometheus", shape=graded.PROMETHEUS, entry=graded.prometheus_entry),
+    *(
+        Source(name=name, shape=Shape(name=name, needs=form.needs), entry=partial(graded.checklist_entry, form))
+        for name, form in graded.CHECKLISTS.items()
+    ),
     Source(name="fastchat-pair", runs=PublishedRuns(needs=judgments.PAIR_NEEDS, read_row=judgments.read_fastchat_pair)),
     Source(
         name="fastchat-single",

@@ -1,0 +1,227 @@
+"""Answers judged by a checklist: each criterion is one question of yes or no, and the score is the weighted share met.
+
+The criteria come with the row (its field `criteria`), or with the run for all rows. Each is text, or text with a
+weight; a weight below 0 is for what an answer should not do. All criteria of a sample are asked in one batch, and the
+criterion stands last in its prompt, so that the prompts of one answer have question and answer as a shared beginning.
+
+The score of an answer is the sum of the weights of the criteria that it meets, divided by the sum of the weights above
+0. It is at most 1, and below 0 where criteria of negative weight outweigh the others. A criterion counts by its P(yes),
+or with `hard` as met or not.
+
+Source: HealthBench (Arora et al. 2025), its score (`calculate_score` in openai/simple-evals: met points over positive
+points; only the mean over samples is clipped to [0, 1]), which is the rule with `hard`; Rubrics as Rewards (Gunjal et
+al. 2025) for weighted criteria as a reward; WildBench (Lin et al. 2024) and TICK (Cook et al. 2024) for a checklist of
+each question.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import with_usage
+from judgelm.modes.flow import Flow, RequestFlow, interleave
+from judgelm.modes.multi import ranking
+from judgelm.modes.pairwise import Pairwise
+from judgelm.modes.readings import read_words
+from judgelm.prompts.catalog import get_template
+from judgelm.records import GradeVerdict, Judgment, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
+from judgelm.yaml_files import parse_yaml
+
+CRITERIA_FIELD = "criteria"
+"""The field of a row, and of a sample's `metadata`, with its own criteria."""
+
+_FORM = '["...", {"text": "...", "weight": 2}]'
+_MET = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Criterion:
+    """One point of a checklist.
+
+    Attributes:
+        text: what an answer does, in words that a judge answers with yes or no.
+        weight: its share in the score; below 0 of what an answer should not do, never 0.
+
+    Raises:
+        ConfigError: an empty text, or a weight that is 0 or no finite number.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    text: str
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ConfigError("a criterion is empty; state it in words, or leave it out")
+        if not math.isfinite(self.weight) or self.weight == 0:
+            raise ConfigError(
+                f"criterion {self.text!r:.60}: weight {self.weight:g}; it must be a finite number other than 0"
+            )
+
+    def __repr__(self) -> str:
+        """The text, with its weight before it where that is not 1, as HealthBench shows its points."""
+        return self.text if self.weight == 1 else f"[{self.weight:g}] {self.text}"
+
+
+def parse_criteria(value: object) -> tuple[Criterion, ...]:
+    """The criteria of a list of texts and of objects with `text` and `weight`; a table's cell holds it as JSON or YAML.
+
+    Raises:
+        ConfigError: the value has another form, a criterion comes twice, or none has a weight above 0.
+    """
+    items = parse_yaml(value) if isinstance(value, str) else value
+    if not isinstance(items, Sequence) or isinstance(items, str) or not items:
+        raise ConfigError(f"expected a list of criteria, got {value!r:.60}; write {_FORM}")
+    criteria = tuple(map(_criterion, items))
+    texts = [criterion.text for criterion in criteria]
+    if twice := next((text for text in texts if texts.count(text) > 1), None):
+        raise ConfigError(f"criterion {twice!r:.60} comes twice; keep it once, with the weight that it shall have")
+    if all(criterion.weight < 0 for criterion in criteria):
+        raise ConfigError("no criterion has a weight above 0, so there is nothing to divide by; add one")
+    return criteria
+
+
+def _criterion(item: object) -> Criterion:
+    if isinstance(item, Criterion):
+        return item
+    fields = {"text": item} if isinstance(item, str) else item
+    if not isinstance(fields, Mapping) or not {"text"} <= fields.keys() <= {"text", "weight"}:
+        raise ConfigError(f"expected a criterion, got {item!r:.60}; write {_FORM}")
+    text, weight = fields["text"], fields.get("weight")
+    weight = 1 if weight is None else weight  # tables of structs write null where there is none
+    if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise ConfigError(f"expected text and a number as its weight, got {item!r:.60}; write {_FORM}")
+    return Criterion(text=text, weight=float(weight))
+
+
+def read_criteria(path: Path) -> tuple[Criterion, ...]:
+    """The criteria of a file: a list in YAML or JSON, or of any other file each line that is not blank.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no criteria.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return parse_criteria(parse_yaml(text) if path.suffix.lower() in (".yaml", ".yml", ".json") else lines)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text in UTF-8 ({error}); check the file") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checklist:
+    """Judge answers by criteria, each of them a question of yes or no.
+
+    Each criterion is asked about each answer, all in one batch. An entry of `shown` is one of them: `part` is the
+    criterion, with its weight before it where that is not 1, `log_odds` its reading, `scores` its P(yes), of yes and no
+    alone. `scores` of the judgment are the answers' weighted shares. One answer gets a `GradeVerdict`; the better of
+    two has the higher share; more answers are ranked. Where the judge's reply to one criterion cannot be read, the
+    judgment fails: it never counts as no.
+
+    Attributes:
+        criteria: for all samples; a row with a field `criteria` is judged by its own instead.
+        hard: count a criterion as met (P(yes) of 0.5 or more) or not, instead of by its P(yes).
+        tie_margin: of two answers, largest difference of their shares that is a tie.
+        reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
+
+    Raises:
+        ConfigError: criteria that say nothing, or a margin that is no share.
+    """
+
+    name: ClassVar[str] = "checklist"
+    answers: ClassVar[tuple[int, int | None]] = (1, None)
+    template: ClassVar[str] = "checklist"
+    scale: ClassVar[tuple[float, float]] = (0, 1)
+
+    criteria: tuple[str | Criterion, ...] = ()
+    hard: bool = False
+    tie_margin: float = 0.0
+    reference: Literal["auto", "use", "ignore"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.criteria:
+            object.__setattr__(self, "criteria", parse_criteria(self.criteria))
+        if not 0 <= self.tie_margin <= 1:
+            raise ConfigError(f"tie_margin is {self.tie_margin}; it is a difference of two shares, 0 to 1")
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the prompt's bytes; the criteria are options of the mode or part of the row."""
+        return get_template(self.template).sha
+
+    def check(self, sample: Sample) -> None:
+        """See that a sample has criteria.
+
+        Raises:
+            InputError: it has none, or they cannot be used.
+        """
+        self.criteria_of(sample)
+
+    def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
+        """The criteria that a sample is judged by: its own, else those of the mode.
+
+        Raises:
+            InputError: there are none, or its own cannot be used.
+        """
+        own = sample.metadata.get(CRITERIA_FIELD)
+        if own is None and not self.criteria:
+            raise InputError(
+                f'sample {sample.id}: no criteria; give each row a list as "{CRITERIA_FIELD}", or all rows --criteria '
+                "FILE"
+            )
+        try:
+            return parse_criteria(self.criteria if own is None else own)
+        except ConfigError as error:
+            raise InputError(f'sample {sample.id}: field "{CRITERIA_FIELD}": {error}') from error
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask all criteria about all answers at once, and conclude.
+
+        Raises:
+            InputError: as `check`.
+        """
+        criteria = self.criteria_of(sample)
+        asked = [(index, criterion) for index in range(len(sample.answers)) for criterion in criteria]
+        read = yield from interleave([self._ask(sample, index, criterion) for index, criterion in asked])
+        failures = (replace(shown.failure, why=f"{shown.part}: {shown.failure.why}") for shown in read if shown.failure)
+        failure = next(failures, None)
+        shares = None if failure else tuple(self._shares(criteria, read))
+        return Judgment(
+            sample_id=sample.id,
+            mode=self.name,
+            verdict=None if shares is None else self._verdict(shares),
+            shown=tuple(read),
+            scores=shares,
+            failure=failure,
+        )
+
+    def _ask(self, sample: Sample, index: int, criterion: Criterion) -> RequestFlow[Shown]:
+        """One criterion about one answer, as the readings ask it."""
+        reading = Pairwise(template=self.template, criterion=criterion.text, scale=self.scale, reference=self.reference)
+        readout = yield from read_words(reading, replace(sample, answers=(sample.answers[index],)), ())
+        return replace(readout.shown[0], order=(index,), part=repr(criterion))
+
+    def _shares(self, criteria: Sequence[Criterion], read: Sequence[Shown]) -> Iterator[float]:
+        """The weighted share of each answer."""
+        whole = math.fsum(max(criterion.weight, 0) for criterion in criteria)
+        for begin in range(0, len(read), len(criteria)):
+            values = [shown.scores[0] for shown in read[begin : begin + len(criteria)] if shown.scores]
+            met = [float(value >= _MET) for value in values] if self.hard else values
+            yield math.fsum(each.weight * value for each, value in zip(criteria, met, strict=True)) / whole
+
+    def _verdict(self, shares: tuple[float, ...]) -> Verdict:
+        if len(shares) == 1:
+            return GradeVerdict(score=shares[0])
+        if len(shares) > 2:
+            return RankingVerdict(order=ranking(shares))
+        close = abs(shares[0] - shares[1]) <= self.tie_margin + 1e-9
+        return PairVerdict(winner="tie" if close else winner_of((shares[0], shares[1])))
