@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from judgelm.errors import ConfigError, not_found
 from judgelm.modes.conversation import Chat, Conversation
 from judgelm.modes.flow import BatchMode, Flow, Mode, check_finite
-from judgelm.modes.multi import Multi
+from judgelm.modes.multi import Multi, Reward
 from judgelm.modes.pairwise import Pairwise, Reasoned
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.released import ReleasedMode
@@ -38,6 +38,7 @@ MODES: dict[str, type[BatchMode]] = {
     "ssr": SelectiveSelfReference,
     "conversation": Conversation,
     "chat": Chat,
+    "reward": Reward,
 }
 
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise", "Reasoned"]

@@ -28,12 +28,19 @@ _SPARE_TOKENS = 32
 _Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
-def check_request(request: Request) -> None:
+def check_request(request: Request, *, rewards: bool) -> None:
     """Refuse a request that this engine cannot answer.
 
+    Args:
+        request: to check.
+        rewards: whether the model is a reward model.
+
     Raises:
-        EngineError: it has a grammar.
+        EngineError: it has a grammar, or asks for a reward where the model writes text, or for text of a reward model.
     """
+    if request.reward != rewards:
+        wanted, has = ("a reward", "writes text") if request.reward else ("a reply", "gives rewards alone")
+        raise EngineError(f"request {request.key} asks for {wanted}, and the model {has}; use another model or mode")
     if request.sampling.grammar is not None:
         raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
 
@@ -110,6 +117,18 @@ class QueuedRequest:
             candidate_logprobs=self.candidate_logprobs,
             prompt_tokens=len(self.tokenized.ids),
             completion_tokens=sum(reply.tokens for reply in replies),
+            truncations=self.tokenized.truncations,
+            sanitized=self.tokenized.sanitized,
+        )
+
+    def rewarded(self, reward: float) -> Completion:
+        """The completion of a request to a reward model."""
+        return Completion(
+            key=self.request.key,
+            texts=("",),
+            finish_reasons=("stop",),
+            reward=reward,
+            prompt_tokens=len(self.ids),
             truncations=self.tokenized.truncations,
             sanitized=self.tokenized.sanitized,
         )
