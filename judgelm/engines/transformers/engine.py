@@ -382,7 +382,8 @@ class RewardEngine(TransformersEngine):
 
     def __init__(self, loaded: LoadedModel, **options: Any) -> None:
         super().__init__(loaded, **options)
-        self._score = loaded.model.score.weight.detach().float()
+        head = loaded.model.score
+        self._score = getattr(head, "modules_to_save", {"default": head})["default"]  # of an adapter in training
         self._pad_id = loaded.model.config.get_text_config().pad_token_id
 
     def load_adapter(self, adapter: str) -> None:
@@ -405,15 +406,24 @@ class RewardEngine(TransformersEngine):
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
         """Run a pass over a packed row of tokens; rewards, shape (prompts, 1), float32."""
-        model = self._loaded.model
-        output = getattr(model, model.base_model_prefix)(
-            input_ids=torch.tensor([row.ids], device=self._device),
-            position_ids=torch.tensor([row.positions], device=self._device),
-            use_cache=False,
-            segments=row.segments,
-        )
-        last = output.last_hidden_state[0, torch.tensor(row.logit_places, device=self._device)]
-        return F.linear(last.float(), self._score)
+        places = torch.tensor(row.logit_places, device=self._device)
+        rewards: list[torch.Tensor] = []
+
+        def compute(head: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            weight = cast(torch.Tensor, head.weight)
+            rewards.append(F.linear(inputs[0][0, places].float(), weight.float()))
+
+        hook = self._score.register_forward_pre_hook(compute)  # there a sharded weight is whole
+        try:
+            self._loaded.model(
+                input_ids=torch.tensor([row.ids], device=self._device),
+                position_ids=torch.tensor([row.positions], device=self._device),
+                use_cache=False,
+                segments=row.segments,
+            )
+        finally:
+            hook.remove()
+        return rewards[0]
 
     def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
         """Finish each prompt by its number; its keys and values stay for another answer to the same question."""
