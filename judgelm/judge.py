@@ -404,6 +404,32 @@ class Judge:
         self.close()
 
 
+def first_better(judgment: Judgment) -> float | None:
+    """P(first better), else the verdict as 1, 0.5 or 0; None of a failure."""
+    if judgment.failure is not None or judgment.winner is None:
+        return None
+    if judgment.probability is not None:
+        return judgment.probability
+    return {1: 1.0, 2: 0.0, "tie": 0.5}[judgment.winner]
+
+
+def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:
+    """The expected score of one answer, else the score that was written; None of a failure.
+
+    Args:
+        judgment: of one answer.
+        scale: lowest and highest score, which become 0 and 1; None leaves the number of a reward model as it is.
+    """
+    if judgment.failure is not None or not judgment.scores:
+        return None
+    grades, [score] = judgment.shown[0].grades, judgment.scores
+    if grades is not None and grades.expected == grades.expected:  # not NaN
+        score = grades.expected
+    if scale is None:
+        return score
+    return min(1.0, max(0.0, (score - scale[0]) / (scale[1] - scale[0])))
+
+
 def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> InstalledJudge | None:
     """The judge that is meant by a name, or by none; None where a folder, a hub id or a server's model is meant.
 
