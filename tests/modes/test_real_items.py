@@ -23,8 +23,9 @@ OPTIONS = {
     "qa": SHORT,
     "multimodal": {},
 }
-ASKED = [mode for mode in MODES if mode != "reasoned"]
-"""Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py."""
+ASKED = [mode for mode in MODES if mode not in ("reasoned", "reward")]
+"""Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py. Mode
+`reward` needs a head of one number: tests/modes/test_reward.py."""
 
 NOT_THE_ENGINES = {"off_grammar", "out_of_range", "truncated", "too_long"}
 

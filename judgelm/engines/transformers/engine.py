@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 import transformers
 
-from judgelm.engines.base import EngineOptions, prepare_request, refuse_images
+from judgelm.engines.base import EngineOptions, check_head, prepare_request, refuse_images
 from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.engines.transformers.batch import (
     MIN_SHARED_TOKENS,
@@ -119,7 +119,8 @@ class TransformersEngine:
             ModelError: its adapter cannot be loaded.
         """
         for request in requests:
-            check_request(request, rewards=self.gives_rewards)
+            check_request(request)
+            check_head(request, rewards=self.gives_rewards)
             if self._loaded.vision is None:
                 refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)

@@ -28,19 +28,12 @@ _SPARE_TOKENS = 32
 _Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
-def check_request(request: Request, *, rewards: bool) -> None:
+def check_request(request: Request) -> None:
     """Refuse a request that this engine cannot answer.
 
-    Args:
-        request: to check.
-        rewards: whether the model is a reward model.
-
     Raises:
-        EngineError: it has a grammar, or asks for a reward where the model writes text, or for text of a reward model.
+        EngineError: it has a grammar.
     """
-    if request.reward != rewards:
-        wanted, has = ("a reward", "writes text") if request.reward else ("a reply", "gives rewards alone")
-        raise EngineError(f"request {request.key} asks for {wanted}, and the model {has}; use another model or mode")
     if request.sampling.grammar is not None:
         raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
 
