@@ -128,7 +128,8 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
     """The tasks of OpenRLHF's `query`, `prompts` and `labels`: each response against its label, or by itself.
 
     Args:
-        body: of the request. A query is a prompt with the response to it; a label is a reference answer, or null.
+        body: of the request. A query is a prompt with the response to it; a label is a reference answer, null, or a
+            JSON object of `question` and, if there is one, `reference`.
         is_reward_model: whether the judge is one, which reads no reference.
 
     Raises:
@@ -148,11 +149,23 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
         if not prompt or not query or not query.startswith(prompt):
             raise InputError(f'"query", {index}: does not begin with its prompt, so its response is not known')
         answer = _END_TOKENS.sub("", query.removeprefix(prompt))
-        pair = bool(label) and not is_reward_model
-        sample = Sample(id=str(index), question=prompt, answers=(answer, label) if pair else (answer,))
+        question, reference = _question_and_reference(prompt, label)
+        pair = bool(reference) and not is_reward_model
+        sample = Sample(id=str(index), question=question, answers=(answer, str(reference)) if pair else (answer,))
         options = {"both_orders": True, "distribution": True} if pair else {}
         tasks.append(ModeTask(sample=sample, mode="pair" if pair else "single", options=options))
     return tasks
+
+
+def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | None]:
+    """Of a label that is a JSON object both, since a prompt may have a chat template's marks; else prompt and label."""
+    try:
+        row = json.loads(label or "null")
+    except ValueError:
+        row = None
+    if isinstance(row, dict) and isinstance(row.get("question"), str) and row.keys() <= {"question", "reference"}:
+        return row["question"], row.get("reference")
+    return prompt, label
 
 
 def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:

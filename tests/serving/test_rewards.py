@@ -1,5 +1,6 @@
 """Reward models behind the server, and OpenRLHF's remote rewards by any judge."""
 
+import json
 import math
 
 import pytest
@@ -54,6 +55,16 @@ def test_a_judge_scores_a_response_without_label(judge_server):
     answer = of_quality(7)
     reply = judge_server.post(REWARD, body_of(answer, end="</s>\n")).json()
     assert reply["rewards"] == pytest.approx([(quality(answer) - 1) / 9])  # of the scale 1 to 10
+
+
+def test_a_label_can_state_the_question_which_the_prompt_has_in_a_chat_template():
+    first, second = of_quality(6), of_quality(5)
+    label = json.dumps({"question": "the question", "reference": second})
+    with served() as server:
+        reply = server.post(REWARD, body_of(first, labels=[label])).json()
+        shown = server.handler.worker.engine.prompts[0]
+    assert reply["rewards"] == pytest.approx([CHANCES[1]])
+    assert [span.text for span in shown.spans if span.kind == "question"] == ["the question"]
 
 
 @pytest.mark.parametrize(
