@@ -91,7 +91,7 @@ def measured(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "by_authors_rule": by_authors,
         "published": dict(zip(SECTIONS, TABLE_3[name], strict=True)),
         "equal": list(by_authors.values()) == list(TABLE_3[name]),
-        "ties_wrong": asdict(share(right, [row["pair_id"] for row in rows], Resampling())),
+        "ties_wrong": asdict(share(right, [row["question"] for row in rows], Resampling())),
     }
 
 
