@@ -16,10 +16,14 @@ from judgelm.training.finished_judge import save_judge
 from judgelm.training.reward import RewardArguments, check_reward_arguments
 from judgelm.training.rows.preferences import RewardRowBuilder, RewardRowOptions
 from tests.support.in_process import exit_code
-from tests.support.recipe_runs import LORA, configure, prepare, run_here, write_rows
+from tests.support.recipe_runs import LORA, ROOT, configure, finish, losses_of, prepare, run_here, start, write_rows
 from tests.support.tiny_judges import CHAT, word_sample
 
 SHAPE = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "save_strategy": "no", "logging_steps": 4}
+SETTING = {
+    "template": "reward", "max_steps": 6, "save_strategy": "steps", "save_steps": 6, "logging_steps": 1,
+    "global_batch": 8, "dtype": "float32", "learning_rate": 1e-3,
+}  # fmt: skip
 SAMPLES = [word_sample(f"reward {number}") for number in range(48)]
 
 
@@ -140,6 +144,29 @@ def test_an_adapter_is_trained_from_a_config_and_judges(chat_base, rows, tmp_pat
     assert exit_code(*command, "--dtype", "float32") == 0
     judged = json.loads((tmp_path / "out.jsonl").read_text())
     assert judged["scores"][0] != judged["scores"][1]
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("cluster", ["zero3", "fsdp2"])
+def test_two_processes_train_what_one_trains(chat_base, rows, tmp_path, monkeypatch, cluster):
+    # sharded weights: the head is new, learns, judges at the evaluation and is saved whole
+    monkeypatch.setenv("RECIPE", "train/reward.py")
+    shared = SETTING | {"train_data": [rows], "eval_data": [rows], "model_name_or_path": str(chat_base)}
+    one = configure(tmp_path / "one", **shared, per_device_train_batch_size=8, gradient_accumulation_steps=1)
+    two = configure(tmp_path / "two", **shared, per_device_train_batch_size=2, gradient_accumulation_steps=2)
+    script = "tests/support/fsdp_on_cpu.py" if cluster == "fsdp2" else "train/reward.py"
+    told = ("--num_processes", "2", "--mixed_precision", "no", "--main_process_port", "0")
+    launcher = ("accelerate.commands.launch", "--config_file", str(ROOT / f"configs/accelerate/{cluster}.yaml"), *told)
+    process = start(two, launcher=launcher, script=ROOT / script)
+    assert run_here(one, recipe="reward") is None
+    finish(process)
+    losses, expected = (losses_of(tmp_path / name / "out/checkpoint-6") for name in ("two", "one"))
+    assert losses == pytest.approx(expected, abs=1e-4)
+    cards = [find_card(str(tmp_path / name / "out")).training["metrics"]["agreement"] for name in ("two", "one")]
+    assert cards[0]["value"] == pytest.approx(cards[1]["value"], abs=0.05)
+    with Judge(str(tmp_path / "two/out"), dtype="float32") as two_judge, Judge(str(tmp_path / "one/out")) as one_judge:
+        first, second = (judge.compare("what is it", "paris", "a big red fox") for judge in (two_judge, one_judge))
+    assert first.scores == pytest.approx(second.scores, abs=1e-2)
 
 
 def build(rows, tokenizer, **options):
