@@ -93,6 +93,7 @@ class Judge:
             raise ConfigError(f"the {name} engine holds no adapters; use --engine transformers or vllm")
         beside = _find_card(engine_options, name)  # refuses a model that is not there
         own = tuned or _card_of(self.named) or beside
+        rewards = _is_reward_model(engine_options, name)
         recognition = Recognition() if own or ignore_card else recognise(location, card, adapter=engine_options.adapter)
         self.released = recognition.judge
         """The released judge that the model is; None where it has a `judge.json`, or is not recognised."""
@@ -100,6 +101,8 @@ class Judge:
         if own is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
             engine_options = replace(engine_options, max_model_len=own.window)
         stated: Card | ReleasedJudge | None = own or self.released
+        if rewards and stated is None and template is None and reading is None:
+            reading = "reward"
         if stated is not None and engine_options.thinking is None:
             engine_options = replace(engine_options, thinking=stated.thinking)
         self.format = judge_format(
@@ -111,14 +114,34 @@ class Judge:
             chat=stated is None and _is_chat_model(engine_options, name),
         )
         if stated is None and engine_options.thinking is None and name not in _NAMED_ONLY and self.template.reads_words:
-            engine_options = replace(engine_options, thinking="off")  # the reply's first word is what is read
+            asks = self.template.reading != "reward"
+            engine_options = replace(engine_options, thinking="off" if asks else None)  # its first word is what is read
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
+        self._check_head(rewards, name, location)
         self._load(engine_options)
         if own is not None and name not in _NAMED_ONLY:
             self._check_window(own, location)
         if tuned is not None and not ignore_card:
             self._check_identity(tuned, str(model))
+
+    def _check_head(self, rewards: bool, name: str, location: str) -> None:
+        """Refuse a reading that the model cannot give: its head writes text, or gives one number.
+
+        Raises:
+            ConfigError: it is one.
+        """
+        reading = self.template.reading
+        if rewards and reading != "reward":
+            raise ConfigError(
+                f"{location}: a reward model, which gives one number and writes no text; leave --template and "
+                f"--reading out (reading {reading})"
+            )
+        if reading == "reward" and not rewards and name != "scripted":
+            raise ConfigError(
+                f"{location}: no reward model: it has no sequence-classification head of one number, or the engine "
+                "cannot read it; name such a model, with --engine transformers"
+            )
 
     def _check_identity(self, card: Card, location: str) -> None:
         """Refuse another model than the card's; the engine is closed then.
@@ -381,6 +404,32 @@ class Judge:
         self.close()
 
 
+def first_better(judgment: Judgment) -> float | None:
+    """P(first better), else the verdict as 1, 0.5 or 0; None of a failure."""
+    if judgment.failure is not None or judgment.winner is None:
+        return None
+    if judgment.probability is not None:
+        return judgment.probability
+    return {1: 1.0, 2: 0.0, "tie": 0.5}[judgment.winner]
+
+
+def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:
+    """The expected score of one answer, else the score that was written; None of a failure.
+
+    Args:
+        judgment: of one answer.
+        scale: lowest and highest score, which become 0 and 1; None leaves the number of a reward model as it is.
+    """
+    if judgment.failure is not None or not judgment.scores:
+        return None
+    grades, [score] = judgment.shown[0].grades, judgment.scores
+    if grades is not None and grades.expected == grades.expected:  # not NaN
+        score = grades.expected
+    if scale is None:
+        return score
+    return min(1.0, max(0.0, (score - scale[0]) / (scale[1] - scale[0])))
+
+
 def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> InstalledJudge | None:
     """The judge that is meant by a name, or by none; None where a folder, a hub id or a server's model is meant.
 
@@ -439,6 +488,15 @@ def _is_chat_model(options: EngineOptions, engine: str) -> bool:
     from judgelm.engines.model_files import has_chat_template  # loads transformers
 
     return has_chat_template(options)
+
+
+def _is_reward_model(options: EngineOptions, engine: str) -> bool:
+    """True for a model on this machine, or on the hub, that gives one number for a chat."""
+    if engine not in ENGINES or engine in _NAMED_ONLY:
+        return False
+    from judgelm.engines.model_files import has_reward_head  # loads transformers
+
+    return has_reward_head(options)
 
 
 def _absolute(adapter: str) -> str:

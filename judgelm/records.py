@@ -188,6 +188,7 @@ class Request:
         key: names the request within its flow; the runner makes it unique in the engine.
         candidates: replies whose probabilities are asked for, see `Completion.candidate_logprobs`.
         adapter: folder or hub id of the LoRA adapter that answers; None takes what the engine was loaded with.
+        reward: asks a reward model for its number on the prompt, a finished chat, instead of a reply.
     """
 
     key: str
@@ -195,6 +196,7 @@ class Request:
     sampling: Sampling
     candidates: tuple[str, ...] = ()
     adapter: str | None = None
+    reward: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +231,7 @@ class Completion:
         truncations: what the length policy shortened.
         sanitized: confusables of the tokenizer's special tokens that were sanitized.
         error: the engine's message when the request failed.
+        reward: of a reward model, its number on the prompt, unbounded; its text is empty.
     """
 
     key: str
@@ -236,6 +239,7 @@ class Completion:
     finish_reasons: tuple[FinishReason, ...]
     thinking: tuple[str, ...] = ()
     candidate_logprobs: tuple[float, ...] | None = None
+    reward: float | None = None
     approximation: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0

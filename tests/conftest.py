@@ -131,6 +131,14 @@ def tiny_judge(tiny_model, made_once) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_reward_model(tiny_model, made_once) -> Path:
+    """`tiny_model` with a random sequence-classification head of one number."""
+    from tests.support.tiny_judges import make_reward_model
+
+    return made_once("tiny/reward", lambda folder: make_reward_model(tiny_model, folder))
+
+
+@pytest.fixture(scope="session")
 def tiny_adapters(tiny_judge, made_once) -> tuple[Path, Path]:
     """Two LoRA adapters for `tiny_judge`, with random weights that change what it writes."""
     from tests.support.tiny_judges import make_adapter

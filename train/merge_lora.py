@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from judgelm.cli.console import echo, printable
 from judgelm.data.training_questions import read_hashes, write_hashes
@@ -50,7 +50,7 @@ def main() -> None:
     facts = card.training if card else {}
     if facts.get("quantization"):
         echo(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
-    model = merge(load_base(base, options), adapter)
+    model = merge(load_base(base, options, rewards=config["task_type"] == "SEQ_CLS"), adapter)
     tokenizer = load_tokenizer(base, str(adapter), EngineOptions(model=base, revision=options.revision))
     check_vocabulary(str(adapter), tokenizer, model)
     drop_sampling(model)
@@ -82,7 +82,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """Read the adapter's configuration; only LoRA on a causal language model can be merged."""
+    """Read the adapter's configuration; only LoRA on a causal language model, or its reward model, can be merged."""
     path = adapter / "adapter_config.json"
     if not path.is_file():
         raise ModelError(f"{adapter}: no adapter_config.json in this folder; it is not an adapter saved by PEFT")
@@ -91,21 +91,21 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
         kind, task = config["peft_type"], config.get("task_type") or "CAUSAL_LM"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a PEFT configuration: {error!r}; restore the adapter's folder") from error
-    if kind != "LORA" or task != "CAUSAL_LM":
+    if kind != "LORA" or task not in ("CAUSAL_LM", "SEQ_CLS"):
         raise ModelError(f"{adapter}: is {kind} for {task}; only LORA for CAUSAL_LM is merged into a judge's weights")
-    return {"base_model_name_or_path": None} | config
+    return {"base_model_name_or_path": None} | config | {"task_type": task}
 
 
-def load_base(base: str, options: argparse.Namespace) -> Any:
-    """Load the unquantised base; quantised files are refused, since they cannot hold the sum."""
+def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
+    """Load the unquantised base, for a reward model without a head; quantised files cannot hold the sum."""
+    kind: Any = AutoModelForSequenceClassification if rewards else AutoModelForCausalLM
+    labels = {"num_labels": 1} if rewards else {}
     try:
         quantised = getattr(AutoConfig.from_pretrained(base, revision=options.revision), "quantization_config", None)
         if quantised:
             raise ModelError(f"{base}: its weights are quantised; pass the unquantised base they come from as --base")
         with safe_unpickling(base, options.revision):
-            return AutoModelForCausalLM.from_pretrained(
-                base, revision=options.revision, dtype=getattr(torch, options.dtype)
-            )
+            return kind.from_pretrained(base, revision=options.revision, dtype=getattr(torch, options.dtype), **labels)
     except LOAD_ERRORS as error:
         raise ModelError(f"{base}: cannot load the base: {first_line(error)}; check --base") from error
 

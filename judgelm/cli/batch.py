@@ -137,6 +137,8 @@ def batch(
     mode = checked_mode(mode, chosen, judge_options, model=model, is_default=options.is_default(context, "mode"))
     check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     arguments = judge_options.judge_arguments()
+    if mode == "reward" and judge_options.template is None:
+        arguments["reading"] = judge_options.reading or "reward"  # other models are refused before they are loaded
     cluster = workers.cluster()
     both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
 

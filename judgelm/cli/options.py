@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MODE_NAMES = (
     "pair", "reasoned", "single", "multi", "multimodal", "rubric", "checklist", "correctness", "qa", "ssr",
-    "conversation", "chat", "trajectory",
+    "conversation", "chat", "trajectory", "reward",
 )  # fmt: skip
 """The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""
 
@@ -159,12 +159,12 @@ class JudgeOptions(EngineFlags):
 
     How to judge:
         reading: How the judge is read: by the scores that it writes, or by the probabilities of the answers' letters,
-            of yes and no, or of grades; default: the model card's, else yes-no.
+            of yes and no, or of grades, or by the number of a reward model; default: the model card's, else yes-no.
         template: Prompt template; default: the model card's, else that of the reading.
         card: The released judge that the model is (judgelm judges); default: recognised by hub id or folder.
     """
 
-    reading: Literal["score-line", "letters", "yes-no", "grade"] | None = None
+    reading: Literal["score-line", "letters", "yes-no", "grade", "reward"] | None = None
     template: Annotated[str | None, typer.Option(autocompletion=templates)] = None
     card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=card_names)] = None
 

@@ -35,11 +35,11 @@ def train_command(
     accelerate: Annotated[str, typer.Option(metavar="NAME|FILE")] = "",
     copy: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
 ) -> None:
-    """Train a judge by a recipe: sft, preference, dpo or grpo. Further options are the recipe's own.
+    """Train a judge by a recipe: sft, preference, reward, dpo or grpo. Further options are the recipe's own.
 
     Options:
-        recipe: `sft` learns scores and reasons, `preference` which answer is better, `dpo` and `grpo` train a judge
-            further.
+        recipe: `sft` learns scores and reasons, `preference` which answer is better, `reward` does so with a head of
+            one number, `dpo` and `grpo` train a judge further.
         config: Settings: a YAML file, or the name of one that judgelm brings, such as few_rows.
         accelerate: Start by accelerate, on several GPUs or machines: its YAML file, or a name such as zero3. Without it
             one process trains.
@@ -118,7 +118,7 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
         ConfigError, InputError: a file cannot be read, or none of its rows has the label.
     """
     files = _values("train_data", settings, arguments)
-    if recipe not in ("sft", "preference", "grpo"):
+    if recipe not in ("sft", "preference", "grpo", "reward"):
         return  # rows of dpo are judgments too
     from judgelm.data.labelled_pair import training_scores
     from judgelm.data.samples import SampleStream

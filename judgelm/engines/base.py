@@ -229,6 +229,17 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
     return request, tokenized
 
 
+def check_head(request: Request, *, rewards: bool) -> None:
+    """Refuse a request for a reward where the model writes text, and for text where it gives rewards.
+
+    Raises:
+        EngineError: it is one.
+    """
+    if request.reward != rewards:
+        wanted, has = ("a reward", "writes text") if request.reward else ("a reply", "gives rewards alone")
+        raise EngineError(f"request {request.key} asks for {wanted}, and the model {has}; use another model or mode")
+
+
 def refuse_images(request: Request, why: str) -> None:
     """Refuse images for a text-only model, since a verdict without them would be wrong.
 

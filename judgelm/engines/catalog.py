@@ -176,9 +176,10 @@ def _load_transformers(options: EngineOptions) -> Engine:
     require_version("transformers")
     if options.quantization not in (None, INT8):
         require("bitsandbytes", extra="train")
-    from judgelm.engines.transformers.engine import TransformersEngine
+    from judgelm.engines.model_files import has_reward_head
+    from judgelm.engines.transformers.engine import RewardEngine, TransformersEngine
 
-    return TransformersEngine.load(options)
+    return (RewardEngine if has_reward_head(options) else TransformersEngine).load(options)
 
 
 def _load_vllm(options: EngineOptions) -> Engine:
@@ -188,9 +189,10 @@ def _load_vllm(options: EngineOptions) -> Engine:
     from judgelm.engines.vllm import quiet_imports
 
     with quiet_imports():
-        from judgelm.engines.vllm.engine import VllmEngine
+        from judgelm.engines.model_files import has_reward_head
+        from judgelm.engines.vllm.engine import VllmEngine, VllmRewardEngine
 
-    return VllmEngine.load(options)
+    return (VllmRewardEngine if has_reward_head(options) else VllmEngine).load(options)
 
 
 def _load_openai(options: EngineOptions) -> Engine:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import transformers
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer
+from transformers.modeling_layers import GenericForSequenceClassification
 from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions
@@ -33,6 +35,7 @@ LOAD_ERRORS = (
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
+_REWARD_HEAD = "ForSequenceClassification"
 _WHOLE_BYTES = 64 << 20
 _PIECES, _PIECE_BYTES = 256, 64 << 10
 
@@ -140,14 +143,9 @@ def has_chat_template(options: EngineOptions) -> bool:
 
 
 def _has_template(source: str, revision: str | None) -> bool:
-    texts = {name: _file_text(source, name, revision) for name in (*_TEMPLATE_FILES, "tokenizer_config.json")}
-    if any(texts[name] for name in _TEMPLATE_FILES):
+    if any(_file_text(source, name, revision) for name in _TEMPLATE_FILES):
         return True
-    try:
-        config = parse_json(texts["tokenizer_config.json"] or "{}")
-    except ValueError:  # loading the tokenizer says so
-        return False
-    return isinstance(config, dict) and bool(config.get("chat_template"))
+    return bool(_json_of(source, "tokenizer_config.json", revision).get("chat_template"))
 
 
 def _file_text(source: str, name: str, revision: str | None) -> str | None:
@@ -157,6 +155,48 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except (OSError, EntryNotFoundError, HfHubHTTPError, HFValidationError):
         return None
+
+
+def has_reward_head(options: EngineOptions) -> bool:
+    """True if a model, or its adapter, gives one number for a chat instead of text.
+
+    Raises:
+        ModelError: as `split_adapter`; or it does with several numbers, or by code from the hub.
+    """
+    base, adapter = split_adapter(options)
+    if adapter is not None and _json_of(adapter, "adapter_config.json", options.revision).get("task_type") == "SEQ_CLS":
+        return True
+    config = _json_of(base, "config.json", options.revision)
+    names, mapped = config.get("architectures"), config.get("auto_map")
+    name = str(names[0]) if isinstance(names, list) and names else ""
+    own = isinstance(mapped, dict) and "AutoModelForSequenceClassification" in mapped
+    if not (own or name.endswith(_REWARD_HEAD) or "Reward" in name):
+        return False
+    if not name.endswith(_REWARD_HEAD) or not hasattr(transformers, name):
+        raise ModelError(
+            f"{base}: its head {name} needs code from the hub, which judgelm does not run; use a reward model with "
+            "transformers' own sequence-classification head, such as Skywork-Reward-V2"
+        )
+    if not issubclass(getattr(transformers, name), GenericForSequenceClassification):
+        raise ModelError(
+            f"{base}: {name} is no causal language model with a head, the only kind of reward model that judgelm "
+            "reads; use one such as Skywork-Reward-V2"
+        )
+    labels = config.get("id2label")
+    if (count := len(labels) if isinstance(labels, dict) else config.get("num_labels", 2)) != 1:
+        raise ModelError(
+            f"{base}: its head {name} has {count} outputs, and a reward is one number; use a model with one output"
+        )
+    return True
+
+
+def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
+    """A JSON object of a folder or repository; empty where there is none, which loading the model says."""
+    try:
+        value = parse_json(_file_text(source, name, revision) or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:

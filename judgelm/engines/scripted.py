@@ -120,6 +120,8 @@ class ScriptedEngine:
             reply = self._reply(request.prompt)
         except LookupError:
             return Completion.failed(request.key, f"the script has no reply for {prompt_key(request.prompt)!r}")
+        if request.reward:
+            return _rewarded(request.key, reply)
         text, tokens, reason = _limit(reply, request.sampling)
         n, longest = request.sampling.n, longest_candidate(text, request.candidates)
         return Completion(
@@ -137,6 +139,14 @@ class ScriptedEngine:
             return self._script(prompt)
         key = prompt_key(prompt) if len(self._script) > 1 or "*" not in self._script else "*"
         return self._script[key] if key in self._script else self._script["*"]
+
+
+def _rewarded(key: str, reply: str) -> Completion:
+    """A reply that is a number, as the reward of a reward model."""
+    try:
+        return Completion(key=key, texts=("",), finish_reasons=("stop",), reward=float(reply))
+    except ValueError:
+        return Completion.failed(key, f"the script's reply {reply!r:.100} is no number, and a reward is asked for")
 
 
 def _limit(reply: str, sampling: Sampling) -> tuple[str, int, FinishReason]:

@@ -356,7 +356,8 @@ class ReleasedJudge:
     @property
     def modes(self) -> list[str]:
         """The modes that it judges in, its usual one first."""
-        return ["pair", "single", "multi"] if self.template else list(self.tasks)
+        own = ["reward"] if self.template == "reward" else []
+        return [*own, "pair", "single", "multi"] if self.template else list(self.tasks)
 
     @property
     def files(self) -> list[WordsFile]:

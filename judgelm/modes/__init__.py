@@ -18,7 +18,7 @@ from judgelm.errors import ConfigError, not_found
 from judgelm.modes.checklist import Checklist
 from judgelm.modes.conversation import Chat, Conversation
 from judgelm.modes.flow import BatchMode, Flow, Mode, check_finite
-from judgelm.modes.multi import Multi
+from judgelm.modes.multi import Multi, Reward
 from judgelm.modes.pairwise import Pairwise, Reasoned
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.released import ReleasedMode
@@ -42,6 +42,7 @@ MODES: dict[str, type[BatchMode]] = {
     "conversation": Conversation,
     "chat": Chat,
     "trajectory": Trajectory,
+    "reward": Reward,
 }
 
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise", "Reasoned"]

@@ -1,4 +1,4 @@
-"""Judges that are read off the probabilities of their reply's first word: `letters`, `yes-no` and `grade`.
+"""Judges that are read off the probabilities of their reply's first word, and reward models.
 
 Any model that follows instructions can judge in this way, also one that was never trained to write scores. `letters`
 shows all answers and compares the probabilities of their letters; each answer stands once at each place, since models
@@ -10,12 +10,15 @@ expected grade. P(first better) is the logistic function of the difference of tw
 the card's calibration temperature. Probabilities are summed over the spellings of a word (`Yes`, ` yes`, `NO`); what
 lies outside them is reported as unassigned, and a reply with more than half of it there is a failure. A reason is asked
 for behind the word, as the next turn of the chat, and changes nothing.
+
+`reward` takes the number that a reward model gives each answer for its strength, and for its score; it has no scale,
+asks nothing and cannot be explained. A sample with turns is read as the dialogue of each assistant.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, combinations
 from typing import Literal, NamedTuple, Protocol
 
 from judgelm.errors import ConfigError
@@ -30,8 +33,19 @@ from judgelm.parsing.scores import (
     winner_by,
 )
 from judgelm.prompts.catalog import Template, criterion_template, get_template, letters
-from judgelm.prompts.conversation import follow_up_prompt
-from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Sample, Sampling, Shown, Unparsed, winner_of
+from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
+from judgelm.records import (
+    Completion,
+    Judgment,
+    PairVerdict,
+    Prompt,
+    Request,
+    Sample,
+    Sampling,
+    Shown,
+    Unparsed,
+    winner_of,
+)
 
 _FLOOR = math.log(1e-9)
 """Log-probability of a word to which an engine gives none: an endpoint lists its likeliest tokens alone."""
@@ -43,6 +57,7 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
     "temperature": (0,),
 }
 """Options of modes that mean nothing where probabilities are read, and the values that they may have."""
+_REWARD_MODES = ("reward", "pair", "single", "multi")
 
 
 class ReadingMode(Protocol):
@@ -156,7 +171,18 @@ def check_reading(mode: ReadingMode) -> str:
                 )
     if template.reading == "grade":
         score_lines(mode.scale, mode.step)  # raises where the scale has too many
+    if template.reading == "reward":
+        _check_rewarding(mode)
     return template.id
+
+
+def _check_rewarding(mode: ReadingMode) -> None:
+    name = str(getattr(mode, "name", ""))
+    if name not in _REWARD_MODES:
+        ways = ", ".join(_REWARD_MODES)
+        raise ConfigError(f"mode {name}: a reward model writes no text; use mode {ways}, which read its number")
+    if (reasons := getattr(mode, "reasons", "none")) != "none":
+        raise ConfigError(f"reasons is {reasons}, but a reward model explains nothing; leave it out")
 
 
 def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
@@ -168,6 +194,8 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
         orders: in which `letters` shows the answers; each answer by itself stands for the other readings.
     """
     template = reading_of(mode)
+    if template.reading == "reward":
+        return (yield from read_rewards(sample))
     orders = [(index,) for index in range(len(sample.answers))] if template.reads_alone else orders
     words = words_of(template, len(orders[0]), scale=mode.scale, step=mode.step)
     reference = None if mode.reference == "ignore" else sample.reference
@@ -183,6 +211,40 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
         strengths.append(() if isinstance(logprobs, Unparsed) else _strengths(order, logprobs.values, words))
     by_answer = _by_answer(orders, strengths) if all(strengths) else None
     return Readout(shown=tuple(shown), prompts=tuple(prompts), strengths=by_answer)
+
+
+def read_rewards(sample: Sample) -> RequestFlow[Readout]:
+    """Ask a reward model for the number of each answer.
+
+    Two answers that were both cut and got the same number are a failure where their whole texts differ.
+
+    Raises:
+        InputError: the sample's turns are no dialogue.
+    """
+    prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
+    requests = [
+        Request(key=str(index), prompt=prompt, sampling=Sampling(max_tokens=1), reward=True)
+        for index, prompt in enumerate(prompts)
+    ]
+    completions = yield requests
+    shown = [_rewarded(index, completion) for index, completion in enumerate(completions)]
+    for first, second in combinations(range(len(shown)), 2):
+        cut = shown[first].truncations and shown[second].truncations and shown[first].scores is not None
+        if cut and shown[first].scores == shown[second].scores and prompts[first] != prompts[second]:
+            why = f"answers {first + 1} and {second + 1} have the same reward after they were cut to the window"
+            shown[second] = replace(shown[second], scores=None, failure=Unparsed("equal_after_cut", "", why))
+    strengths = tuple(reply.scores[0] for reply in shown if reply.scores is not None)
+    return Readout(shown=tuple(shown), prompts=prompts, strengths=strengths if len(strengths) == len(shown) else None)
+
+
+def _rewarded(index: int, completion: Completion) -> Shown:
+    failure, reward = failure_of(completion), completion.reward
+    if failure is None and reward is None:
+        failure = Unparsed("engine", "", "the engine gives no reward; use a reward model with --engine transformers")
+    elif reward is not None and not math.isfinite(reward):
+        failure = Unparsed("engine", "", f"the reward is {reward}; check the model's weights and its dtype")
+    scores = None if failure is not None or reward is None else (reward,)
+    return Shown(order=(index,), text="", scores=scores, failure=failure, truncations=completion.truncations)
 
 
 def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:

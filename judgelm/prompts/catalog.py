@@ -18,6 +18,8 @@ in double brackets: J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025).
 judges: the judge is read off the probabilities of one word (`judgelm.modes.readings`). Each has a second text that asks
 about the user's own criterion. The words were chosen by `benchmarks/reading_choice`.
 
+`reward` is for reward models, which read question and answer as a chat, without any word of ours or a reference.
+
 JudgeLM grades a single answer beside a reference that has the full score (Figure 5). Where there is no reference, the
 plain grade asks for the one score alone. Its words are ours, after those of Figure 3: no released judge was trained on
 it, so it is for judges that follow instructions.
@@ -179,9 +181,9 @@ class Layout:
         return self.plain
 
 
-JudgeReading = Literal["score-line", "letters", "yes-no", "grade"]
+JudgeReading = Literal["score-line", "letters", "yes-no", "grade", "reward"]
 """The way from a judge's reply to numbers: a line of scores, or the probabilities of the answers' letters, of yes and
-no to each answer by itself, or of the grades of each answer by itself."""
+no to each answer by itself, or of the grades of each answer by itself; a reward model gives each answer its number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +212,11 @@ class Template:
     @property
     def reads_alone(self) -> bool:
         """True where each answer has a prompt of its own."""
-        return self.reading in ("yes-no", "grade")
+        return self.reading in ("yes-no", "grade", "reward")
 
     @property
     def reads_words(self) -> bool:
-        """True where the judge is read off the probabilities of its reply's first word."""
+        """True where the judge is read off the probabilities of its reply's first word, or off a reward."""
         return self.reads_alone or self.reading == "letters"
 
     @property
@@ -464,9 +466,13 @@ def _reading_template(template_id: str, reading: JudgeReading, before: str, afte
     return Template(id=template_id, layout=layout, reading=reading, **kind)
 
 
+_DIALOGUE: Messages = (("user", "{question}"), ("assistant", "{answer_1}"))
+_REWARD = Layout(plain=_DIALOGUE, with_reference=_DIALOGUE, delimiters=())
+
 TEMPLATES = {
     template.id: template
     for template in (
+        Template(id="reward", layout=lambda answers: _REWARD, reading="reward"),
         _template("judgelm-v1", _v1, lambda answers: (*_JUDGELM_BLOCKS, "### Response:")),
         _template("judgelm-paper", _paper, lambda answers: _JUDGELM_BLOCKS),
         _template("judgelm-chat", _chat, lambda answers: _JUDGELM_BLOCKS),

@@ -208,6 +208,22 @@ def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float
     return _fill(layout, view, (0,), assistants=1, chat=template.chat)
 
 
+def reward_prompt(sample: Sample, assistant: int) -> Prompt:
+    """The dialogue of one assistant as chat messages, which a reward model reads without any other word.
+
+    Args:
+        sample: with its turns, where it has several.
+        assistant: index of the answers.
+
+    Raises:
+        InputError: as `dialogue_of`.
+    """
+    spans: list[Span] = []
+    for turn in dialogue_of(sample, referenced=False):
+        spans += [Span(turn.question, "question", "user"), Span(turn.answers[assistant], "answer", "assistant")]
+    return Prompt(spans=tuple(spans), chat=True)
+
+
 def dialogue_sha(template: Template) -> str:
     """sha256 (hex) over all bytes that dialogues are judged with under a template."""
     grades = [_grading_layout((1, 10), chat=chat).with_reference for chat in (False, True)]

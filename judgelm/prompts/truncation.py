@@ -327,7 +327,8 @@ class Truncator:
 
     def _rendered(self, messages: list[dict[str, Any]]) -> str:
         arguments = template_arguments(self._thinking)
-        return render_chat(self.tokenizer, messages, add_generation_prompt=True, **arguments)
+        asks = messages[-1]["role"] != "assistant"  # a reward model reads a finished answer
+        return render_chat(self.tokenizer, messages, add_generation_prompt=asks, **arguments)
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:

@@ -1,4 +1,4 @@
-"""Answers to rewards in [0, 1] by a judge; None where the judge has no verdict, never 0."""
+"""Answers to rewards by a judge, in [0, 1] unless it is a reward model; None where it has no verdict, never 0."""
 
 import hashlib
 import queue
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, EngineError, not_found
-from judgelm.judge import Judge
+from judgelm.judge import Judge, expected_score, first_better
 from judgelm.modes import BatchMode
 from judgelm.modes.checklist import CRITERIA_FIELD, Criterion, parse_criteria
 from judgelm.records import Judgment, Sample
@@ -74,8 +74,9 @@ class AnswerRewards:
         method: `reference` takes P(the answer is better than the reference answer); `group` the mean of P(better) over
             the other answers to the same question, where a copy counts 0.5; `tournament` the share of the rounds of a
             knockout that an answer survives, with one comparison less than there are answers; `score` the expected
-            score, from 0 for the lowest to 1 for the highest of the judge's scale; `checklist` the weighted share of
-            the criteria that it meets, 0 where that is below 0 (Rubrics as Rewards, Gunjal et al. 2025).
+            score, from 0 for the lowest to 1 for the highest of the judge's scale, of a reward model its own number;
+            `checklist` the weighted share of the criteria that it meets, 0 where that is below 0 (Rubrics as Rewards,
+            Gunjal et al. 2025).
         options: see `MethodOptions`.
 
     Raises:
@@ -87,7 +88,7 @@ class AnswerRewards:
             raise not_found("method", method, METHODS)
         self.method = method
         self._options = options or MethodOptions()
-        self._scale = judge.format.scale
+        self._scale = None if judge.template.reading == "reward" else judge.format.scale
         if method == "score" and judge.template.reading == "letters":
             raise ConfigError(
                 "method score: reading letters compares answers and gives one alone no score; use method reference, "
@@ -140,9 +141,7 @@ class AnswerRewards:
             return min(1.0, max(0.0, judgment.scores[0])) if judgment.scores else None
         if self.method != "score":
             return first_better(judgment)
-        score = expected_score(judgment)
-        low, high = self._scale
-        return None if score is None else min(1.0, max(0.0, (score - low) / (high - low)))
+        return expected_score(judgment, self._scale)
 
     def close(self) -> None:
         """Stop asking; the judge stays open."""
@@ -311,25 +310,6 @@ def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None],
     for index, answer in enumerate(answers):
         groups.setdefault((answer.question, answer.reference), []).append(index)
     return groups
-
-
-def first_better(judgment: Judgment) -> float | None:
-    """P(first better), else the verdict as 1, 0.5 or 0; None of a failure."""
-    if judgment.failure is not None or judgment.winner is None:
-        return None
-    if judgment.probability is not None:
-        return judgment.probability
-    return {1: 1.0, 2: 0.0, "tie": 0.5}[judgment.winner]
-
-
-def expected_score(judgment: Judgment) -> float | None:
-    """The expected score of one answer, else the score that was written; None of a failure."""
-    if judgment.failure is not None or not judgment.scores:
-        return None
-    grades = judgment.shown[0].grades
-    if grades is not None and grades.expected == grades.expected:  # not NaN
-        return grades.expected
-    return judgment.scores[0]
 
 
 def round_robin(players: int) -> _Contest:

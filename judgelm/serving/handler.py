@@ -288,7 +288,17 @@ class JudgeHandler:
         )
 
     async def _judge(self, recognised: _Recognised, request: ChatRequest) -> _Judged:
-        """The judge's result for each mode task."""
+        """The judge's result for each mode task.
+
+        Raises:
+            InputError: a reward model is asked for what is no comparison of two answers.
+        """
+        compares = all(len(task.sample.answers) == 2 for task in recognised.mode_tasks)
+        if self.judge.template.reading == "reward" and not compares:
+            raise InputError(
+                "the judge is a reward model, whose numbers have no scale: it compares two answers; for its numbers "
+                "ask /v1/judge with mode reward"
+            )
         judgments = await self._run_tasks(recognised.mode_tasks)
         for judgment in judgments:
             if judgment.failure is not None:

@@ -1,7 +1,12 @@
-"""judgelm's own routes: samples in and judgments out, and the explanation of a client's request."""
+"""judgelm's own routes: samples in and judgments out, the explanation of a client's request, and OpenRLHF's rewards.
+
+Source of the rewards' form: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client) and `openrlhf/cli/serve_rm.py`.
+"""
 
 import asyncio
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,9 +17,10 @@ from starlette.responses import Response
 from judgelm.dialects.contract import JudgeResult, JudgeTask
 from judgelm.dialects.request_body import ChatBody, CompletionBody, read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
+from judgelm.judge import expected_score, first_better
 from judgelm.records import Judgment, Prompt, Sample
 from judgelm.runs.runner import judgment_row
-from judgelm.serving.handler import Explanation, JudgeHandler
+from judgelm.serving.handler import Explanation, JudgeHandler, UnjudgedError
 from judgelm.serving.http_errors import HttpError, read_json, typed_field, wait_for_answer
 from judgelm.serving.judges import ServedJudges
 from judgelm.serving.openai_routes import model_name
@@ -28,6 +34,8 @@ _FLAGS = (
 )
 """Options of modes that may stand beside `mode`, as they stand in a configuration of judgelm-batch."""
 _AT_ONCE = 256
+_END_TOKENS = re.compile(r"(?:\s*(?:<\|(?:im_end|endoftext|eot_id|end_of_text|end)\|>|</s>|<eos>|<end_of_turn>))+\s*$")
+"""At a response's end, which OpenRLHF decodes with special tokens."""
 _ASK = {
     "name": "ask",
     "in": "query",
@@ -64,6 +72,17 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
             explanation, result = await wait_for_answer(handler.explain_with_result(chat_request), request, settings)
         return _json(explanation_row(explanation, result))
 
+    async def reward(request: Request) -> Response:
+        body = await read_json(request, settings)
+        request.state.judge, handler = judges.find(request.query_params.get("judge"))
+        is_reward_model = handler.judge.template.reading == "reward"
+        tasks = rewarded_tasks(body, is_reward_model=is_reward_model)
+        judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
+        rewards = [_reward(each, None if is_reward_model else handler.judge.format.scale) for each in judgments]
+        shares = [0.5 + math.tanh(each / 2) / 2 for each in rewards] if is_reward_model else rewards
+        return _json({"rewards": rewards, "scores": shares, "extra_logs": {}})
+
+    router.post("/get_reward", summary="Reward responses, in the form of OpenRLHF's remote reward models")(reward)
     router.post(
         "/v1/judge",
         summary="Judge a sample, or several",
@@ -103,6 +122,63 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
         except InputError as error:
             raise InputError(f'"samples", {index}: {error}') from error
     return tasks, True
+
+
+def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[ModeTask]:
+    """The tasks of OpenRLHF's `query`, `prompts` and `labels`: each response against its label, or by itself.
+
+    Args:
+        body: of the request. A query is a prompt with the response to it; a label is a reference answer, null, or a
+            JSON object of `question` and, if there is one, `reference`.
+        is_reward_model: whether the judge is one, which reads no reference.
+
+    Raises:
+        InputError: a field is no list of texts, one is longer than another, or a query does not begin with its prompt.
+    """
+    columns: list[list[Any]] = []
+    for name in ("query", "prompts", "labels"):
+        column = [None] * len(columns[0]) if name == "labels" and body.get(name) is None else body.get(name)
+        if not isinstance(column, list) or not all(isinstance(each, str | None) for each in column):
+            raise InputError(f'"{name}": expected a list of texts, as OpenRLHF sends it')
+        columns.append(column)
+    queries, prompts, labels = columns
+    if not queries or not len(queries) == len(prompts) == len(labels):
+        raise InputError(f"{len(queries)} queries, {len(prompts)} prompts and {len(labels)} labels; send one of each")
+    tasks = []
+    for index, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True)):
+        if not prompt or not query or not query.startswith(prompt):
+            raise InputError(f'"query", {index}: does not begin with its prompt, so its response is not known')
+        answer = _END_TOKENS.sub("", query.removeprefix(prompt))
+        question, reference = _question_and_reference(prompt, label)
+        pair = bool(reference) and not is_reward_model
+        sample = Sample(id=str(index), question=question, answers=(answer, str(reference)) if pair else (answer,))
+        options = {"both_orders": True, "distribution": True} if pair else {}
+        tasks.append(ModeTask(sample=sample, mode="pair" if pair else "single", options=options))
+    return tasks
+
+
+def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | None]:
+    """Of a label that is a JSON object both, since a prompt may have a chat template's marks; else prompt and label."""
+    try:
+        row = json.loads(label or "null")
+    except ValueError:
+        row = None
+    if isinstance(row, dict) and isinstance(row.get("question"), str) and row.keys() <= {"question", "reference"}:
+        return row["question"], row.get("reference")
+    return prompt, label
+
+
+def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
+    """P(the response is better than its label), else its score.
+
+    Raises:
+        UnjudgedError: the judge gave no verdict; OpenRLHF has no place for a missing reward.
+    """
+    if judgment.failure is not None:
+        raise UnjudgedError(judgment.failure)
+    reward = expected_score(judgment, scale) if len(judgment.scores or ()) == 1 else first_better(judgment)
+    assert reward is not None, "a judgment of a response has a score or a winner"
+    return reward
 
 
 def explanation_row(explanation: Explanation, result: JudgeResult | None) -> dict[str, Any]:

@@ -274,9 +274,10 @@ def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
         return _PromptScores(lines=((judgment.scores, 1.0),), expected=judgment.scores)
     low, high = scale
     first = judgment.probability
-    return _PromptScores(
-        lines=(((high, low), first), ((low, high), 1 - first)), expected=judgment.scores, first_better=first
-    )
+    scores = judgment.scores
+    if any(len(shown.order) == 1 and shown.grades is None for shown in judgment.shown):  # rewards have no scale
+        scores = (low + (high - low) * first, high - (high - low) * first)
+    return _PromptScores(lines=(((high, low), first), ((low, high), 1 - first)), expected=scores, first_better=first)
 
 
 def likeliest_winner(first_better: float, tie: float) -> Winner:

@@ -25,7 +25,14 @@ import torch
 import transformers
 from peft.tuners.lora.layer import Linear as LoraLinear
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig, Trainer, set_seed
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    GenerationConfig,
+    Trainer,
+    set_seed,
+)
 from transformers.utils import (  # type: ignore[attr-defined]  # re-exported implicitly
     is_flash_attn_2_available,
     is_flash_attn_3_available,
@@ -192,13 +199,14 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
     return tokenizer
 
 
-def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = None) -> Any:
+def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = None, *, rewards: bool = False) -> Any:
     """Load the model to be trained, as TRL 1.16 would, but with pickled weights that cannot run code.
 
     Args:
         base: TRL's `ModelConfig`.
         args: TRL's `SFTConfig` or `DPOConfig`; its `model_init_kwargs` take precedence over `base`.
         attention: implementation; None leaves it to `base` and transformers.
+        rewards: with a head of one number, new where the files have none, instead of the one that writes text.
 
     Raises:
         ConfigError: pickled weights would be read as more than tensors.
@@ -215,6 +223,7 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
         options["device_map"] = None
     set_seed(args.seed)  # for weights that the files lack
     name = base_name(base)
+    options |= {"architecture": AutoModelForSequenceClassification, "num_labels": 1} if rewards else {}
     try:
         with safe_unpickling(name, base.model_revision):
             model = create_model_from_path(name, **options)
@@ -267,7 +276,7 @@ def drop_sampling(model: Any) -> None:
     Vicuna v1.5 sets a temperature without `do_sample`; transformers 5.x loads that, and refuses to save it at the first
     checkpoint.
     """
-    config = model.generation_config
+    config = getattr(model, "generation_config", None)
     if config is None:
         return
     try:

@@ -146,14 +146,16 @@ class TrainingRun:
         self.start = find_start(self.judge, self.args, self.base, self.rows)
         self.args.resume_from_checkpoint = self.start.checkpoint
 
-    def load_model(self, attention: Attention | None = None) -> tuple[Any, Any]:
+    def load_model(self, attention: Attention | None = None, *, rewards: bool = False) -> tuple[Any, Any]:
         """The model to train, and the LoRA configuration that the trainer gives it.
 
         Args:
             attention: implementation; None chooses the fastest.
+            rewards: see `load_base_model`.
         """
         self.attention = attention or choose_attention(self.base, self.args)
-        return with_adapter(load_base_model(self.base, self.args, self.attention), self.base, self.judge)
+        model = load_base_model(self.base, self.args, self.attention, rewards=rewards)
+        return with_adapter(model, self.base, self.judge)
 
     def trainer_options(self) -> dict[str, Any]:
         """What every recipe's trainer takes beside the model."""

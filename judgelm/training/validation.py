@@ -20,7 +20,7 @@ from judgelm.data.labelled_set import read_labelled
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import eos_ids, window_of
 from judgelm.engines.transformers.attention import ATTENTION_NAME, KVCache, PromptSegment
-from judgelm.engines.transformers.engine import TransformersEngine
+from judgelm.engines.transformers.engine import RewardEngine, TransformersEngine
 from judgelm.engines.transformers.loaded_model import LoadedModel, runs_packed
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes import BatchMode, Pairwise, Reasoned
@@ -216,6 +216,7 @@ class LiveModel:
         self.config = model.config
         self.dtype = model.dtype
         self.device = device
+        self.score = getattr(model, "score", None)  # the head of a reward model
         self._forward = forward
         self._in_step = in_step
 
@@ -295,6 +296,7 @@ NEVER = 10**9
 """Steps between evaluations where the only one is at the end of the training."""
 
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
+_REWARD_METRICS = ("loss", "accuracy", "margin")
 _DPO_METRICS = ("rewards/accuracies", "rewards/margins")
 _PROTOCOL = (
     "Each pair was judged in both orders. Agreement is that of the given order, as in the JudgeLM paper; "
@@ -400,12 +402,13 @@ class ValidationJudge:
         tokenizer = trainer.processing_class
         options = EngineOptions(model=model.config.model_type, max_model_len=self._window)
         with unwrapped(model, forward, device=trainer.accelerator.device, in_step=spread) as live:
-            engine = TransformersEngine(
+            rewards = getattr(self._mode, "template", "") == "reward"
+            engine = (RewardEngine if rewards else TransformersEngine)(
                 LoadedModel(
                     model=live,
                     tokenizer=tokenizer,
                     window=window_of(model.config, tokenizer, options),
-                    eos_ids=eos_ids(model.generation_config, tokenizer),
+                    eos_ids=eos_ids(getattr(model, "generation_config", None), tokenizer),
                     quantization=None,
                     identity={},
                 )
@@ -491,6 +494,7 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
     judged = ("agreement", *by_mean, "failed") if validation else ()
     of_dpo = hasattr(args, "beta") and not hasattr(args, "num_generations")
     of_loss = () if hasattr(args, "num_generations") else _SFT_METRICS
+    of_loss = _REWARD_METRICS if hasattr(args, "center_rewards_coefficient") else of_loss
     available = [*of_loss, *(_DPO_METRICS if of_dpo else ())]
     available += [f"{each}{suffix}" for each in judged for suffix in suffixes]
     if name not in available:

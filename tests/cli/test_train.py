@@ -54,7 +54,7 @@ def test_settings_and_recipes_that_do_not_exist_are_named(cli):
     for arguments, finding in {
         ("stf",): "did you mean sft?",
         ("sft", "--config", "few_row"): "did you mean few_rows?",
-        (): "available: dpo, grpo, preference, sft",
+        (): "available: dpo, grpo, preference, reward, sft",
     }.items():
         code, _, said = cli("judgelm", "train", *arguments, "--output_dir", "out")
         assert (code, finding in said) == (1, True), said

@@ -66,3 +66,9 @@ def test_the_shell_script_names_the_function_as_verl_finds_it():
     assert "path=pkg://judgelm.rewards.verl" in text
     assert "name=compute_score" in text
     subprocess.run(["bash", "-n", str(ROOT / "examples/rewards/verl.sh")], check=True)
+
+
+def test_the_shell_script_names_the_route_of_the_server():
+    path = ROOT / "examples/rewards/openrlhf.sh"
+    assert "--reward.remote_url http://localhost:8000/get_reward" in path.read_text()
+    subprocess.run(["bash", "-n", str(path)], check=True)

@@ -54,10 +54,16 @@ def prepare(base, folder, rows, *, recipe="sft", judge=None, model=None, **optio
 
     from judgelm.training.arguments import JudgeArguments
     from judgelm.training.dpo import DPOArguments, JudgeDPOConfig
+    from judgelm.training.reward import JudgeRewardConfig, RewardArguments
     from judgelm.training.trainer import JudgeSFTConfig
 
-    own, config = {"sft": (JudgeArguments, JudgeSFTConfig), "dpo": (DPOArguments, JudgeDPOConfig)}[recipe]
-    arguments = own(**{"train_data": [rows], "template": SETTINGS["template"]} | (judge or {}))
+    own, config = {
+        "sft": (JudgeArguments, JudgeSFTConfig),
+        "dpo": (DPOArguments, JudgeDPOConfig),
+        "reward": (RewardArguments, JudgeRewardConfig),
+    }[recipe]
+    template = {} if recipe == "reward" else {"template": SETTINGS["template"]}
+    arguments = own(**{"train_data": [rows]} | template | (judge or {}))
     settings = {name: value for name, value in SETTINGS.items() if name != "template"}
     args = config(**settings | {"output_dir": str(folder)} | options)
     base = ModelConfig(model_name_or_path=str(base), **(model or {}))

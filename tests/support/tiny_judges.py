@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tokenizers import processors
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
@@ -72,4 +73,28 @@ def make_adapter(judge: Path, folder: Path, *, seed: int) -> Path:
         if "lora_" in name:
             torch.nn.init.normal_(weight, std=0.1)
     adapted.save_pretrained(folder)
+    return folder
+
+
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant> {% endif %}"
+)
+"""Writes the token that begins a text, as Llama 3's template does, which a tokenizer that adds it would double."""
+
+
+def make_reward_model(base: Path, folder: Path, *, seed: int = 0, head: int = 1, chat: str = CHAT) -> Path:
+    """A reward model on the weights of `base` with a random head, whose tokenizer begins every text with `</s>`."""
+    torch.manual_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = chat
+    tokenizer.bos_token = tokenizer.eos_token
+    begins = processors.TemplateProcessing(
+        single="</s> $A", special_tokens=[("</s>", tokenizer.convert_tokens_to_ids("</s>"))]
+    )
+    tokenizer.backend_tokenizer.post_processor = begins
+    model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=head)
+    torch.nn.init.normal_(model.score.weight, std=0.5)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder

@@ -113,7 +113,7 @@ def spoil(folder, **changes):
     ("changes", "sentence"),
     [
         ({"peft_type": "PREFIX_TUNING"}, "is PREFIX_TUNING for CAUSAL_LM; only LORA"),
-        ({"task_type": "SEQ_CLS"}, "is LORA for SEQ_CLS; only LORA"),
+        ({"task_type": "TOKEN_CLS"}, "is LORA for TOKEN_CLS; only LORA"),
         ({"base_model_name_or_path": None}, "names no base model; pass it with --base"),
         ({"base_model_name_or_path": "/no/such/base"}, "error: /no/such/base: cannot load the base"),
         ({"target_modules": ["c_attn"]}, "cannot load the adapter"),

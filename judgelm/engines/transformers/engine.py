@@ -9,12 +9,14 @@ import gc
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 import transformers
 
-from judgelm.engines.base import EngineOptions, prepare_request, refuse_images
+from judgelm.engines.base import EngineOptions, check_head, prepare_request, refuse_images
 from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.engines.transformers.batch import (
     MIN_SHARED_TOKENS,
@@ -58,6 +60,7 @@ class TransformersEngine:
     """
 
     supports_grammar = False
+    gives_rewards = False
 
     def __init__(
         self,
@@ -112,11 +115,12 @@ class TransformersEngine:
         """Tokenise requests and queue them; a prompt that does not fit fails at once.
 
         Raises:
-            EngineError: a request has a grammar, asks for no reply, or shows images to a text-only model.
+            EngineError: a request has a grammar, shows images to a text-only model, or is for a model of rewards.
             ModelError: its adapter cannot be loaded.
         """
         for request in requests:
             check_request(request)
+            check_head(request, rewards=self.gives_rewards)
             if self._loaded.vision is None:
                 refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)
@@ -366,3 +370,66 @@ class TransformersEngine:
         else:
             self._decoding.clear()
             self._finished += [parent.failed(f"out of memory: {message}") for parent in running]
+
+
+class RewardEngine(TransformersEngine):
+    """Runs a reward model: one pass a prompt, whose last token the head turns into one number, and no reply.
+
+    As in transformers, padding tokens at the end of a prompt do not count, which a chat template may write. The head
+    computes in float32, since numbers of 16 bits would tie answers that differ.
+    """
+
+    gives_rewards = True
+
+    def __init__(self, loaded: LoadedModel, **options: Any) -> None:
+        super().__init__(loaded, **options)
+        head = loaded.model.score
+        self._score = getattr(head, "modules_to_save", {"default": head})["default"]  # of an adapter in training
+        self._pad_id = loaded.model.config.get_text_config().pad_token_id
+
+    def load_adapter(self, adapter: str) -> None:
+        """Refuse it: an adapter of a reward model has a head of its own.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError(f"{adapter}: a reward model takes no further adapter while it runs; load it by itself")
+
+    def describe(self) -> dict[str, Any]:
+        """As other models, with the head."""
+        return super().describe() | {"head": "reward"}
+
+    def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
+        ids = list(tokenized.ids)
+        while len(ids) > 1 and ids[-1] == self._pad_id:
+            ids.pop()
+        return super()._queue_entry(request, replace(tokenized, ids=ids))
+
+    def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
+        """Run a pass over a packed row of tokens; rewards, shape (prompts, 1), float32."""
+        places = torch.tensor(row.logit_places, device=self._device)
+        rewards: list[torch.Tensor] = []
+
+        def compute(head: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            weight = cast(torch.Tensor, head.weight)
+            rewards.append(F.linear(inputs[0][0, places].float(), weight.float()))
+
+        hook = self._score.register_forward_pre_hook(compute)  # there a sharded weight is whole
+        try:
+            self._loaded.model(
+                input_ids=torch.tensor([row.ids], device=self._device),
+                position_ids=torch.tensor([row.positions], device=self._device),
+                use_cache=False,
+                segments=row.segments,
+            )
+        finally:
+            hook.remove()
+        return rewards[0]
+
+    def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
+        """Finish each prompt by its number; its keys and values stay for another answer to the same question."""
+        for new, reward in zip(fresh, logits[:, 0].tolist(), strict=True):
+            new.kv.advance(new.new_tokens)
+            self._prefix_cache.add(new.queued, new.kv)
+            self._finished.append(new.queued.rewarded(reward))
+        return []

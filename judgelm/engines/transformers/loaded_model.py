@@ -17,7 +17,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSequenceClassification,
+    BitsAndBytesConfig,
+)
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -33,6 +38,7 @@ from judgelm.engines.model_files import (
     check_config,
     check_vocabulary,
     eos_ids,
+    has_reward_head,
     identity_of,
     load_config,
     load_tokenizer,
@@ -104,14 +110,19 @@ def load(options: EngineOptions) -> LoadedModel:
     base, adapter = split_adapter(options)
     tokenizer = load_tokenizer(base, adapter, options)
     device = device_of(options.device)
+    rewards = has_reward_head(options)
+    if rewards and options.quantization is not None:
+        raise ConfigError(f"{options.model}: a reward model is read unquantised; leave --quantization out")
     if options.quantization == INT8:
         check_int8(device)
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     config = load_config(base, options)
-    vision = _runs_vision(base, str(config.model_type))
+    vision = not rewards and _runs_vision(base, str(config.model_type))
+    kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
+    kind = AutoModelForSequenceClassification if rewards else kind
     choice = resolve_dtype(base, config, options, device=device)
-    model = _load_model(base, config, options, device, dtype=choice.dtype, vision=vision)
+    model = _load_model(base, config, options, device, dtype=choice.dtype, kind=kind)
     model, choice = in_gpu_dtype(model, choice, device)
     if adapter is not None:
         model = attach_adapter(model, adapter)
@@ -123,13 +134,13 @@ def load(options: EngineOptions) -> LoadedModel:
         kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
         raise ModelError(f"{base}: the transformers engine cannot run {kind} models packed; use --engine vllm")
     int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""
-    pack(model)
+    pack(model.base_model if rewards else model)  # its head stays as it is
     window = window_of(model.config, tokenizer, options)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         window=window,
-        eos_ids=eos_ids(model.generation_config, tokenizer),
+        eos_ids=eos_ids(getattr(model, "generation_config", None), tokenizer),
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
         vision=Vision.load(base, options) if vision else None,
@@ -169,7 +180,8 @@ def in_gpu_dtype(
     return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
 
 
-def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
+def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, kind: Any) -> Any:
+    rewards = kind is AutoModelForSequenceClassification
     quantization = _quantization(options.quantization)
     if (stored := getattr(config, "quantization_config", None)) is not None:  # would be read without its scales
         method = stored.get("quant_method", "unknown")
@@ -179,7 +191,6 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
             f"{way_out}"
         )
     try:
-        kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         with safe_unpickling(source, options.revision):
             loaded: Any = kind.from_pretrained(
                 source,
@@ -188,19 +199,19 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
                 dtype=_DTYPES[dtype],
                 device_map={"": device} if quantization else None,  # needs accelerate, as bitsandbytes does
                 # all patches of an image attend to each other, in transformers' own attention
-                attn_implementation=_VISION_ATTENTION if vision else ATTENTION_NAME,
+                attn_implementation=_VISION_ATTENTION if kind is AutoModelForImageTextToText else ATTENTION_NAME,
                 quantization_config=quantization,
                 output_loading_info=True,
+                **({"num_labels": 1} if rewards else {}),
             )
     except LOAD_ERRORS as error:
         hint = "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
     model, info = loaded
-    if info["missing_keys"]:
-        some = ", ".join(sorted(info["missing_keys"])[:3])
-        raise ModelError(
-            f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
-        )
+    adapts = rewards and split_adapter(options)[1] is not None
+    if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # the adapter has it
+        some = ", ".join(missing[:3])
+        raise ModelError(f"{source}: {len(missing)} weights are missing ({some}, ...); copy the folder again")
     check_config(source, model.config)
     model = model if quantization else model.to(device)
     if gguf_record(source) is None and (name := first_not_finite(model.named_parameters())):  # else checked once

@@ -114,6 +114,18 @@ class QueuedRequest:
             sanitized=self.tokenized.sanitized,
         )
 
+    def rewarded(self, reward: float) -> Completion:
+        """The completion of a request to a reward model."""
+        return Completion(
+            key=self.request.key,
+            texts=("",),
+            finish_reasons=("stop",),
+            reward=reward,
+            prompt_tokens=len(self.ids),
+            truncations=self.tokenized.truncations,
+            sanitized=self.tokenized.sanitized,
+        )
+
     def failed(self, message: str) -> Completion:
         """The completion of a request that the engine could not run."""
         return Completion.failed(

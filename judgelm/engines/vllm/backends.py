@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import vllm
 from transformers import GenerationConfig
-from vllm import EngineArgs, RequestOutput, SamplingParams
+from vllm import EngineArgs, PoolingParams, RequestOutput, SamplingParams
 from vllm.config import VllmConfig
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -95,7 +95,9 @@ class InProcessBackend:
         """The configuration as vLLM completed it."""
         return self._engine.vllm_config
 
-    def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+    def add(
+        self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
+    ) -> None:
         """Submit a prompt.
 
         Raises:
@@ -166,17 +168,20 @@ class AsyncBackend:
         """The configuration as vLLM completed it."""
         return self._engine.vllm_config
 
-    def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+    def add(
+        self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
+    ) -> None:
         """Submit a prompt; `collect` returns a refusal."""
         self._in_flight.add(key)
         # an error is EngineDeadError, or whatever the model raised in the core
         self._loop.start(key, self._generate(key, prompt, sampling, adapter), self._outputs.put)
 
     async def _generate(
-        self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None
+        self, key: str, prompt: TokensPrompt, sampling: SamplingParams | PoolingParams, adapter: LoRARequest | None
     ) -> None:
         try:
-            async for output in self._engine.generate(prompt, sampling, key, lora_request=adapter):
+            answer = self._engine.encode if isinstance(sampling, PoolingParams) else self._engine.generate
+            async for output in answer(prompt, sampling, key, lora_request=adapter):
                 self._outputs.put(output)
         except (VLLMValidationError, ValueError) as error:
             self._outputs.put((key, str(error)))

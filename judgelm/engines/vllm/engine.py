@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import transformers
 import vllm
-from vllm import EngineArgs, RequestOutput, SamplingParams
+from vllm import EngineArgs, PoolingParams, RequestOutput, SamplingParams
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
 from vllm.lora.request import LoRARequest
@@ -23,11 +23,25 @@ from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, StructuredOutputsParams
 
-from judgelm.engines.base import EngineOptions, decode_reply, prepare_request, refuse_images, thinking_policy
+from judgelm.engines.base import (
+    EngineOptions,
+    check_head,
+    decode_reply,
+    prepare_request,
+    refuse_images,
+    thinking_policy,
+)
 from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch, CandidateTokenizer
 from judgelm.engines.gguf.checkpoint import gguf_note
 from judgelm.engines.images import Vision
-from judgelm.engines.model_files import adapter_truncator, eos_ids, identity_of, load_tokenizer, split_adapter
+from judgelm.engines.model_files import (
+    adapter_truncator,
+    eos_ids,
+    identity_of,
+    load_config,
+    load_tokenizer,
+    split_adapter,
+)
 from judgelm.engines.vllm.backends import (
     AsyncBackend,
     Backend,
@@ -43,7 +57,7 @@ from judgelm.engines.vllm.backends import (
     resolved_args,
 )
 from judgelm.engines.weights import adapter_vocabulary, check_weights
-from judgelm.errors import EngineError, ModelError, first_line
+from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
@@ -134,6 +148,7 @@ class RequestState:
         pending: vLLM's unfinished requests for it, with the node of the candidates' tree that each continues from.
         begun: token ids of the reply's beginning, where vLLM stopped at an empty first line and was made to go on.
         failure: why it failed; empty if it did not.
+        reward: of a reward model.
     """
 
     request: Request
@@ -143,6 +158,7 @@ class RequestState:
     pending: dict[str, int] = field(default_factory=dict)
     begun: list[int] = field(default_factory=list)
     failure: str = ""
+    reward: float | None = None
 
 
 def tokens_prompt(
@@ -221,6 +237,7 @@ class VllmEngine:
     """
 
     supports_grammar = True
+    gives_rewards = False
 
     def __init__(self, options: EngineOptions) -> None:
         base, adapter = split_adapter(options)
@@ -285,11 +302,13 @@ class VllmEngine:
         """Tokenise requests and pass them to vLLM, those that begin alike next to each other.
 
         Raises:
-            EngineError: an adapter cannot be loaded, or the candidates have too many tokens.
+            EngineError: an adapter cannot be loaded, the candidates have too many tokens, or text is asked of a reward
+                model or a reward of another.
             ModelError: an adapter has no weights, or unsafe ones.
         """
         fresh: list[RequestState] = []
         for request in requests:
+            check_head(request, rewards=self.gives_rewards)
             if self._vision is None:
                 refuse_images(request, "its config has no vision part; choose a vision-language model")
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)
@@ -396,7 +415,7 @@ class VllmEngine:
             )
         return CandidateSearch(tree, self.followed_mass)
 
-    def _add(self, state: RequestState, node: int, sampling: SamplingParams) -> None:
+    def _add(self, state: RequestState, node: int, sampling: SamplingParams | PoolingParams) -> None:
         """Have vLLM continue from a node of the tree; the root is the prompt's end."""
         vllm_id = str(next(self._serial))
         self._by_vllm_id[vllm_id] = state
@@ -493,3 +512,44 @@ class VllmEngine:
         ids = [*state.begun, *reply.token_ids]
         text, reason = decode_reply(ids, state.request.sampling, self._tokenizer, self._eos_ids)
         return state.tokenized.opening + text, reason
+
+
+class VllmRewardEngine(VllmEngine):
+    """A reward model run by vLLM's pooling runner; see `judgelm.engines.transformers.engine.RewardEngine`.
+
+    Raises:
+        ModelError, ConfigError: as `VllmEngine`; or the reward model is an adapter.
+    """
+
+    supports_grammar = False
+    gives_rewards = True
+
+    def __init__(self, options: EngineOptions) -> None:
+        base, adapter = split_adapter(options)
+        if adapter is not None or options.adapters:
+            raise ConfigError(
+                f"{adapter or options.adapters[0]}: vLLM takes no adapter with a head; merge it (train/merge_lora.py), "
+                "or use --engine transformers"
+            )
+        self._pad_id = load_config(base, options).get_text_config().pad_token_id
+        super().__init__(replace(options, engine_args={"runner": "pooling", **options.engine_args}))
+
+    def describe(self) -> dict[str, Any]:
+        """As other models, with the head."""
+        return super().describe() | {"head": "reward"}
+
+    def _add(self, state: RequestState, node: int, sampling: SamplingParams | PoolingParams) -> None:
+        while len(state.tokenized.ids) > 1 and state.tokenized.ids[-1] == self._pad_id:
+            state.tokenized = replace(state.tokenized, ids=state.tokenized.ids[:-1])
+        super()._add(state, node, PoolingParams(task="classify", use_activation=False))
+
+    def _record(self, state: RequestState, node: int, output: Any) -> None:
+        self._counts["prompt_tokens"] += len(output.prompt_token_ids or ())
+        self._counts["cached_prompt_tokens"] += output.num_cached_tokens or 0
+        state.reward = float(output.outputs.data.item())
+
+    def _completion(self, state: RequestState) -> Completion:
+        ended = super()._completion(state)
+        if state.reward is None:
+            return ended
+        return replace(ended, texts=("",), finish_reasons=("stop",), reward=state.reward, error="")

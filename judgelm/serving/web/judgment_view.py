@@ -143,6 +143,8 @@ def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
     lines = [] if shown.failure is None else [f"Not readable: {failure_words(shown.failure)}."]
     if shown.scores is not None:
         lines.append(f"Scores {score_text(_in_sample_order(shown))}" if len(shown.scores) > 1 else "")
+        if judgment.reads_words and len(shown.order) == 1 and shown.grades is None:
+            lines.append(f"Reward {shown.scores[0]:.4g}.")
         lines.append("" if shown.anchor is None else f"The other answer beside it got {shown.anchor:g}.")
     parts = [sentences(lines), _distribution_chart(shown, judge), text_block(shown.text, title="Reply as written")]
     if shown.reason is not None:

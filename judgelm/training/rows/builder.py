@@ -315,6 +315,10 @@ class RowBuilder:
         self.counts.left_out["unusable line"] += 1
 
 
+_KEPT = {"turns"}
+"""Fields of a sample that rows are made of; the others would be copied between processes."""
+
+
 class SFTRowBuilder(RowBuilder):
     """Builds the rows of `train/sft.py` from labelled answers."""
 
@@ -336,7 +340,7 @@ class SFTRowBuilder(RowBuilder):
                 except InputError:
                     self.counts.left_out["unreadable label"] += 1
                     continue
-                bare = replace(sample, metadata={})
+                bare = replace(sample, metadata={key: sample.metadata[key] for key in _KEPT & sample.metadata.keys()})
                 yield LabelledPair(sample=bare, plain=self._scored(plain), referenced=referenced, source=path)
 
     def _scored(self, label: Label | None) -> Label | None:

@@ -22,7 +22,7 @@ as written and never swapped.
 The rows of `train/preference.py` have the prompts of both orders, or of each answer by itself, as the template shows
 them, and the label's `preference`, else 1, 0 or 0.5 by its winner or scores. Those of `train/grpo.py` have the prompts
 of both orders and the better answer; the judge writes the reasons itself, and ties are left out: no verdict on them is
-right in both orders.
+right in both orders. Those of `train/reward.py` have the chats of the better and the worse answer, without ties.
 """
 
 import json
@@ -45,6 +45,7 @@ from judgelm.data.sources.layouts import split_review
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.conversation import reward_prompt
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Label, Prompt, Sample, Shown, TextHashes, Unparsed, Winner, failure_name, winner_of
 from judgelm.runs.run_files import iter_judgments
@@ -478,6 +479,68 @@ class PairRowBuilder(SFTRowBuilder):
         """
         preference = None if label is None else preference_of(label)
         return None if label is None or preference is None else replace(label, preference=preference, reason=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardRowOptions(PairRowOptions):
+    """Options that turn a labelled pair into two chats.
+
+    Attributes:
+        margin_weight: margin of a preference of 1, see `RewardRow.margin`.
+    """
+
+    margin_weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardRow:
+    """One training row; both lists have shape (tokens,), int32.
+
+    Attributes:
+        sample_id: of its sample.
+        chosen_ids: the chat with the better answer.
+        rejected_ids: that with the worse.
+        margin: by which the better one's reward should be above the other's: 2 P(better) - 1, times the weight.
+    """
+
+    sample_id: str
+    chosen_ids: NDArray[np.int32]
+    rejected_ids: NDArray[np.int32]
+    margin: float
+
+
+class RewardRowBuilder(PairRowBuilder):
+    """Builds the rows of `train/reward.py` from labelled pairs; dialogues with all their turns."""
+
+    row: ClassVar[type] = RewardRow
+    options_type = RewardRowOptions
+    options: RewardRowOptions
+
+    def _row(self, item: LabelledPair, epoch: int) -> Any | str:
+        label = item.plain or item.referenced
+        if len(item.sample.answers) != 2:
+            return "not a pair"
+        if label is None or label.preference is None:
+            return "no preference, scores or winner"
+        if label.preference == 0.5:
+            return "a tie"
+        try:
+            chats = [self._truncator.truncate(reward_prompt(item.sample, index), 1) for index in (0, 1)]
+        except InputError:
+            return "turns that are no dialogue"
+        if unfit := next((chat for chat in chats if isinstance(chat, Unparsed)), None):
+            return failure_name(unfit.code)
+        first, second = (chat for chat in chats if not isinstance(chat, Unparsed))
+        if first.ids == second.ids:
+            return failure_name("equal_after_cut")
+        self._count(item.sample, item.source, None, first if first.truncations else second, with_reason=False)
+        chosen, rejected = (first, second) if label.preference > 0.5 else (second, first)
+        return RewardRow(
+            sample_id=item.sample.id,
+            chosen_ids=np.array(chosen.ids, dtype=np.int32),
+            rejected_ids=np.array(rejected.ids, dtype=np.int32),
+            margin=self.options.margin_weight * abs(2 * label.preference - 1),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

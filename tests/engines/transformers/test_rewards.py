@@ -1,0 +1,165 @@
+"""Reward models in the embedded engine, against transformers' own forward pass."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+from peft import LoraConfig, TaskType, get_peft_model
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.transformers.engine import RewardEngine
+from judgelm.errors import EngineError, ModelError
+from judgelm.prompts.conversation import reward_prompt
+from judgelm.records import Request, Sample, Sampling
+from tests.support.driving import prompt_of, run
+from tests.support.tiny_judges import make_reward_model
+
+ANSWERS = ("paris", "a big red fox jumps over lazy dogs", "london " * 40, "paris because it can")
+
+
+def load(folder, **options):
+    return load_engine("transformers", EngineOptions(model=str(folder), dtype="float32", **options))
+
+
+def requests_of(*answers, question="what is the capital of france"):
+    sample = Sample(id="1", question=question, answers=answers)
+    return [
+        Request(key=str(index), prompt=reward_prompt(sample, index), sampling=Sampling(max_tokens=1), reward=True)
+        for index in range(len(answers))
+    ]
+
+
+def rewards_of(folder, *answers, **options):
+    engine = load(folder, **options)
+    completions = run(engine, requests_of(*answers))
+    return [completions[str(index)].reward for index in range(len(answers))]
+
+
+def plain_rewards(model, folder, answers, question="what is the capital of france"):
+    """One forward pass for each answer, of the chat template's own tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    rewards = []
+    for answer in answers:
+        chat = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        ids = tokenizer.apply_chat_template(chat, return_tensors="pt", return_dict=True)["input_ids"]
+        with torch.no_grad():
+            rewards.append(float(model(ids).logits[0, 0]))
+    return rewards
+
+
+def test_rewards_are_those_of_transformers(tiny_reward_model):
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_reward_model).eval()
+    expected = plain_rewards(model, tiny_reward_model, ANSWERS)
+    assert rewards_of(tiny_reward_model, *ANSWERS) == pytest.approx(expected, abs=1e-4)
+    assert max(expected) - min(expected) > 0.05  # or equality would say nothing
+
+
+@pytest.mark.parametrize("options", [{"max_num_batched_tokens": 1}, {"max_num_seqs": 1}])
+def test_the_batch_budget_changes_no_reward(tiny_reward_model, options):
+    whole = rewards_of(tiny_reward_model, *ANSWERS)
+    assert rewards_of(tiny_reward_model, *ANSWERS, **options) == pytest.approx(whole, abs=1e-5)
+
+
+def test_the_token_that_begins_a_text_stands_once(tiny_reward_model):
+    # the template writes </s> and the tokenizer would add another
+    engine = load(tiny_reward_model)
+    [request] = requests_of("paris")
+    engine.submit([request])
+    ids = list(engine._waiting[0].ids)
+    end = AutoTokenizer.from_pretrained(tiny_reward_model).convert_tokens_to_ids("</s>")
+    assert ids[0] == end
+    assert ids.count(end) == 1
+
+
+def test_padding_tokens_that_end_a_chat_do_not_count(tiny_model, tiny_reward_model, tmp_path):
+    # transformers takes the last token that is no padding; a template may end in padding tokens
+    padded = make_reward_model(
+        tiny_model,
+        tmp_path / "padded",
+        chat="{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }}{% endfor %}<pad><pad>",
+    )
+    model = AutoModelForSequenceClassification.from_pretrained(padded).eval()
+    assert AutoTokenizer.from_pretrained(padded).convert_tokens_to_ids("<pad>") == model.config.pad_token_id
+    assert rewards_of(padded, "paris", "london") == pytest.approx(
+        plain_rewards(model, padded, ("paris", "london")), abs=1e-4
+    )
+
+
+def test_an_answer_too_long_for_the_window_is_cut_and_says_so(tiny_reward_model):
+    [completion] = run(load(tiny_reward_model), requests_of("fox " * 600)).values()
+    assert math.isfinite(completion.reward)
+    [cut] = completion.truncations
+    assert cut.tokens_after < cut.tokens_before
+    assert completion.prompt_tokens <= 511
+
+
+def test_an_adapter_with_a_head_makes_its_base_a_reward_model(tiny_model, tmp_path):
+    base = make_reward_model(tiny_model, tmp_path / "base")
+    model = AutoModelForSequenceClassification.from_pretrained(base)
+    adapted = get_peft_model(model, LoraConfig(r=4, task_type=TaskType.SEQ_CLS, init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter")
+    causal = tmp_path / "causal"  # the adapter brings the head
+    shutil.copytree(tiny_model, causal)
+    shutil.copy(base / "tokenizer_config.json", causal)
+    for template in base.glob("chat_template*"):
+        shutil.copy(template, causal)
+    expected = plain_rewards(adapted.eval(), base, ANSWERS[:2])
+    got = rewards_of(causal, *ANSWERS[:2], adapter=str(tmp_path / "adapter"))
+    assert got == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_adapter_without_the_head_is_refused(tiny_model, tmp_path):
+    adapted = get_peft_model(AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=1), LoraConfig())
+    adapted.save_pretrained(tmp_path)
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"task_type": "SEQ_CLS"}))
+    with pytest.raises(ModelError, match=r"cannot load the adapter: 'base_model.model.score.weight'"):
+        load(tiny_model, adapter=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"architectures": ["InternLM2ForRewardModel"]}, "its head InternLM2ForRewardModel needs code from the hub"),
+        (
+            {
+                "architectures": ["LlamaForRewardModelWithGating"],
+                "auto_map": {"AutoModelForSequenceClassification": "modeling.LlamaForRewardModelWithGating"},
+            },
+            "LlamaForRewardModelWithGating needs code from the hub, which judgelm does not run; use a reward model",
+        ),
+        ({"architectures": ["DebertaV2ForSequenceClassification"]}, "is no causal language model with a head"),
+        ({"id2label": {"0": "a", "1": "b", "2": "c"}}, "has 3 outputs, and a reward is one number"),
+        ({"id2label": None}, "has 2 outputs"),  # transformers' default
+    ],
+)
+def test_heads_that_are_no_rewards_are_refused(tiny_reward_model, tmp_path, config, message):
+    folder = shutil.copytree(tiny_reward_model, tmp_path / "model")
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    with pytest.raises(ModelError, match=message):
+        load(folder)
+
+
+def test_a_head_whose_weights_are_missing_is_refused(tiny_model, tiny_reward_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    shutil.copy(tiny_reward_model / "config.json", folder)
+    with pytest.raises(ModelError, match=r"1 weights are missing \(score.weight"):
+        load(folder)
+
+
+def test_text_of_a_reward_model_and_a_reward_of_a_writer_are_refused(tiny_model, tiny_reward_model):
+    with pytest.raises(EngineError, match="asks for a reply, and the model gives rewards alone"):
+        load(tiny_reward_model).submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
+    with pytest.raises(EngineError, match="asks for a reward, and the model writes text"):
+        load(tiny_model).submit(requests_of("paris"))
+
+
+def test_the_manifest_says_what_the_head_is(tiny_reward_model):
+    engine = load(tiny_reward_model)
+    assert isinstance(engine, RewardEngine)
+    assert engine.describe()["head"] == "reward"

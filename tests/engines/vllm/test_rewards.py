@@ -1,0 +1,48 @@
+"""Reward models on vLLM's pooling runner, against the embedded engine."""
+
+import importlib.util
+
+import pytest
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.errors import ConfigError, EngineError
+from judgelm.prompts.conversation import reward_prompt
+from judgelm.records import Request, Sample, Sampling
+from tests.support.driving import prompt_of, run
+
+pytestmark = pytest.mark.slow  # vLLM runs once in a process, and the default tier's writes text
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vllm is not installed: `make test` installs it", allow_module_level=True)
+
+ANSWERS = ("paris", "a big red fox jumps over lazy dogs", "london " * 40)
+
+
+def requests():
+    sample = Sample(id="1", question="what is the capital of france", answers=ANSWERS)
+    return [
+        Request(key=str(index), prompt=reward_prompt(sample, index), sampling=Sampling(max_tokens=1), reward=True)
+        for index in range(len(ANSWERS))
+    ]
+
+
+def test_rewards_are_those_of_transformers(tiny_reward_model):
+    options = EngineOptions(model=str(tiny_reward_model), dtype="float32")
+    expected = run(load_engine("transformers", options), requests())
+    arguments = {"kv_cache_memory_bytes": 1 << 28, "enforce_eager": True}
+    engine = load_engine("vllm", EngineOptions(model=options.model, dtype="float32", engine_args=arguments))
+    try:
+        got = run(engine, requests())
+        for key, completion in expected.items():
+            assert got[key].reward == pytest.approx(completion.reward, abs=1e-3)
+            assert got[key].prompt_tokens == completion.prompt_tokens
+        assert engine.describe()["head"] == "reward"
+        with pytest.raises(EngineError, match="asks for a reply, and the model gives rewards alone"):
+            engine.submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
+    finally:
+        engine.close()
+
+
+def test_an_adapter_is_refused_with_the_way_out(tiny_reward_model):
+    with pytest.raises(ConfigError, match=r"vLLM takes no adapter with a head; merge it \(train/merge_lora.py\)"):
+        load_engine("vllm", EngineOptions(model=str(tiny_reward_model), adapters=("x/y",)))

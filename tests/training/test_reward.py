@@ -1,0 +1,228 @@
+"""`train/reward.py`: a base learns to reward answers by their words, and is then read by `--mode reward`."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from transformers import AutoTokenizer, TrainerCallback
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.errors import ConfigError, InputError
+from judgelm.judge import Judge
+from judgelm.prompts.judge_card import find_card
+from judgelm.training.finished_judge import save_judge
+from judgelm.training.reward import RewardArguments, check_reward_arguments
+from judgelm.training.rows.preferences import RewardRowBuilder, RewardRowOptions
+from tests.support.in_process import exit_code
+from tests.support.recipe_runs import LORA, ROOT, configure, finish, losses_of, prepare, run_here, start, write_rows
+from tests.support.tiny_judges import CHAT, word_sample
+
+SHAPE = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "save_strategy": "no", "logging_steps": 4}
+SETTING = {
+    "template": "reward", "max_steps": 6, "save_strategy": "steps", "save_steps": 6, "logging_steps": 1,
+    "global_batch": 8, "dtype": "float32", "learning_rate": 1e-3,
+}  # fmt: skip
+SAMPLES = [word_sample(f"reward {number}") for number in range(48)]
+
+
+def row_of(sample):
+    """The answer with more words is better, the more so the more it has."""
+    first, second = (len(answer.split()) for answer in sample.answers)
+    preference = 0.5 + (first - second) / 20
+    return {"id": sample.id, "question": sample.question, "answers": sample.answers, "preference": preference}
+
+
+@pytest.fixture(scope="module")
+def chat_base(tiny_model, tmp_path_factory):
+    """The tiny base, which writes text, with a chat template."""
+    folder = shutil.copytree(tiny_model, tmp_path_factory.mktemp("chat") / "base")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    return write_rows(tmp_path_factory.mktemp("rows") / "pairs.jsonl", map(row_of, SAMPLES))
+
+
+@pytest.fixture(scope="module")
+def trained(chat_base, rows, tmp_path_factory):
+    """A training that is done, with evaluations, and its folder; the file's other tests read what it left."""
+    out = tmp_path_factory.mktemp("trained") / "judge"
+    options = {"max_steps": 40, "learning_rate": 5e-3}
+    own = {"eval_data": [rows], "margin_weight": 1.0}
+    trainer, judge, model = prepare(chat_base, out, rows, recipe="reward", judge=own, **SHAPE | options)
+    trainer.train()
+    save_judge(trainer, judge, model, facts={"method": "reward"})
+    return trainer, out
+
+
+def test_better_answers_get_higher_rewards_when_judged(trained):
+    trainer, out = trained
+    clear = [sample for sample in SAMPLES if abs(row_of(sample)["preference"] - 0.5) > 0.1]
+    with Judge(str(out), dtype="float32") as judge:
+        judgments = [judge.compare(sample.question, *sample.answers) for sample in clear]
+    right = sum(
+        judgment.winner == (1 if row_of(sample)["preference"] > 0.5 else 2)
+        for sample, judgment in zip(clear, judgments, strict=True)
+    )
+    assert right >= 0.8 * len(clear)  # 0.5 by chance
+    [evaluated] = [entry for entry in trainer.state.log_history if "eval_agreement" in entry]
+    assert evaluated["eval_agreement"] >= 0.8
+    assert evaluated["eval_failed"] == 0
+    assert "eval_accuracy" in evaluated
+
+
+def test_training_and_judging_read_the_same_tokens(trained, chat_base):
+    trainer, out = trained
+    row = trainer.rows.dataset[0]
+    sample = next(each for each in SAMPLES if each.id == row["sample_id"])
+    chosen = sample.answers[0 if row_of(sample)["preference"] > 0.5 else 1]
+    chat = [{"role": "user", "content": sample.question}, {"role": "assistant", "content": chosen}]
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    assert row["chosen_ids"] == tokenizer.apply_chat_template(chat)["input_ids"]
+
+
+def test_trl_is_given_the_margins_of_soft_preferences(trained):
+    trainer, _ = trained
+    rows = trainer.rows.dataset.select(range(8))
+    # preference 0.5 + (words - words) / 20 has the margin |words - words| / 10
+    words = {sample.id: [len(answer.split()) for answer in sample.answers] for sample in SAMPLES}
+    expected = [abs(first - second) / 10 for first, second in (words[name] for name in rows["sample_id"][:])]
+    assert rows["margin"][:] == pytest.approx(expected)
+    batch = next(iter(trainer.get_train_dataloader()))
+    assert batch["margin"].tolist() == pytest.approx(expected)
+
+
+def test_the_card_says_how_the_model_is_read(trained):
+    _, out = trained
+    card = find_card(str(out))
+    assert (card.template, card.reading, card.prompt_format, card.reference) == ("reward", "reward", "chat", "without")
+    config = json.loads((out / "config.json").read_text())
+    assert config["architectures"] == ["LlamaForSequenceClassification"]
+    assert len(config["id2label"]) == 1
+
+
+class Stopping(TrainerCallback):
+    """Ends a training after its second step, as a preemption does."""
+
+    def on_step_end(self, args, state, control, **_):
+        control.should_training_stop = state.global_step == 2
+
+
+def test_a_stopped_training_resumes_with_its_head(chat_base, rows, tmp_path):
+    # three short trainings: resuming is seen by ending where one that was not stopped ends
+    shape = SHAPE | {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+    whole, *_ = prepare(chat_base, tmp_path / "whole", rows, recipe="reward", **shape)
+    whole.train()
+    stopped, *_ = prepare(chat_base, tmp_path / "stopped", rows, recipe="reward", **shape)
+    stopped.add_callback(Stopping())
+    stopped.train()
+    resumed, *_ = prepare(chat_base, tmp_path / "stopped", rows, recipe="reward", **shape)
+    assert str(resumed.args.resume_from_checkpoint).endswith("checkpoint-2")
+    resumed.train(resume_from_checkpoint=resumed.args.resume_from_checkpoint)
+    assert torch.equal(resumed.model.score.weight, whole.model.score.weight)
+
+
+def test_an_adapter_is_trained_from_a_config_and_judges(chat_base, rows, tmp_path):
+    # a training of its own: adapters are saved and loaded another way, with their head
+    config = configure(
+        tmp_path, **SHAPE | {"save_strategy": "steps", "save_steps": 2, "max_steps": 2, "template": "reward"},
+        train_data=[rows], model_name_or_path=str(chat_base), **LORA,
+    )  # fmt: skip
+    assert run_here(config, recipe="reward") is None
+    out = tmp_path / "out"
+    assert not (out / "config.json").exists()
+    before = load_engine("transformers", EngineOptions(model=str(out), dtype="float32")).describe()
+    assert before["head"] == "reward"
+    write_rows(tmp_path / "in.jsonl", [{"question": "what is it", "answers": ["paris", "a big red fox"]}])
+    command = ["judgelm-batch", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--mode", "reward", "--model", out]
+    assert exit_code(*command, "--dtype", "float32") == 0
+    judged = json.loads((tmp_path / "out.jsonl").read_text())
+    assert judged["scores"][0] != judged["scores"][1]
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("cluster", ["zero3", "fsdp2"])
+def test_two_processes_train_what_one_trains(chat_base, rows, tmp_path, monkeypatch, cluster):
+    # sharded weights: the head is new, learns, judges at the evaluation and is saved whole
+    monkeypatch.setenv("RECIPE", "train/reward.py")
+    shared = SETTING | {"train_data": [rows], "eval_data": [rows], "model_name_or_path": str(chat_base)}
+    one = configure(tmp_path / "one", **shared, per_device_train_batch_size=8, gradient_accumulation_steps=1)
+    two = configure(tmp_path / "two", **shared, per_device_train_batch_size=2, gradient_accumulation_steps=2)
+    script = "tests/support/fsdp_on_cpu.py" if cluster == "fsdp2" else "train/reward.py"
+    told = ("--num_processes", "2", "--mixed_precision", "no", "--main_process_port", "0")
+    launcher = ("accelerate.commands.launch", "--config_file", str(ROOT / f"configs/accelerate/{cluster}.yaml"), *told)
+    process = start(two, launcher=launcher, script=ROOT / script)
+    assert run_here(one, recipe="reward") is None
+    finish(process)
+    losses, expected = (losses_of(tmp_path / name / "out/checkpoint-6") for name in ("two", "one"))
+    assert losses == pytest.approx(expected, abs=1e-4)
+    cards = [find_card(str(tmp_path / name / "out")).training["metrics"]["agreement"] for name in ("two", "one")]
+    assert cards[0]["value"] == pytest.approx(cards[1]["value"], abs=0.05)
+    with Judge(str(tmp_path / "two/out"), dtype="float32") as two_judge, Judge(str(tmp_path / "one/out")) as one_judge:
+        first, second = (judge.compare("what is it", "paris", "a big red fox") for judge in (two_judge, one_judge))
+    assert first.scores == pytest.approx(second.scores, abs=1e-2)
+
+
+def build(rows, tokenizer, **options):
+    builder = RewardRowBuilder(tokenizer, RewardRowOptions(template="reward", window=64, **options))
+    return builder, [builder.build(item) for item in builder.items([rows])]
+
+
+def test_rows_that_teach_no_preference_are_left_out_and_counted(chat_base, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(chat_base)
+    labels = [
+        {"answers": ["a", "b"], "preference": 0.5},
+        {"answers": ["a", "b"]},
+        {"answers": ["a"], "scores": [3]},
+        {"answers": ["fox " * 90 + "a", "fox " * 90 + "b"], "winner": 1},
+        {"answers": ["a", "b"], "winner": 2, "turns": [{"question": "q", "answers": ["a", "c"]}]},
+        {"answers": ["a", "b"], "scores": [2, 9]},
+    ]
+    path = write_rows(tmp_path / "rows.jsonl", [{"id": str(n), "question": "q"} | row for n, row in enumerate(labels)])
+    builder, built = build(path, tokenizer)
+    [row] = [row for row in built if row is not None]
+    assert tokenizer.decode(row.chosen_ids).endswith("b\n")
+    assert row.margin == 0.0
+    assert builder.counts.left_out == {
+        "a tie": 1, "no preference, scores or winner": 1, "not a pair": 1, "equal after cut": 1,
+        "turns that are no dialogue": 1,
+    }  # fmt: skip
+
+
+def test_a_dialogue_is_trained_on_with_all_its_turns(chat_base, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(chat_base)
+    turns = [{"question": "q0", "answers": ["a0", "b0"]}, {"question": "q", "answers": ["a", "b"]}]
+    path = write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answers": ["a", "b"], "winner": 2, "turns": turns}])
+    _, [row] = build(path, tokenizer)
+    words = tokenizer.decode(row.chosen_ids).split()
+    assert words == ["<user>", "q0", "<assistant>", "b0", "<user>", "q", "<assistant>", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"template": "yes-no"}, "template is 'yes-no', but a reward model has 'reward' alone"),
+        ({"reason_prob": 1.0}, "reason_prob is 1.0, but a reward model has 0.0 alone"),
+        ({"margin_weight": -1.0}, "margin_weight is -1.0; it is a margin, 0 or more"),
+        ({"margin_weight": float("nan")}, "margin_weight is nan"),
+    ],
+)
+def test_options_of_other_recipes_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        check_reward_arguments(RewardArguments(train_data=["x"], **options))
+
+
+def test_a_quantised_base_is_refused(chat_base, rows, tmp_path):
+    with pytest.raises(ConfigError, match="a reward model is trained on an unquantised base"):
+        prepare(chat_base, tmp_path, rows, recipe="reward", model={"load_in_4bit": True}, **SHAPE)
+
+
+def test_a_base_without_a_chat_template_is_refused(tiny_model, rows, tmp_path):
+    with pytest.raises((ConfigError, InputError), match="chat template"):
+        prepare(tiny_model, tmp_path, rows, recipe="reward", **SHAPE)
