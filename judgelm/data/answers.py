@@ -276,7 +276,10 @@ class Candidate(NamedTuple):
 
 
 class CollectedAnswer(NamedTuple):
-    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted."""
+    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted.
+
+    `question` is the text that was asked, where the line has it.
+    """
 
     model: str
     decoding: str
@@ -284,6 +287,7 @@ class CollectedAnswer(NamedTuple):
     final: str | None
     task: str
     finish_reason: str
+    question: str | None = None
 
 
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
@@ -311,7 +315,64 @@ def _collected(row: Row) -> tuple[str, CollectedAnswer]:
         final=row.optional_text("answer"),
         task=row.optional_text("task") or "question",
         finish_reason=str(row.data.get("finish_reason", "stop")),
+        question=row.optional_text("question_body"),
     )
+
+
+def read_model_answers(path: str) -> tuple[str, dict[str, CollectedAnswer]]:
+    """The one model of a file of answers, and its answer to each question by the question's id.
+
+    Raises:
+        InputError: the file cannot be read, or has several models, or several answers to a question.
+    """
+    by_question = read_collected([path])
+    models = sorted({answer.model for answers in by_question.values() for answer in answers})
+    if len(models) > 1:
+        raise InputError(f"{path}: answers of {', '.join(models)}; expected those of one model: give a file for each")
+    for question, answers in by_question.items():
+        if len(answers) > 1:
+            ways = ", ".join(answer.decoding or "greedy" for answer in answers)
+            raise InputError(
+                f"{path}: {len(answers)} answers to question {question} ({ways}); one is compared: keep one of each"
+            )
+    return models[0], {question: answers[0] for question, answers in by_question.items()}
+
+
+def pair_of_models(
+    questions: Sequence[Sample], names: tuple[str, str], paths: tuple[str, str], counts: Counter[str]
+) -> list[Sample]:
+    """A pair of each question that both models answered, the first model's answer first; equal answers are a pair too.
+
+    Args:
+        questions: to compare the models on.
+        names: of the models, in their pairs.
+        paths: of their answers.
+        counts: counts answers that failed and answers at their token limit, by model.
+
+    Raises:
+        InputError: a file lacks a question, or has an answer to another question of its id.
+    """
+    pairs, sides = {question.id: replace(question, answer_models=names) for question in questions}, []
+    for name, path in zip(names, paths, strict=True):
+        answers = read_model_answers(path)[1]
+        if missing := [question.id for question in questions if question.id not in answers]:
+            raise InputError(
+                f"{path}: no answer to {len(missing):,} of {len(questions):,} questions (the first: {missing[0]}); "
+                "give the questions that were answered, or answer them"
+            )
+        for question in questions:
+            answer = answers[question.id]
+            if answer.question not in (None, question.question):
+                raise InputError(f"{path}: the answer to {question.id} is to another question: {answer.question!r}")
+            counts[f"{name}: failed"] += answer.text is None
+            counts[f"{name}: at the token limit"] += answer.text is not None and answer.finish_reason == "length"
+        sides.append(answers)
+    both = ((question, [side[question.id].text for side in sides]) for question in questions)
+    return [
+        replace(pairs[question.id], answers=(first, second))
+        for question, (first, second) in both
+        if first is not None and second is not None
+    ]
 
 
 class AnswerSet:

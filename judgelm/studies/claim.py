@@ -3,19 +3,22 @@
 A run is read from the side of one model, whichever answer it wrote.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from judgelm.errors import InputError
 from judgelm.jsonl import json_ready
-from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
 from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
+from judgelm.studies.leaderboard import leaderboard_study, matches_of_run
 from judgelm.studies.pair_labels import label_of, pair_winner
-from judgelm.studies.sentences import format_share
+from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.sentences import format_number, format_share
 from judgelm.studies.style_control import pair_styles
 
 _SHOWN = 10
@@ -209,10 +212,12 @@ class WinRateClaim:
         """The estimates with their names, the most trustworthy last."""
         judge = "judge's P(better)" if self.soft else "judge's verdicts"
         plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
-        controlled = f"{judge}, controlled" if isinstance(self.control, StyleControl) else judge
+        ending = ", controlled" if isinstance(self.control, StyleControl) else ""
+        verdicts = [(f"judge's verdicts{ending}", self.estimates.verdicts)] if self.soft else []
         return [
             *plain,
-            (controlled, self.estimates.judge),
+            *verdicts,
+            (f"{judge}{ending}", self.estimates.judge),
             ("labels alone", self.estimates.labels),
             ("Rogan-Gladen", self.estimates.rogan_gladen),
             ("PPI++", self.estimates.ppi),
@@ -362,3 +367,165 @@ def claim_sentences(claim: WinRateClaim) -> list[str]:
     else:
         needed = "" if claim.labels_needed is None else f"Labels for that width: {claim.labels_needed}."
     return [first, *([needed] if needed else [])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelComparison:
+    """Two models' answers to the same questions, judged.
+
+    Attributes:
+        models: the first is the one whose wins are counted; it wrote the first answer of each pair.
+        judge: its name.
+        judgments: of the pairs, by sample id.
+        samples: the pairs.
+        labels: of people, on some of them; empty without.
+        questions: number of questions, answered or not.
+        stages: the manifest of each stage's run by the stage's name; empty where there is none.
+        warnings: what the stages before have to say.
+    """
+
+    models: tuple[str, str]
+    judge: str
+    judgments: Mapping[str, Judgment]
+    samples: Mapping[str, Sample]
+    labels: Mapping[str, Label]
+    questions: int
+    stages: Mapping[str, Mapping[str, Any]]
+    warnings: tuple[str, ...] = ()
+
+
+def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
+    """The claim on two models: win rates by the judge, at equal length, and corrected by labels; Elo; cost and time.
+
+    Raises:
+        InputError: the judge has no verdict, or no label is of a judged pair.
+    """
+    model, opponent = comparison.models
+    judgments, samples = comparison.judgments, comparison.samples
+    claim = claim_win_rate(judgments, comparison.labels, samples, ClaimOptions(model=model, against=opponent))
+    if comparison.labels and not claim.counts.labels + claim.counts.labels_of_failed:
+        raise InputError(f"labels: none of {len(comparison.labels):,} labels is of a judged pair; ids must match")
+    board = leaderboard_study([matches_of_run(comparison.judge, judgments, samples)], resampling)
+    rows = _claim_rows(comparison, claim, board, resampling)
+    elo = [row["elo"] for row in board.table("leaderboard") if row["model"] == model]
+    return StudyResult(
+        study="compare",
+        title=f"{model} against {opponent}",
+        protocol=f"Each pair is judged in both orders; a tie is half a win. {board.protocol}",
+        findings=(_comparison_sentence(claim, comparison.judge), _decision(claim), _elo_sentence(elo, claim)),
+        counts={
+            "questions": comparison.questions,
+            "pairs": len(samples),
+            "judged": claim.counts.used,
+            "failed": claim.counts.failed,
+            "labels": claim.counts.labels,
+            "labels_without_pair": claim.counts.labels_without_judgment,
+        },
+        tables=(_claim_table(rows, claim), _stage_table(comparison.stages), *board.tables),
+        figures=(
+            forest([row[:2] for row in rows[:-1]], name="wins", title=claim.name, x_label="Win rate", no_effect=0.5),
+        ),
+        warnings=(*comparison.warnings, *claim.warnings, *board.warnings),
+    )
+
+
+def _claim_rows(
+    comparison: ModelComparison, claim: WinRateClaim, board: StudyResult, resampling: Resampling
+) -> list[tuple[str, Estimate | None, str]]:
+    """Name, estimate, and the reason where there is none; the consistency of the orders last."""
+    [duel] = board.table("win-rates")
+    rate = duel["length_controlled_winrate"]
+    equal = rate if isinstance(rate, Estimate) else str(duel["length_note"])
+    if isinstance(equal, Estimate) and duel["model"] != claim.model:
+        equal = replace(equal, value=1 - equal.value, low=1 - equal.high, high=1 - equal.low)
+    shown = comparison.judgments.values()
+    both = [(judged.consistent, judged.sample_id) for judged in shown if judged.consistent is not None]
+    same = share(np.array([same for same, _ in both]), [key for _, key in both], resampling) if both else "one order"
+    estimates = claim.rows()
+    corrected = estimates[-3:] if comparison.labels else []
+    estimates = [*estimates[:-3], ("judge, at equal length", equal), *corrected, ("same winner in both orders", same)]
+    return [(name, *((each, "") if isinstance(each, Estimate) else (None, each))) for name, each in estimates]
+
+
+def _claim_table(rows: Sequence[Row], claim: WinRateClaim) -> Table:
+    return table(
+        rows,
+        columns("text", estimate="Estimate"),
+        columns("share", rate=f"Wins of {claim.model}"),
+        columns("text", reason="No estimate because"),
+        name="claim",
+        title=f"How often {claim.model} beats {claim.opponent}",
+        note="PPI++ and Rogan-Gladen correct the judge by the labels, which must be a random part of the pairs.",
+    )
+
+
+def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Tokens, time and cost of each stage over all its sessions; empty where they are not recorded."""
+
+    def cells(name: str, sessions: Sequence[Mapping[str, Any]]) -> Row:
+        costs = [session.get("engine", {}).get("cost_usd") for session in sessions]
+        known = [cost for cost in costs if cost is not None]
+        sums = [
+            sum(session.get(key, 0) for key in keys for session in sessions) if sessions else None
+            for keys in (("prompt_tokens",), ("completion_tokens",), ("collect_s", "judge_s", "load_s"))
+        ]
+        return (name, *sums, sum(known) if known else None)
+
+    return table(
+        [cells(name, manifest.get("sessions", ())) for name, manifest in stages.items()],
+        columns("text", stage="Stage"),
+        columns("count", prompt_tokens="Prompt tokens", reply_tokens="Reply tokens", seconds="Seconds"),
+        columns("number", cost_usd="Cost, USD"),
+        name="stages",
+        title="Cost and time",
+        note="Of all sessions. Empty: not recorded, as of answers from elsewhere, or of engines without a price.",
+    )
+
+
+def _comparison_sentence(claim: WinRateClaim, judge: str) -> str:
+    """The claim in one sentence: the judge's verdicts, and what people's labels make of them."""
+    verdicts, counts = claim.estimates.verdicts, claim.counts
+    if isinstance(verdicts, str):
+        return f"{claim.name}: no win rate by {judge}'s verdicts on {counts.used:,} questions: {verdicts}."
+    first = f"{claim.model} beats {claim.opponent} on {_with_bounds(verdicts)} of {counts.used:,} questions"
+    first += f" by {judge}'s verdicts"
+    labels = f"people's labels on {counts.labels:,} of them"
+    if isinstance(claim.estimates.ppi, Estimate):
+        return f"{first}; {labels} move that to {_with_bounds(claim.estimates.ppi)}."
+    if isinstance(claim.estimates.labels, Estimate):
+        return f"{first}; {labels} say {_with_bounds(claim.estimates.labels)}."
+    return f"{first}; {claim.estimates.labels}, so it is not corrected." if counts.labels else f"{first}."
+
+
+def _with_bounds(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.1f} % ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
+
+
+def _decision(claim: WinRateClaim) -> str:
+    """Which model is better by the most trustworthy interval."""
+    estimates = claim.estimates
+    best = next(
+        (each for each in (estimates.ppi, estimates.labels, estimates.verdicts) if isinstance(each, Estimate)), None
+    )
+    if best is None or best.low <= 0.5 <= best.high:
+        return (
+            "Which model is better is not shown: the interval holds 50 %."
+            if best
+            else "Which model is better is not shown."
+        )
+    better = claim.model if best.low > 0.5 else claim.opponent
+    by = (
+        "people's labels" if isinstance(estimates.labels, Estimate) else "this judge; labels of people would correct it"
+    )
+    return f"{better} is better by {by}."
+
+
+def _elo_sentence(elo: Sequence[Cell], claim: WinRateClaim) -> str:
+    """The difference in Elo points; with two models it is twice the distance from their mean, 1000."""
+    [points] = elo
+    if not isinstance(points, Estimate):
+        return f"{claim.name}: no Elo rating."
+    value, low, high = (2 * (each - 1000) for each in (points.value, points.low, points.high))
+    return (
+        f"{claim.model} is {format_number(replace(points, value=value, low=low, high=high), '+.0f')} Elo points ahead."
+    )

@@ -1,10 +1,14 @@
-"""Elo ratings of many models by each judge, with intervals over questions.
+"""Elo ratings of many models by each judge, and the win rates of each two: weighted, discrete, at equal length.
 
-Matches are a judge's verdicts on pairs in each order shown, or AlpacaEval's annotations.
+Matches are a judge's verdicts on pairs in each order shown, or AlpacaEval's annotations; a win rate counts each pair
+once. Intervals are over questions.
+
+Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Length-Controlled AlpacaEval (Dubois et al.
+2024).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -14,12 +18,13 @@ from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Match, Ratings, bradley_terry
 from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.win_rate import LengthControlled, WinRate, discrete, length_controlled, weighted
 from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.studies.pair_labels import grouped, label_of, orders_of
 from judgelm.studies.result import DEFAULT_RESAMPLING, Forest, Row, StudyResult, Table, columns, forest, table
-from judgelm.studies.sentences import file_slug, format_number
+from judgelm.studies.sentences import file_slug, format_number, format_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,32 +34,46 @@ class JudgeMatches:
     Attributes:
         judge: name of the run or annotator.
         matches: a pair judged in both orders is two matches, which share a question and are resampled together.
-        pairs: judgments read; `failed` have no verdict, `same_model` are of two answers of one model.
+        comparisons: one of each pair read, without a preference where the judge failed.
         soft: matches by a probability.
     """
 
     judge: str
     matches: tuple[Match, ...]
-    pairs: int
-    failed: int
-    same_model: int
+    comparisons: tuple[Comparison, ...]
     soft: int
+
+    @property
+    def failed(self) -> int:
+        """Pairs without a verdict."""
+        return sum(pair.preference is None for pair in self.comparisons)
+
+    @property
+    def same_model(self) -> int:
+        """Pairs with a verdict on two answers of one model."""
+        return sum(pair.preference is not None and pair.model == pair.baseline for pair in self.comparisons)
 
 
 def leaderboard_study(
-    judges: Sequence[JudgeMatches], resampling: Resampling = DEFAULT_RESAMPLING, *, notes: Sequence[str] = ()
+    judges: Sequence[JudgeMatches],
+    resampling: Resampling = DEFAULT_RESAMPLING,
+    *,
+    difficulties: Mapping[str, float] | None = None,
+    notes: Sequence[str] = (),
 ) -> StudyResult:
-    """Rate the models by each judge apart.
+    """Rate the models, and compare each two, by each judge apart.
 
     Args:
         judges: their matches.
         resampling: seed and number of resamples.
+        difficulties: of each question, by its text or index, for the length control; None leaves the term out.
         notes: what reading the files has left out, to be shown.
 
     Raises:
-        InputError: a judge has no verdict, or no two models can be rated by it.
+        InputError: a judge has no verdict, no two models can be rated by it, or a question's difficulty is not given.
     """
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
+    duels = [duel for judge in judges for duel in _duels(judge, resampling, difficulties)]
     agreement = _agreement_table(rated)
     return StudyResult(
         study="leaderboard",
@@ -66,9 +85,9 @@ def leaderboard_study(
             f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
             "judgments are left out and counted."
         ),
-        findings=tuple(sentence for judge, ratings in rated for sentence in _findings(judge, ratings)),
+        findings=(*(line for judge, ratings in rated for line in _findings(judge, ratings)), *_duel_findings(duels)),
         counts={
-            "pairs": sum(judge.pairs for judge in judges),
+            "pairs": sum(len(judge.comparisons) for judge in judges),
             "failed": sum(judge.failed for judge in judges),
             "same_model": sum(judge.same_model for judge in judges),
             "verdicts": sum(len(judge.matches) for judge in judges),
@@ -76,10 +95,14 @@ def leaderboard_study(
         },
         tables=(
             _table(rated),
+            _duel_table(duels, with_difficulty=difficulties is not None),
             _position_table(rated),
             *([] if agreement is None else [agreement]),
         ),
-        figures=tuple(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
+        figures=(
+            *(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
+            _duel_forest(duels),
+        ),
         warnings=(*notes, *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings))),
     )
 
@@ -91,7 +114,8 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
         InputError: a judgment is not of a pair, or its sample does not name two models.
     """
     matches: list[Match] = []
-    failed = same_model = soft = 0
+    comparisons: list[Comparison] = []
+    soft = 0
     for key, judgment in judgments.items():
         if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
             raise InputError(f"run {judge}: judgment {key}: mode {judgment.mode} names no winner; give runs of pairs")
@@ -99,16 +123,26 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
         if sample is None or len(sample.answer_models) != 2:
             finding = "it is not among the rows" if sample is None else "its row does not name two models"
             raise InputError(f"run {judge}: judgment {key}: {finding}; give the judged pairs with --rows")
-        if judgment.winner is None:
-            failed += 1
-        elif sample.answer_models[0] == sample.answer_models[1]:
-            same_model += 1
-        else:
+        comparisons.append(_comparison(judge, judgment, sample))
+        if judgment.winner is not None and sample.answer_models[0] != sample.answer_models[1]:
             verdicts = _verdicts(judgment)
             soft += sum(verdict.soft for verdict in verdicts)
             matches += [_match(verdict, sample) for verdict in verdicts]
-    counts = {"pairs": len(judgments), "failed": failed, "same_model": same_model, "soft": soft}
-    return JudgeMatches(judge=judge, matches=tuple(matches), **counts)
+    return JudgeMatches(judge=judge, matches=tuple(matches), comparisons=tuple(comparisons), soft=soft)
+
+
+def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
+    """The first answer is the baseline's; the preference is the probability where there is one."""
+    preference = None if judgment.winner is None else 1 - _own(judgment, None).preference
+    return Comparison(
+        instruction=sample.question,
+        index=judgment.sample_id,
+        baseline=sample.answer_models[0],
+        model=sample.answer_models[1],
+        annotator=judge,
+        preference=preference,
+        lengths=(len(sample.answers[0]), len(sample.answers[1])),
+    )
 
 
 def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatches]:
@@ -118,19 +152,13 @@ def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatch
 
 
 def _of_comparisons(annotator: str, group: list[Comparison]) -> JudgeMatches:
-    judged = [(row, row.preference) for row in group if row.preference is not None and row.model != row.baseline]
     matches = tuple(
-        Match(first=row.model, second=row.baseline, preference=preference, question=row.instruction)
-        for row, preference in judged
+        Match(first=row.model, second=row.baseline, preference=row.preference, question=row.instruction)
+        for row in group
+        if row.preference is not None and row.model != row.baseline
     )
-    return JudgeMatches(
-        judge=annotator,
-        matches=matches,
-        pairs=len(group),
-        failed=sum(row.preference is None for row in group),
-        same_model=sum(row.preference is not None and row.model == row.baseline for row in group),
-        soft=sum(match.preference not in (0.0, 0.5, 1.0) for match in matches),
-    )
+    soft = sum(match.preference not in (0.0, 0.5, 1.0) for match in matches)
+    return JudgeMatches(judge=annotator, matches=matches, comparisons=tuple(group), soft=soft)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +226,8 @@ _PRIOR = (
 
 def _ratings(judge: JudgeMatches, resampling: Resampling) -> Ratings:
     if not judge.matches:
-        raise InputError(f"leaderboard: none of {judge.pairs} pairs of {judge.judge} has a verdict on two models")
+        pairs = len(judge.comparisons)
+        raise InputError(f"leaderboard: none of {pairs} pairs of {judge.judge} has a verdict on two models")
     try:
         return bradley_terry(judge.matches, resampling)
     except ValueError as error:
@@ -238,7 +267,7 @@ def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
 def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
     def cells(judge: JudgeMatches, position: Estimate | str) -> Row:
         known = (position, "") if isinstance(position, Estimate) else (None, position)
-        return (judge.judge, *known, judge.pairs, judge.failed, judge.same_model, judge.soft)
+        return (judge.judge, *known, len(judge.comparisons), judge.failed, judge.same_model, judge.soft)
 
     return table(
         [cells(judge, ratings.position) for judge, ratings in rated],
@@ -318,4 +347,142 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
         )
     if isinstance(ratings.position, str):
         lines.append(f"{judge.judge}: no effect of the first position: {ratings.position}.")
+    return lines
+
+
+_MOST_SENTENCES = 6
+_FAR = 0.1
+"""AlpacaEval warns of the same difference."""
+_DUEL_NOTE = (
+    "Win rate: mean probability that the model's answer is preferred to the opponent's; discrete: share of wins with "
+    "half of the ties. SE: standard error of the mean. Intervals are 95 %, from resamples of questions. "
+    "Length-controlled: what a logistic regression without penalty predicts for answers of equal length, from the "
+    "standardised difference in length (tanh), a constant{difficulty}, its interval by the delta method. AlpacaEval's "
+    "own fit is L1-penalised by cross-validation and drawn to verbose and concise versions of its baseline, so that "
+    "its figures differ. Length slope: negative where longer answers are preferred. Not judged: left out."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Duel:
+    """One model against another by one judge; `controlled` is a reason where there is no estimate."""
+
+    judge: str
+    model: str
+    opponent: str
+    mean: WinRate
+    discrete: WinRate
+    wins: int
+    ties: int
+    losses: int
+    controlled: LengthControlled | str
+    mean_length: float
+    failed: int
+
+    @property
+    def length_note(self) -> str:
+        """Why there is no length-controlled win rate, or not to rely on it; empty without a reason."""
+        if isinstance(self.controlled, str):
+            return self.controlled
+        far = abs(self.controlled.rate.value - self.mean.rate.value) > _FAR
+        return f"moves the win rate by more than {100 * _FAR:g} points: few answers are about as long" if far else ""
+
+
+def _duels(judge: JudgeMatches, resampling: Resampling, difficulties: Mapping[str, float] | None) -> list[_Duel]:
+    """The judged pairs of each two models, the second answer's model of their first pair against the other."""
+    groups: dict[frozenset[str], list[Comparison]] = {}
+    for pair in judge.comparisons:
+        if pair.model != pair.baseline:
+            group = groups.setdefault(frozenset((pair.model, pair.baseline)), [])
+            group.append(pair if not group or group[0].model == pair.model else _turned(pair))
+    judged = [group for group in groups.values() if any(pair.preference is not None for pair in group)]
+    duels = [_duel(judge.judge, group, resampling, difficulties) for group in judged]
+    return sorted(duels, key=lambda duel: (duel.opponent, -duel.mean.rate.value))
+
+
+def _turned(pair: Comparison) -> Comparison:
+    preference, lengths = None if pair.preference is None else 1 - pair.preference, (pair.lengths[1], pair.lengths[0])
+    return replace(pair, model=pair.baseline, baseline=pair.model, preference=preference, lengths=lengths)
+
+
+def _duel(
+    judge: str, group: Sequence[Comparison], resampling: Resampling, difficulties: Mapping[str, float] | None
+) -> _Duel:
+    judged = [(pair, pair.preference) for pair in group if pair.preference is not None]
+    preferences = np.array([preference for _, preference in judged], dtype=np.float64)
+    lengths = np.array([pair.lengths for pair, _ in judged], dtype=np.float64)
+    clusters = [pair.instruction for pair, _ in judged]
+    hard = None if difficulties is None else np.array([_difficulty(pair, difficulties) for pair, _ in judged])
+    return _Duel(
+        judge=judge,
+        model=group[0].model,
+        opponent=group[0].baseline,
+        mean=weighted(preferences, clusters, resampling),
+        discrete=discrete(preferences, clusters, resampling),
+        wins=int((preferences > 0.5).sum()),
+        ties=int((preferences == 0.5).sum()),
+        losses=int((preferences < 0.5).sum()),
+        controlled=length_controlled(preferences, lengths, clusters, hard),
+        mean_length=float(lengths[:, 1].mean()),
+        failed=len(group) - len(judged),
+    )
+
+
+def _difficulty(pair: Comparison, difficulties: Mapping[str, float]) -> float:
+    for name in (pair.instruction, pair.index):
+        if name is not None and name in difficulties:
+            return difficulties[name]
+    raise InputError(
+        f"leaderboard: no difficulty of the instruction {pair.instruction[:80]!r} (index {pair.index}); complete the "
+        "file of --difficulty, or leave it out"
+    )
+
+
+def _duel_table(duels: Sequence[_Duel], *, with_difficulty: bool) -> Table:
+    def cells(duel: _Duel) -> Row:
+        length = duel.controlled
+        controlled = [None] * 3 if isinstance(length, str) else [length.rate, length.standard_error, length.length]
+        return (
+            *(duel.model, duel.opponent, duel.judge, duel.wins + duel.ties + duel.losses),
+            *(duel.mean.rate, duel.mean.standard_error, duel.discrete.rate, duel.discrete.standard_error),
+            *(duel.wins, duel.ties, duel.losses, *controlled, duel.length_note, duel.mean_length, duel.failed),
+        )
+
+    return table(
+        [cells(duel) for duel in duels],
+        columns("text", model="Model", baseline="Opponent", annotator="Judge"),
+        columns("count", n="n"),
+        columns("share", win_rate="Win rate ↑", standard_error="SE", discrete_win_rate="Discrete ↑"),
+        columns("share", discrete_standard_error="SE"),
+        columns("count", n_wins="Wins", n_draws="Ties", n_wins_base="Losses"),
+        columns("share", length_controlled_winrate="Length-controlled ↑", lc_standard_error="SE"),
+        columns("number", length_slope="Length slope"),
+        columns("text", length_note="Length control"),
+        columns("number", avg_length="Mean length, characters"),
+        columns("count", not_judged="Not judged"),
+        name="win-rates",
+        title="Win rates of each two models",
+        source="AlpacaEval's leaderboard",
+        note=_DUEL_NOTE.format(difficulty=" and the instruction's difficulty" if with_difficulty else ""),
+    )
+
+
+def _duel_forest(duels: Sequence[_Duel]) -> Forest:
+    return forest(
+        [(f"{duel.model} against {duel.opponent}", duel.mean.rate, duel.judge) for duel in duels],
+        name="win-rate",
+        title="Win rates of each two models",
+        x_label="Win rate",
+        no_effect=0.5,
+    )
+
+
+def _duel_findings(duels: Sequence[_Duel]) -> list[str]:
+    lines = []
+    for duel in duels[:_MOST_SENTENCES]:
+        length = duel.controlled
+        controlled = "" if isinstance(length, str) else f"; at equal length {format_share(length.rate)}"
+        lines.append(f"{duel.judge}: {duel.model} against {duel.opponent}: {format_share(duel.mean.rate)}{controlled}.")
+    if len(duels) > _MOST_SENTENCES:
+        lines.append(f"{len(duels) - _MOST_SENTENCES} more pairs of models are in the table.")
     return lines

@@ -1,0 +1,332 @@
+"""`judgelm compare`: from two models to a claim, in one folder that a second call continues."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgelm.cli import options
+from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
+from judgelm.cli.options import JudgeOptions, LabelOptions, parse_columns
+from judgelm.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from judgelm.data.answers import AnswerGenerator
+    from judgelm.data.labelled_set import LabelledSet
+    from judgelm.records import Sample
+    from judgelm.runs.run_files import Retry
+    from judgelm.studies.result import StudyResult
+
+
+QUESTION_SETS = ("alpaca-eval", "arena-hard", "mt-bench")
+_UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s"}
+
+
+def compare_command(
+    model_a: Annotated[str, typer.Argument(metavar="MODEL_A")],
+    model_b: Annotated[str, typer.Argument(metavar="MODEL_B")],
+    questions: Annotated[str, typer.Option(metavar="FILE", autocompletion=lambda: list(QUESTION_SETS))],
+    out: Annotated[Path, typer.Option(metavar="FOLDER")],
+    judge: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
+    labels: Annotated[Path | None, typer.Option("--labels", "-l", metavar="FILE")] = None,
+    *,
+    rows: LabelOptions,
+    judge_options: JudgeOptions,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    retry: options.Retries = "engine",
+    overwrite: bool = False,
+    max_failure_rate: options.MaxFailureRate = 0.05,
+    results: Results,
+) -> None:
+    """Compare two models: both answer, a judge compares in both orders, and the win rate is stated with its interval.
+
+    A model is a folder, a hub id, a judge's name, a file of answers, or settings such as name=a,model=M,max_tokens=512
+    (judgelm data answers collect has them all). One model is in memory at a time.
+
+    Options:
+        model_a: The model whose wins are counted.
+        model_b: The other model.
+        questions: Rows of question; or alpaca-eval, arena-hard, mt-bench, which are downloaded.
+        out: Folder for answers, pairs, judgments and the page; the same command continues it.
+        judge: The judge; default: qwen-1.5b. The options of model and engine are the judge's.
+        labels: Verdicts of people on some of FOLDER/pairs.jsonl: rows of id and winner (1 is MODEL_A).
+        limit: Use only the first N questions.
+        overwrite: Start over.
+
+    Examples:
+        judgelm compare qwen-0.5b qwen-1.5b --questions examples/questions.jsonl -o versus
+        judgelm compare a.jsonl b.jsonl --questions q.jsonl -o versus --judge my-judge -l people.jsonl
+        judgelm compare name=a,model=x,engine=openai,engine_args.base_url=URL M --questions mt-bench -o v
+
+    Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
+    """
+    from judgelm.cli.run import check_names, checked_mode
+    from judgelm.judges.cards import default_choice
+    from judgelm.reports.study import write_study
+
+    sides = (_side(model_a, out), _side(model_b, out))
+    if sides[0].name == sides[1].name:
+        finding = f"both models are named {sides[0].name}"
+        raise ConfigError(f"{finding}; give one another name: name=NAME,model=MODEL, or NAME=FILE for answers")
+    check_names(judge_options.engine, [judge], judge_options.adapter)
+    checked_mode("pair", {"both_orders": True}, judge_options, model=judge, is_default=False)
+    samples = _questions(questions, limit, rows, out)
+    labelled = None if labels is None else _labels(labels, rows, samples, out)
+    folder = _Folder(out=out, retry=retry, overwrite=overwrite, quiet=results.quiet)
+    name = Path(judge or default_choice().card.name).name
+    folder.say(f"{len(samples):,} questions; one model at a time is in memory: {_memory(sides, name, judge)}")
+    counts: Counter[str] = Counter()
+    pairs = folder.pairs(samples, sides, counts)
+    folder.judge(judge, judge_options)
+    warnings = _self_preference(sides, name, judge)
+    warnings += [f"{finding}: {count:,} of {len(samples):,} answers" for finding, count in counts.items() if count]
+    study = _study(folder, sides, name, pairs, labelled, len(samples), warnings)
+    paths = write_study(study, out, overwrite=True)
+    if results.write(study.to_json()):
+        _print(study)
+        console.message(f"page in {paths[0]}")
+    if labels is not None and labelled is not None:
+        rows.check_rejected(labels, labelled.rejected, labelled.read)
+    if (failed := 1 - study.counts["judged"] / len(samples)) > max_failure_rate:
+        console.message(f"{failed:.1%} of the questions have no verdict (limit {max_failure_rate:.1%})")
+        raise typer.Exit(EXIT_FAILURES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """A model, or a file of its answers: `generator` is None then."""
+
+    name: str
+    answers: Path
+    generator: "AnswerGenerator | None" = None
+
+    @property
+    def model(self) -> str | None:
+        """The model that is loaded, or a server's name of it."""
+        return None if self.generator is None else self.generator.options.model
+
+
+def _side(text: str, out: Path) -> _Side:
+    """The model that an argument names.
+
+    Raises:
+        InputError: a file that does not exist, or holds no answers of one model.
+        ConfigError: settings that are none, or a model with several answers to a question.
+    """
+    from judgelm.data.answers import build_generator, parse_generator, read_model_answers
+    from judgelm.data.readers.files import input_files
+    from judgelm.data.readers.rows import row_suffix
+
+    named, _, file = text.partition("=")
+    name, path = (named, file) if Path(file).is_file() and not Path(text).exists() else ("", text)
+    if (Path(path).is_file() and not path.endswith(".gguf")) or row_suffix(path) in (".jsonl", ".json"):
+        [path] = input_files(path)  # names similar files where there is none
+        return _Side(name=name or read_model_answers(path)[0], answers=Path(path))
+    if "=" in text and not Path(text).exists():
+        generator = parse_generator(text)
+    else:
+        stem = Path(text).name.removesuffix(".gguf")
+        generator = build_generator(
+            {"name": re.sub(r"[^\w.-]", "-", stem, flags=re.ASCII).lstrip("._-"), "model": text}
+        )
+    if len(generator.decodings) > 1:
+        raise ConfigError(f"{generator.name}: {len(generator.decodings)} decodings; one answer a question is compared")
+    return _Side(name=generator.name, answers=out / "answers" / f"{generator.name}.jsonl", generator=generator)
+
+
+def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> "list[Sample]":
+    """The questions of a file, or of a benchmark by its name, which is downloaded into the folder once.
+
+    Raises:
+        InputError: the file cannot be read, holds no question, or cannot be downloaded.
+    """
+    from judgelm.cli.data.answers import shown_questions
+
+    if path in QUESTION_SETS and not Path(path).exists():
+        folder = out / "questions"
+        if not (folder / "questions.jsonl").is_file():
+            _download(path, folder)
+        path = str(folder / "questions.jsonl")
+    return shown_questions(path, limit, parse_columns(rows.column or ()))
+
+
+def _download(name: str, folder: Path) -> None:
+    from judgelm.data.sources.public_datasets import dataset_card
+    from judgelm.engines.base import require
+
+    require("huggingface_hub", extra="data")
+    from judgelm.data.sources.hub import HubUnreachableError, import_dataset
+
+    card = dataset_card(name)
+    console.message(f"{name}: {card.summary}; {card.licence}, from {card.page}")
+    try:
+        import_dataset(card, folder, lockfile=folder / "lock.yaml", overwrite=True)
+    except HubUnreachableError as error:
+        file = next(iter(card.splits["questions"].files))
+        raise InputError(f"{error}; or get {file} of {card.page} another way and pass it as --questions") from error
+
+
+def _labels(path: Path, rows: LabelOptions, questions: "Sequence[Sample]", out: Path) -> "LabelledSet":
+    """People's verdicts, checked before anything is loaded.
+
+    Raises:
+        InputError: the file cannot be read, is the comparison's own, or none of its ids is a question's.
+    """
+    from judgelm.cli.evaluation import load_labels
+    from judgelm.jsonl import check_no_input
+
+    check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
+    labelled = load_labels(path, "auto", {}, replace(rows.reading, columns={}))
+    known = {question.id for question in questions}
+    if not labelled.labels.keys() & known:
+        examples = f"{next(iter(labelled.labels))!r} against {next(iter(known))!r}"
+        raise InputError(f"{path}: no label has the id of a question (ids, for example: {examples}); ids must match")
+    return labelled
+
+
+def _self_preference(sides: Sequence[_Side], name: str, judge: str | None) -> list[str]:
+    """A warning where the judge is one of the models, by its name or its folder."""
+    own = [side.name for side in sides if {side.name, side.model} & ({name, judge} - {None})]
+    return [
+        f"{name} judges answers of its own, as {side}: judges prefer what they wrote, so the win rate of {side} may be "
+        "too high. Labels of people, or another judge, show by how much"
+        for side in own
+    ]
+
+
+def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:
+    """The memory of each model that is loaded, where its card states it."""
+    from judgelm.judges.cards import card_names, judge_card
+
+    loaded = [(side.name, side.model) for side in sides if side.model is not None] + [(f"judge {name}", judge or name)]
+    known = {model: f"{judge_card(model).base.memory_gigabytes:g} GB" for _, model in loaded if model in card_names()}
+    return ", ".join(f"{shown} {known.get(model or '', 'not known before')}" for shown, model in loaded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folder:
+    """The comparison's files, and the stages that write them."""
+
+    out: Path
+    retry: "Retry"
+    overwrite: bool
+    quiet: bool
+
+    @property
+    def judgments(self) -> Path:
+        """The judge's run file."""
+        return self.out / "judgments.jsonl"
+
+    def say(self, text: str) -> None:
+        """Print a message, unless only errors are wanted."""
+        if not self.quiet:
+            console.message(text)
+
+    def pairs(self, questions: "list[Sample]", sides: tuple[_Side, _Side], counts: Counter[str]) -> "dict[str, Sample]":
+        """Let the models answer, and write a pair of each question that both answered; pairs by id.
+
+        Raises:
+            InputError: an answer is to another question, or pairs that were written before are others now.
+        """
+        from judgelm.cli.data.answers import collect_answers
+        from judgelm.data.answers import pair_of_models
+        from judgelm.data.sources.source import plain_row
+        from judgelm.jsonl import read_jsonl, whole_file
+
+        for side in sides:
+            if side.generator is not None:
+                side.answers.parent.mkdir(parents=True, exist_ok=True)
+                overwrite, retry = self.overwrite, self.retry
+                self.say(collect_answers(questions, side.generator, side.answers, retry=retry, overwrite=overwrite)[1])
+        self.out.mkdir(parents=True, exist_ok=True)
+        names, files = (sides[0].name, sides[1].name), (str(sides[0].answers), str(sides[1].answers))
+        pairs = {pair.id: pair for pair in pair_of_models(questions, names, files, counts)}
+        if not pairs:
+            raise InputError(f"{self.out}: no question was answered by both models; see the failures above")
+        path, rows = self.out / "pairs.jsonl", {key: plain_row(pair) for key, pair in pairs.items()}
+        before = dict(read_jsonl(path)) if path.is_file() and not self.overwrite else {}
+        for line, row in before.items():  # judged pairs keep their lines, so that the judge's run can go on
+            if rows.setdefault(str(row.get("id")), row) != row:
+                raise InputError(f"{path}:{line}: not the pair that the answers make now; --overwrite starts over")
+        order = dict.fromkeys([*(str(row["id"]) for row in before.values()), *rows])
+        with whole_file(path) as file:
+            for key in order:
+                file.write(rows[key])
+        return pairs
+
+    def judge(self, judge: str | None, judge_options: JudgeOptions) -> None:
+        """Judge the pairs in both orders."""
+        from judgelm.cli.run import announced, clear_and_mark, run
+        from judgelm.judge import Judge
+        from judgelm.runs.batch import BatchJob, run_dtype, run_engine
+
+        path, retry = str(self.judgments), self.retry
+        job = BatchJob(inputs=(str(self.out / "pairs.jsonl"),), out=path, retry=retry, overwrite=self.overwrite)
+        engine = run_engine(job, judge_options.engine)
+        dtype = run_dtype(job, judge_options.dtype, judge_options.engine)
+        clear_and_mark(job, quiet=self.quiet)
+        name = announced(judge, engine, None, adapter=judge_options.adapter, quiet=self.quiet)
+        with Judge(judge, engine=name, **judge_options.judge_arguments() | {"dtype": dtype}) as loaded:
+            chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
+            run(job, loaded, loaded.mode("pair", both_orders=True, **chosen), quiet=True)
+
+
+def _study(
+    folder: _Folder,
+    sides: tuple[_Side, _Side],
+    judge: str,
+    pairs: "dict[str, Sample]",
+    labelled: "LabelledSet | None",
+    questions: int,
+    warnings: list[str],
+) -> "StudyResult":
+    from judgelm.cli.evaluation import load_manifest
+    from judgelm.data.labelled_set import match_labels
+    from judgelm.runs.run_files import read_judgments
+    from judgelm.studies.claim import ModelComparison, comparison_study
+
+    judgments = {key: row for key, row in read_judgments(folder.judgments).items() if key in pairs}
+    if labelled is not None:
+        labelled, texts = match_labels(judgments, labelled, name="--labels")
+        warnings = [*warnings, *labelled.notes(), *texts.notes()]
+    stages = {f"answers of {side.name}": load_manifest(side.answers) for side in sides}
+    comparison = ModelComparison(
+        models=(sides[0].name, sides[1].name),
+        judge=judge,
+        judgments=judgments,
+        samples=pairs,
+        labels={} if labelled is None else labelled.labels,
+        questions=questions,
+        stages=stages | {f"judgments of {judge}": load_manifest(folder.judgments)},
+        warnings=tuple(warnings),
+    )
+    return comparison_study(comparison)
+
+
+def _print(study: "StudyResult") -> None:
+    """Print the claim, its estimates, counts, cost and time on standard output."""
+    from judgelm.metrics.resampling import Estimate
+
+    out = PlainConsole()
+    for sentence in study.findings[:3]:
+        out.print(sentence)
+    rows, reasons = [], []
+    for row in study.table("claim"):
+        name, rate = str(row["estimate"]), row["rate"]
+        if isinstance(rate, Estimate):
+            bounds = f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
+            rows.append((name, f"{100 * rate.value:.1f}", bounds, f"{rate.n:,}"))
+        else:
+            reasons.append(f"{name}: no estimate: {row['reason']}")
+    out.print(result_table(f"{study.title}, in percent", ("estimate", "wins", "95 % interval", "n"), rows))
+    for sentence in (*reasons, *study.warnings):
+        out.print(sentence)
+    out.print(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in study.counts.items()))
+    for row in study.table("stages"):
+        parts = [f"{row[key]:,.0f} {unit}" for key, unit in _UNITS.items() if row[key] is not None]
+        parts += [f"{row['cost_usd']:,.4f} USD"] if row["cost_usd"] is not None else []
+        out.print(f"{row['stage']}: {', '.join(parts) or 'cost and time not recorded'}")
