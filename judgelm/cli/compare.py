@@ -166,8 +166,8 @@ def _download(name: str, folder: Path) -> None:
     try:
         import_dataset(card, folder, lockfile=folder / "lock.yaml", overwrite=True)
     except HubUnreachableError as error:
-        file = next(iter(card.splits["questions"].files))
-        raise InputError(f"{error}; or get {file} of {card.page} another way and pass it as --questions") from error
+        [file] = card.splits["questions"].files
+        raise InputError(f"{error}; or pass a copy of its {file} ({card.page}) as --questions") from error
 
 
 def _labels(path: Path, rows: LabelOptions, questions: "Sequence[Sample]", out: Path) -> "LabelledSet":

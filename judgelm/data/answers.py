@@ -201,8 +201,11 @@ REFERENCE_MODEL = "reference"
 """Model name of a reference that is used as an answer."""
 
 _QUESTION_NEEDS = "question_body, or question"
+_QUESTION_TEXTS = ("question_body", "question", "instruction", "prompt", "turns")
+"""JudgeLM's, plain, AlpacaEval's, Arena-Hard's and MT-bench's; of several turns the first is the question."""
 _ANSWER_NEEDS = "question_id, model, text"
-_IDS = ("question_id", "id", "idx")
+_ANSWER_MODELS, _ANSWER_TEXTS = ("model", "model_id", "generator"), ("text", "output")
+_IDS = ("question_id", "id", "idx", "uid")
 _PAIR = ("answer_1", "answer_2")
 _LETTERS: Mapping[Winner, str] = {1: "A", 2: "B", "tie": "C"}
 _QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "category", *_PAIR, "winner"})
@@ -213,6 +216,7 @@ def read_questions(
 ) -> list[Sample]:
     """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
 
+    Questions of AlpacaEval (`instruction`), MT-bench and Arena-Hard (`turns`, `prompt`; the first turn) are read too.
     All other fields are kept as metadata, such as `options` and `context`. A row of two answers asks which is better:
     they are its `pair`, and its winner (A, B, or C for a tie) is the reference.
 
@@ -226,11 +230,20 @@ def read_questions(
 
 
 def _question(row: Row) -> Sample:
-    name = "question_body" if "question_body" in row.data else "question"
+    name = _first_of(row, _QUESTION_TEXTS, "question")
+    turns, reference = row.data.get(name), row.data.get("reference")
+    first = turns[0] if isinstance(turns, list) and turns else turns
+    row = row.with_data(
+        {
+            **row.data,
+            name: first.get("content") if isinstance(first, dict) else first,
+            "reference": next(iter(reference), None) if isinstance(reference, list) else reference,
+        }
+    )
     text = row.text(name, _QUESTION_NEEDS)
     if not text.strip():
         raise row.field_error(name, "is empty; remove the row")
-    reference, metadata = row.reference(), row.extras(_QUESTION_FIELDS)
+    reference, metadata = row.reference(), row.extras(_QUESTION_FIELDS | {name})
     if all(name in row.data for name in _PAIR):
         metadata["pair"] = [row.text(name, ", ".join(_PAIR)) for name in _PAIR]
         reference = None if row.data.get("winner") is None else _LETTERS[winner_field(row)]
@@ -242,6 +255,10 @@ def _question(row: Row) -> Sample:
         category=row.optional_text("category"),
         metadata=metadata,
     )
+
+
+def _first_of(row: Row, names: Sequence[str], otherwise: str) -> str:
+    return next((name for name in names if name in row.data), otherwise)
 
 
 def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
@@ -293,6 +310,8 @@ class CollectedAnswer(NamedTuple):
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
     """The answers of files of `judgelm data answers collect` by question; of two with one id the later counts.
 
+    Outputs of AlpacaEval are read too; without a `question_id` they stand under the id of a question without one.
+
     Raises:
         InputError: a file cannot be read, or a row is no answer.
     """
@@ -307,11 +326,15 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
 
 
 def _collected(row: Row) -> tuple[str, CollectedAnswer]:
-    question = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
+    if "question_id" not in row.data and "instruction" in row.data:
+        question = content_id(row.text("instruction", _ANSWER_NEEDS), (), None)
+    else:
+        question = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
+    text = _first_of(row, _ANSWER_TEXTS, "text")
     return question, CollectedAnswer(
-        model=row.text("model", _ANSWER_NEEDS),
+        model=row.text(_first_of(row, _ANSWER_MODELS, "model"), _ANSWER_NEEDS),
         decoding=row.optional_text("decoding_method") or "",
-        text=None if row.data.get("failure") is not None else row.text("text", _ANSWER_NEEDS),
+        text=None if row.data.get("failure") is not None else row.text(text, _ANSWER_NEEDS),
         final=row.optional_text("answer"),
         task=row.optional_text("task") or "question",
         finish_reason=str(row.data.get("finish_reason", "stop")),
