@@ -58,9 +58,12 @@ def compare_command(
         overwrite: Start over.
 
     Examples:
-        judgelm compare qwen-0.5b qwen-1.5b --questions examples/questions.jsonl -o versus
-        judgelm compare a.jsonl b.jsonl --questions q.jsonl -o versus --judge my-judge -l people.jsonl
-        judgelm compare name=a,model=x,engine=openai,engine_args.base_url=URL M --questions mt-bench -o v
+        judgelm compare qwen-0.5b qwen-1.5b --questions q.jsonl -o versus
+        judgelm compare a.jsonl b.jsonl --questions q.jsonl -o v --judge my-judge
+        judgelm compare a.jsonl b.jsonl --questions q.jsonl -o v -l people.jsonl
+        judgelm compare my-model qwen-1.5b --questions mt-bench -o versus
+
+    A model behind a server: name=a,model=M,engine=openai,engine_args.base_url=URL.
 
     Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
     """
@@ -91,7 +94,8 @@ def compare_command(
         console.message(f"page in {paths[0]}")
     if labels is not None and labelled is not None:
         rows.check_rejected(labels, labelled.rejected, labelled.read)
-    if (failed := 1 - study.counts["judged"] / len(samples)) > max_failure_rate:
+    failed = 1 - (study.counts["pairs"] - study.counts["failed"]) / len(samples)
+    if failed > max_failure_rate:
         console.message(f"{failed:.1%} of the questions have no verdict (limit {max_failure_rate:.1%})")
         raise typer.Exit(EXIT_FAILURES)
 
@@ -312,7 +316,7 @@ def _print(study: "StudyResult") -> None:
     from judgelm.metrics.resampling import Estimate
 
     out = PlainConsole()
-    for sentence in study.findings[:3]:
+    for sentence in study.findings:
         out.print(sentence)
     rows, reasons = [], []
     for row in study.table("claim"):

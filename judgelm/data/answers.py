@@ -231,15 +231,10 @@ def read_questions(
 
 def _question(row: Row) -> Sample:
     name = _first_of(row, _QUESTION_TEXTS, "question")
-    turns, reference = row.data.get(name), row.data.get("reference")
-    first = turns[0] if isinstance(turns, list) and turns else turns
-    row = row.with_data(
-        {
-            **row.data,
-            name: first.get("content") if isinstance(first, dict) else first,
-            "reference": next(iter(reference), None) if isinstance(reference, list) else reference,
-        }
-    )
+    for field_name in (name, "reference"):  # MT-bench and Arena-Hard have them for each turn
+        if isinstance(turns := row.data.get(field_name), list) and turns:
+            first = turns[0].get("content") if isinstance(turns[0], dict) else turns[0]
+            row = row.with_data({**row.data, field_name: first})
     text = row.text(name, _QUESTION_NEEDS)
     if not text.strip():
         raise row.field_error(name, "is empty; remove the row")

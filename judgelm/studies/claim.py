@@ -3,7 +3,8 @@
 A run is read from the side of one model, whichever answer it wrote.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.leaderboard import leaderboard_study, matches_of_run
 from judgelm.studies.pair_labels import label_of, pair_winner
-from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.result import DEFAULT_RESAMPLING, Row, StudyResult, Table, columns, forest, table
 from judgelm.studies.sentences import format_number, format_share
 from judgelm.studies.style_control import pair_styles
 
@@ -407,17 +408,19 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
         raise InputError(f"labels: none of {len(comparison.labels):,} labels is of a judged pair; ids must match")
     board = leaderboard_study([matches_of_run(comparison.judge, judgments, samples)], resampling)
     rows = _claim_rows(comparison, claim, board, resampling)
-    elo = [row["elo"] for row in board.table("leaderboard") if row["model"] == model]
+    winners = Counter(str(judgment.winner) for judgment in judgments.values())
     return StudyResult(
         study="compare",
         title=f"{model} against {opponent}",
         protocol=f"Each pair is judged in both orders; a tie is half a win. {board.protocol}",
-        findings=(_comparison_sentence(claim, comparison.judge), _decision(claim), _elo_sentence(elo, claim)),
+        findings=(*_comparison_findings(claim, comparison.judge), _elo_sentence(board, model)),
         counts={
             "questions": comparison.questions,
             "pairs": len(samples),
-            "judged": claim.counts.used,
-            "failed": claim.counts.failed,
+            "wins": winners["1"],
+            "ties": winners["tie"],
+            "losses": winners["2"],
+            "failed": winners["None"],
             "labels": claim.counts.labels,
             "labels_without_pair": claim.counts.labels_without_judgment,
         },
@@ -482,50 +485,37 @@ def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
     )
 
 
-def _comparison_sentence(claim: WinRateClaim, judge: str) -> str:
-    """The claim in one sentence: the judge's verdicts, and what people's labels make of them."""
-    verdicts, counts = claim.estimates.verdicts, claim.counts
-    if isinstance(verdicts, str):
-        return f"{claim.name}: no win rate by {judge}'s verdicts on {counts.used:,} questions: {verdicts}."
-    first = f"{claim.model} beats {claim.opponent} on {_with_bounds(verdicts)} of {counts.used:,} questions"
-    first += f" by {judge}'s verdicts"
-    labels = f"people's labels on {counts.labels:,} of them"
-    if isinstance(claim.estimates.ppi, Estimate):
-        return f"{first}; {labels} move that to {_with_bounds(claim.estimates.ppi)}."
-    if isinstance(claim.estimates.labels, Estimate):
-        return f"{first}; {labels} say {_with_bounds(claim.estimates.labels)}."
-    return f"{first}; {claim.estimates.labels}, so it is not corrected." if counts.labels else f"{first}."
+def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
+    """The claim in a sentence: the judge's verdicts, and what people's labels make of them; then who is better."""
+    estimates, counts = claim.estimates, claim.counts
+    name = f"{claim.model} beats {claim.opponent}"
+    basis = f"{counts.used:,} questions by {judge}'s verdicts"
+    best = estimates.verdicts
+    sentence = f"{name} on an unknown share of {basis}: {best}"
+    if isinstance(best, Estimate):
+        sentence = f"{name} on {100 * best.value:.1f} % (95 % interval {_bounds(best)}) of {basis}"
+    if isinstance(estimates.labels, Estimate):
+        best, verb = estimates.ppi, "move that to"
+        if not isinstance(best, Estimate):
+            best, verb = estimates.labels, "say"
+        sentence += f"; people's labels on {counts.labels:,} of them {verb} {100 * best.value:.1f} % ({_bounds(best)})"
+    elif counts.labels:
+        sentence += f"; {estimates.labels}, so it is not corrected"
+    yield f"{sentence}."
+    if isinstance(best, str) or best.low <= 0.5 <= best.high:
+        yield "Which model is better is not shown: the interval holds 50 %."
+    else:
+        by = "people's labels" if isinstance(estimates.labels, Estimate) else f"{judge}, uncorrected by people's labels"
+        yield f"{claim.model if best.low > 0.5 else claim.opponent} is better by {by}."
 
 
-def _with_bounds(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.1f} % ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
+def _bounds(estimate: Estimate) -> str:
+    return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
 
 
-def _decision(claim: WinRateClaim) -> str:
-    """Which model is better by the most trustworthy interval."""
-    estimates = claim.estimates
-    best = next(
-        (each for each in (estimates.ppi, estimates.labels, estimates.verdicts) if isinstance(each, Estimate)), None
-    )
-    if best is None or best.low <= 0.5 <= best.high:
-        return (
-            "Which model is better is not shown: the interval holds 50 %."
-            if best
-            else "Which model is better is not shown."
-        )
-    better = claim.model if best.low > 0.5 else claim.opponent
-    by = (
-        "people's labels" if isinstance(estimates.labels, Estimate) else "this judge; labels of people would correct it"
-    )
-    return f"{better} is better by {by}."
-
-
-def _elo_sentence(elo: Sequence[Cell], claim: WinRateClaim) -> str:
+def _elo_sentence(board: StudyResult, model: str) -> str:
     """The difference in Elo points; with two models it is twice the distance from their mean, 1000."""
-    [points] = elo
-    if not isinstance(points, Estimate):
-        return f"{claim.name}: no Elo rating."
-    value, low, high = (2 * (each - 1000) for each in (points.value, points.low, points.high))
-    return (
-        f"{claim.model} is {format_number(replace(points, value=value, low=low, high=high), '+.0f')} Elo points ahead."
-    )
+    [points] = [row["elo"] for row in board.table("leaderboard") if row["model"] == model]
+    assert isinstance(points, Estimate), "both models met, so that both are rated"
+    ahead = replace(points, **{name: 2 * (getattr(points, name) - 1000) for name in ("value", "low", "high")})
+    return f"Elo points of {model} ahead: {format_number(ahead, '+.0f')}."
