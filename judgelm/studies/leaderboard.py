@@ -7,7 +7,7 @@ Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Leng
 2024).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -18,12 +18,12 @@ from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Match, Ratings, bradley_terry
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.win_rate import LengthControlled, WinRate, discrete, length_controlled, weighted
+from judgelm.metrics.win_rate import discrete, length_controlled, weighted
 from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.studies.pair_labels import grouped, label_of, orders_of
-from judgelm.studies.result import DEFAULT_RESAMPLING, Forest, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Forest, Row, StudyResult, Table, columns, forest, table
 from judgelm.studies.sentences import file_slug, format_number, format_share
 
 
@@ -73,7 +73,8 @@ def leaderboard_study(
         InputError: a judge has no verdict, no two models can be rated by it, or a question's difficulty is not given.
     """
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
-    duels = [duel for judge in judges for duel in _duels(judge, resampling, difficulties)]
+    win_rates = _duels(judges, resampling, difficulties)
+    duels = win_rates.records()
     agreement = _agreement_table(rated)
     return StudyResult(
         study="leaderboard",
@@ -95,7 +96,7 @@ def leaderboard_study(
         },
         tables=(
             _table(rated),
-            _duel_table(duels, with_difficulty=difficulties is not None),
+            win_rates,
             _position_table(rated),
             *([] if agreement is None else [agreement]),
         ),
@@ -353,6 +354,7 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
 _MOST_SENTENCES = 6
 _FAR = 0.1
 """AlpacaEval warns of the same difference."""
+_FAR_NOTE = f"moves the win rate by more than {100 * _FAR:g} points: few answers are about as long"
 _DUEL_NOTE = (
     "Win rate: mean probability that the model's answer is preferred to the opponent's; discrete: share of wins with "
     "half of the ties. SE: standard error of the mean. Intervals are 95 %, from resamples of questions. "
@@ -363,41 +365,40 @@ _DUEL_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Duel:
-    """One model against another by one judge; `controlled` is a reason where there is no estimate."""
-
-    judge: str
-    model: str
-    opponent: str
-    mean: WinRate
-    discrete: WinRate
-    wins: int
-    ties: int
-    losses: int
-    controlled: LengthControlled | str
-    mean_length: float
-    failed: int
-
-    @property
-    def length_note(self) -> str:
-        """Why there is no length-controlled win rate, or not to rely on it; empty without a reason."""
-        if isinstance(self.controlled, str):
-            return self.controlled
-        far = abs(self.controlled.rate.value - self.mean.rate.value) > _FAR
-        return f"moves the win rate by more than {100 * _FAR:g} points: few answers are about as long" if far else ""
+_DUEL_COLUMNS = (
+    *columns("text", model="Model", baseline="Opponent", annotator="Judge"),
+    *columns("count", n="n"),
+    *columns("share", win_rate="Win rate ↑", standard_error="SE", discrete_win_rate="Discrete ↑"),
+    *columns("share", discrete_standard_error="SE"),
+    *columns("count", n_wins="Wins", n_draws="Ties", n_wins_base="Losses"),
+    *columns("share", length_controlled_winrate="Length-controlled ↑", lc_standard_error="SE"),
+    *columns("number", length_slope="Length slope"),
+    *columns("text", length_note="Length control"),
+    *columns("number", avg_length="Mean length, characters"),
+    *columns("count", not_judged="Not judged"),
+)
 
 
-def _duels(judge: JudgeMatches, resampling: Resampling, difficulties: Mapping[str, float] | None) -> list[_Duel]:
-    """The judged pairs of each two models, the second answer's model of their first pair against the other."""
-    groups: dict[frozenset[str], list[Comparison]] = {}
-    for pair in judge.comparisons:
-        if pair.model != pair.baseline:
-            group = groups.setdefault(frozenset((pair.model, pair.baseline)), [])
-            group.append(pair if not group or group[0].model == pair.model else _turned(pair))
-    judged = [group for group in groups.values() if any(pair.preference is not None for pair in group)]
-    duels = [_duel(judge.judge, group, resampling, difficulties) for group in judged]
-    return sorted(duels, key=lambda duel: (duel.opponent, -duel.mean.rate.value))
+def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties: Mapping[str, float] | None) -> Table:
+    """Win rates of each two models by each judge: the second answer's model of their first pair against the other."""
+    rows = []
+    for judge in judges:
+        groups: dict[frozenset[str], list[Comparison]] = {}
+        for pair in judge.comparisons:
+            if pair.model != pair.baseline:
+                group = groups.setdefault(frozenset((pair.model, pair.baseline)), [])
+                group.append(pair if not group or group[0].model == pair.model else _turned(pair))
+        judged = [group for group in groups.values() if any(pair.preference is not None for pair in group)]
+        duels = [_duel(judge.judge, group, resampling, difficulties) for group in judged]
+        rows += [row for _, row in sorted(duels, key=lambda duel: (duel[1][1], -duel[0]))]
+    return table(
+        rows,
+        _DUEL_COLUMNS,
+        name="win-rates",
+        title="Win rates of each two models",
+        source="AlpacaEval's leaderboard",
+        note=_DUEL_NOTE.format(difficulty="" if difficulties is None else " and the instruction's difficulty"),
+    )
 
 
 def _turned(pair: Comparison) -> Comparison:
@@ -407,24 +408,30 @@ def _turned(pair: Comparison) -> Comparison:
 
 def _duel(
     judge: str, group: Sequence[Comparison], resampling: Resampling, difficulties: Mapping[str, float] | None
-) -> _Duel:
+) -> tuple[float, Row]:
+    """The win rate, and the row with all cells; a length-controlled rate that is missing or far off has a note."""
     judged = [(pair, pair.preference) for pair in group if pair.preference is not None]
     preferences = np.array([preference for _, preference in judged], dtype=np.float64)
     lengths = np.array([pair.lengths for pair, _ in judged], dtype=np.float64)
     clusters = [pair.instruction for pair, _ in judged]
     hard = None if difficulties is None else np.array([_difficulty(pair, difficulties) for pair, _ in judged])
-    return _Duel(
-        judge=judge,
-        model=group[0].model,
-        opponent=group[0].baseline,
-        mean=weighted(preferences, clusters, resampling),
-        discrete=discrete(preferences, clusters, resampling),
-        wins=int((preferences > 0.5).sum()),
-        ties=int((preferences == 0.5).sum()),
-        losses=int((preferences < 0.5).sum()),
-        controlled=length_controlled(preferences, lengths, clusters, hard),
-        mean_length=float(lengths[:, 1].mean()),
-        failed=len(group) - len(judged),
+    rates = [rate(preferences, clusters, resampling) for rate in (weighted, discrete)]
+    length = length_controlled(preferences, lengths, clusters, hard)
+    controlled: Row = (
+        (None, None, None, length)
+        if isinstance(length, str)
+        else (
+            length.rate,
+            length.standard_error,
+            length.length,
+            _FAR_NOTE if abs(length.rate.value - rates[0].rate.value) > _FAR else "",
+        )
+    )
+    return rates[0].rate.value, (
+        *(group[0].model, group[0].baseline, judge, len(judged)),
+        *(cell for rate in rates for cell in (rate.rate, rate.standard_error)),
+        *(int((np.sign(preferences - 0.5) == sign).sum()) for sign in (1, 0, -1)),
+        *(*controlled, float(lengths[:, 1].mean()), len(group) - len(judged)),
     )
 
 
@@ -438,38 +445,9 @@ def _difficulty(pair: Comparison, difficulties: Mapping[str, float]) -> float:
     )
 
 
-def _duel_table(duels: Sequence[_Duel], *, with_difficulty: bool) -> Table:
-    def cells(duel: _Duel) -> Row:
-        length = duel.controlled
-        controlled = [None] * 3 if isinstance(length, str) else [length.rate, length.standard_error, length.length]
-        return (
-            *(duel.model, duel.opponent, duel.judge, duel.wins + duel.ties + duel.losses),
-            *(duel.mean.rate, duel.mean.standard_error, duel.discrete.rate, duel.discrete.standard_error),
-            *(duel.wins, duel.ties, duel.losses, *controlled, duel.length_note, duel.mean_length, duel.failed),
-        )
-
-    return table(
-        [cells(duel) for duel in duels],
-        columns("text", model="Model", baseline="Opponent", annotator="Judge"),
-        columns("count", n="n"),
-        columns("share", win_rate="Win rate ↑", standard_error="SE", discrete_win_rate="Discrete ↑"),
-        columns("share", discrete_standard_error="SE"),
-        columns("count", n_wins="Wins", n_draws="Ties", n_wins_base="Losses"),
-        columns("share", length_controlled_winrate="Length-controlled ↑", lc_standard_error="SE"),
-        columns("number", length_slope="Length slope"),
-        columns("text", length_note="Length control"),
-        columns("number", avg_length="Mean length, characters"),
-        columns("count", not_judged="Not judged"),
-        name="win-rates",
-        title="Win rates of each two models",
-        source="AlpacaEval's leaderboard",
-        note=_DUEL_NOTE.format(difficulty=" and the instruction's difficulty" if with_difficulty else ""),
-    )
-
-
-def _duel_forest(duels: Sequence[_Duel]) -> Forest:
+def _duel_forest(duels: Sequence[Mapping[str, Cell]]) -> Forest:
     return forest(
-        [(f"{duel.model} against {duel.opponent}", duel.mean.rate, duel.judge) for duel in duels],
+        [(f"{duel['model']} against {duel['baseline']}", duel["win_rate"], str(duel["annotator"])) for duel in duels],
         name="win-rate",
         title="Win rates of each two models",
         x_label="Win rate",
@@ -477,12 +455,11 @@ def _duel_forest(duels: Sequence[_Duel]) -> Forest:
     )
 
 
-def _duel_findings(duels: Sequence[_Duel]) -> list[str]:
-    lines = []
+def _duel_findings(duels: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
     for duel in duels[:_MOST_SENTENCES]:
-        length = duel.controlled
-        controlled = "" if isinstance(length, str) else f"; at equal length {format_share(length.rate)}"
-        lines.append(f"{duel.judge}: {duel.model} against {duel.opponent}: {format_share(duel.mean.rate)}{controlled}.")
+        rate, equal = duel["win_rate"], duel["length_controlled_winrate"]
+        assert isinstance(rate, Estimate), "every duel has one"
+        controlled = f"; at equal length {format_share(equal)}" if isinstance(equal, Estimate) else ""
+        yield f"{duel['annotator']}: {duel['model']} against {duel['baseline']}: {format_share(rate)}{controlled}."
     if len(duels) > _MOST_SENTENCES:
-        lines.append(f"{len(duels) - _MOST_SENTENCES} more pairs of models are in the table.")
-    return lines
+        yield f"{len(duels) - _MOST_SENTENCES} more pairs of models are in the table."
