@@ -11,19 +11,30 @@ import typer
 
 from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
+from judgelm.cli.data.answers import collect_answers, shown_questions
 from judgelm.cli.options import JudgeOptions, LabelOptions, parse_columns
+from judgelm.data.answers import (
+    AnswerGenerator,
+    build_generator,
+    pair_of_models,
+    parse_generator,
+    read_model_answers,
+)
+from judgelm.data.labelled_set import LabelledSet, match_labels
+from judgelm.data.readers.files import input_files
+from judgelm.data.readers.rows import row_suffix
+from judgelm.data.sources.source import plain_row
 from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import check_no_input, read_jsonl, whole_file
+from judgelm.records import Judgment, Sample
+from judgelm.runs.batch import BatchJob, run_dtype, run_engine
+from judgelm.runs.run_files import Retry, read_judgments
 
 if TYPE_CHECKING:
-    from judgelm.data.answers import AnswerGenerator
-    from judgelm.data.labelled_set import LabelledSet
-    from judgelm.records import Sample
-    from judgelm.runs.run_files import Retry
     from judgelm.studies.result import StudyResult
 
-
 QUESTION_SETS = ("alpaca-eval", "arena-hard", "mt-bench")
-_UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s"}
+_UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s", "cost_usd": "USD"}
 
 
 def compare_command(
@@ -67,34 +78,50 @@ def compare_command(
 
     Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
     """
+    from judgelm.cli.evaluation import load_manifest  # these load scikit-learn, statsmodels and matplotlib
     from judgelm.cli.run import check_names, checked_mode
     from judgelm.judges.cards import default_choice
     from judgelm.reports.study import write_study
+    from judgelm.studies.claim import ModelComparison, comparison_study
 
-    sides = (_side(model_a, out), _side(model_b, out))
-    if sides[0].name == sides[1].name:
-        finding = f"both models are named {sides[0].name}"
+    first, second = _side(model_a, out), _side(model_b, out)
+    if first.name == second.name:
+        finding = f"both models are named {first.name}"
         raise ConfigError(f"{finding}; give one another name: name=NAME,model=MODEL, or NAME=FILE for answers")
     check_names(judge_options.engine, [judge], judge_options.adapter)
     checked_mode("pair", {"both_orders": True}, judge_options, model=judge, is_default=False)
     samples = _questions(questions, limit, rows, out)
-    labelled = None if labels is None else _labels(labels, rows, samples, out)
-    folder = _Folder(out=out, retry=retry, overwrite=overwrite, quiet=results.quiet)
+    labelled = LabelledSet(samples={}, labels={}, groups={})
+    if labels is not None:
+        labelled = _labels(labels, rows, samples, out)
     name = Path(judge or default_choice().card.name).name
-    folder.say(f"{len(samples):,} questions; one model at a time is in memory: {_memory(sides, name, judge)}")
+    folder = _Folder(out=out, retry=retry, overwrite=overwrite, quiet=results.quiet)
+    folder.say(f"{len(samples):,} questions; one model at a time is in memory: {_memory((first, second), name, judge)}")
     counts: Counter[str] = Counter()
-    pairs = folder.pairs(samples, sides, counts)
-    folder.judge(judge, judge_options)
-    warnings = _self_preference(sides, name, judge)
+    pairs = folder.pairs(samples, (first, second), counts)
+    judgments = {key: row for key, row in folder.judge(judge, judge_options).items() if key in pairs}
+    matched, texts = match_labels(judgments, labelled, name=str(labels))
+    warnings = [*_self_preference((first, second), name, judge), *matched.notes(), *(texts.notes() if labels else ())]
     warnings += [f"{finding}: {count:,} of {len(samples):,} answers" for finding, count in counts.items() if count]
-    study = _study(folder, sides, name, pairs, labelled, len(samples), warnings)
+    stages = {f"answers of {side.name}": side.answers for side in (first, second)}
+    comparison = ModelComparison(
+        models=(first.name, second.name),
+        judge=name,
+        judgments=judgments,
+        samples=pairs,
+        labels=matched.labels,
+        questions=len(samples),
+        stages={stage: load_manifest(path) for stage, path in [*stages.items(), (f"{name}'s judgments", folder.run)]},
+        warnings=tuple(warnings),
+    )
+    study = comparison_study(comparison)
     paths = write_study(study, out, overwrite=True)
     if results.write(study.to_json()):
         _print(study)
         console.message(f"page in {paths[0]}")
-    if labels is not None and labelled is not None:
+    if labels is not None:
         rows.check_rejected(labels, labelled.rejected, labelled.read)
-    failed = 1 - (study.counts["pairs"] - study.counts["failed"]) / len(samples)
+    failed = 1 - (len(judgments) - study.counts["failed"]) / len(samples)
     if failed > max_failure_rate:
         console.message(f"{failed:.1%} of the questions have no verdict (limit {max_failure_rate:.1%})")
         raise typer.Exit(EXIT_FAILURES)
@@ -106,7 +133,7 @@ class _Side:
 
     name: str
     answers: Path
-    generator: "AnswerGenerator | None" = None
+    generator: AnswerGenerator | None = None
 
     @property
     def model(self) -> str | None:
@@ -121,10 +148,6 @@ def _side(text: str, out: Path) -> _Side:
         InputError: a file that does not exist, or holds no answers of one model.
         ConfigError: settings that are none, or a model with several answers to a question.
     """
-    from judgelm.data.answers import build_generator, parse_generator, read_model_answers
-    from judgelm.data.readers.files import input_files
-    from judgelm.data.readers.rows import row_suffix
-
     named, _, file = text.partition("=")
     name, path = (named, file) if Path(file).is_file() and not Path(text).exists() else ("", text)
     if (Path(path).is_file() and not path.endswith(".gguf")) or row_suffix(path) in (".jsonl", ".json"):
@@ -142,14 +165,12 @@ def _side(text: str, out: Path) -> _Side:
     return _Side(name=generator.name, answers=out / "answers" / f"{generator.name}.jsonl", generator=generator)
 
 
-def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> "list[Sample]":
+def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> list[Sample]:
     """The questions of a file, or of a benchmark by its name, which is downloaded into the folder once.
 
     Raises:
         InputError: the file cannot be read, holds no question, or cannot be downloaded.
     """
-    from judgelm.cli.data.answers import shown_questions
-
     if path in QUESTION_SETS and not Path(path).exists():
         folder = out / "questions"
         if not (folder / "questions.jsonl").is_file():
@@ -174,14 +195,13 @@ def _download(name: str, folder: Path) -> None:
         raise InputError(f"{error}; or pass a copy of its {file} ({card.page}) as --questions") from error
 
 
-def _labels(path: Path, rows: LabelOptions, questions: "Sequence[Sample]", out: Path) -> "LabelledSet":
+def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:
     """People's verdicts, checked before anything is loaded.
 
     Raises:
         InputError: the file cannot be read, is the comparison's own, or none of its ids is a question's.
     """
     from judgelm.cli.evaluation import load_labels
-    from judgelm.jsonl import check_no_input
 
     check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
     labelled = load_labels(path, "auto", {}, replace(rows.reading, columns={}))
@@ -216,12 +236,12 @@ class _Folder:
     """The comparison's files, and the stages that write them."""
 
     out: Path
-    retry: "Retry"
+    retry: Retry
     overwrite: bool
     quiet: bool
 
     @property
-    def judgments(self) -> Path:
+    def run(self) -> Path:
         """The judge's run file."""
         return self.out / "judgments.jsonl"
 
@@ -230,46 +250,40 @@ class _Folder:
         if not self.quiet:
             console.message(text)
 
-    def pairs(self, questions: "list[Sample]", sides: tuple[_Side, _Side], counts: Counter[str]) -> "dict[str, Sample]":
+    def pairs(self, questions: list[Sample], sides: tuple[_Side, _Side], counts: Counter[str]) -> dict[str, Sample]:
         """Let the models answer, and write a pair of each question that both answered; pairs by id.
 
         Raises:
             InputError: an answer is to another question, or pairs that were written before are others now.
         """
-        from judgelm.cli.data.answers import collect_answers
-        from judgelm.data.answers import pair_of_models
-        from judgelm.data.sources.source import plain_row
-        from judgelm.jsonl import read_jsonl, whole_file
-
+        (self.out / "answers").mkdir(parents=True, exist_ok=True)
         for side in sides:
             if side.generator is not None:
-                side.answers.parent.mkdir(parents=True, exist_ok=True)
                 overwrite, retry = self.overwrite, self.retry
                 self.say(collect_answers(questions, side.generator, side.answers, retry=retry, overwrite=overwrite)[1])
-        self.out.mkdir(parents=True, exist_ok=True)
         names, files = (sides[0].name, sides[1].name), (str(sides[0].answers), str(sides[1].answers))
         pairs = {pair.id: pair for pair in pair_of_models(questions, names, files, counts)}
         if not pairs:
             raise InputError(f"{self.out}: no question was answered by both models; see the failures above")
-        path, rows = self.out / "pairs.jsonl", {key: plain_row(pair) for key, pair in pairs.items()}
-        before = dict(read_jsonl(path)) if path.is_file() and not self.overwrite else {}
-        for line, row in before.items():  # judged pairs keep their lines, so that the judge's run can go on
-            if rows.setdefault(str(row.get("id")), row) != row:
+        path, rows = self.out / "pairs.jsonl", {}
+        if path.is_file() and not self.overwrite:  # judged pairs keep their lines, so that the judge's run can go on
+            rows = {str(row.get("id")): (line, row) for line, row in read_jsonl(path)}
+        for key, pair in pairs.items():
+            line, row = rows.setdefault(key, (0, plain_row(pair)))
+            if row != plain_row(pair):
                 raise InputError(f"{path}:{line}: not the pair that the answers make now; --overwrite starts over")
-        order = dict.fromkeys([*(str(row["id"]) for row in before.values()), *rows])
         with whole_file(path) as file:
-            for key in order:
-                file.write(rows[key])
+            for _, row in rows.values():
+                file.write(row)
         return pairs
 
-    def judge(self, judge: str | None, judge_options: JudgeOptions) -> None:
-        """Judge the pairs in both orders."""
+    def judge(self, judge: str | None, judge_options: JudgeOptions) -> dict[str, Judgment]:
+        """Judge the pairs in both orders; all judgments of the folder by id."""
         from judgelm.cli.run import announced, clear_and_mark, run
         from judgelm.judge import Judge
-        from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
-        path, retry = str(self.judgments), self.retry
-        job = BatchJob(inputs=(str(self.out / "pairs.jsonl"),), out=path, retry=retry, overwrite=self.overwrite)
+        inputs, out = (str(self.out / "pairs.jsonl"),), str(self.run)
+        job = BatchJob(inputs=inputs, out=out, retry=self.retry, overwrite=self.overwrite)
         engine = run_engine(job, judge_options.engine)
         dtype = run_dtype(job, judge_options.dtype, judge_options.engine)
         clear_and_mark(job, quiet=self.quiet)
@@ -277,60 +291,24 @@ class _Folder:
         with Judge(judge, engine=name, **judge_options.judge_arguments() | {"dtype": dtype}) as loaded:
             chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
             run(job, loaded, loaded.mode("pair", both_orders=True, **chosen), quiet=True)
-
-
-def _study(
-    folder: _Folder,
-    sides: tuple[_Side, _Side],
-    judge: str,
-    pairs: "dict[str, Sample]",
-    labelled: "LabelledSet | None",
-    questions: int,
-    warnings: list[str],
-) -> "StudyResult":
-    from judgelm.cli.evaluation import load_manifest
-    from judgelm.data.labelled_set import match_labels
-    from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.claim import ModelComparison, comparison_study
-
-    judgments = {key: row for key, row in read_judgments(folder.judgments).items() if key in pairs}
-    if labelled is not None:
-        labelled, texts = match_labels(judgments, labelled, name="--labels")
-        warnings = [*warnings, *labelled.notes(), *texts.notes()]
-    stages = {f"answers of {side.name}": load_manifest(side.answers) for side in sides}
-    comparison = ModelComparison(
-        models=(sides[0].name, sides[1].name),
-        judge=judge,
-        judgments=judgments,
-        samples=pairs,
-        labels={} if labelled is None else labelled.labels,
-        questions=questions,
-        stages=stages | {f"judgments of {judge}": load_manifest(folder.judgments)},
-        warnings=tuple(warnings),
-    )
-    return comparison_study(comparison)
+        return read_judgments(self.run)
 
 
 def _print(study: "StudyResult") -> None:
     """Print the claim, its estimates, counts, cost and time on standard output."""
-    from judgelm.metrics.resampling import Estimate
+    from judgelm.reports.study import shown
 
     out = PlainConsole()
     for sentence in study.findings:
         out.print(sentence)
-    rows, reasons = [], []
-    for row in study.table("claim"):
-        name, rate = str(row["estimate"]), row["rate"]
-        if isinstance(rate, Estimate):
-            bounds = f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
-            rows.append((name, f"{100 * rate.value:.1f}", bounds, f"{rate.n:,}"))
-        else:
-            reasons.append(f"{name}: no estimate: {row['reason']}")
-    out.print(result_table(f"{study.title}, in percent", ("estimate", "wins", "95 % interval", "n"), rows))
-    for sentence in (*reasons, *study.warnings):
+    cells = [(row, shown(row["rate"], "share")) for row in study.table("claim")]
+    rows = [(str(row["estimate"]), cell.text, cell.small or str(row["reason"])) for row, cell in cells]
+    out.print(result_table(study.tables[0].title, ("estimate", "wins", "95 % interval"), rows))
+    for sentence in study.warnings:
         out.print(sentence)
     out.print(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in study.counts.items()))
     for row in study.table("stages"):
-        parts = [f"{row[key]:,.0f} {unit}" for key, unit in _UNITS.items() if row[key] is not None]
-        parts += [f"{row['cost_usd']:,.4f} USD"] if row["cost_usd"] is not None else []
-        out.print(f"{row['stage']}: {', '.join(parts) or 'cost and time not recorded'}")
+        cost = [
+            f"{row[name]:,.{4 * (unit == 'USD')}f} {unit}" for name, unit in _UNITS.items() if row[name] is not None
+        ]
+        out.print(f"{row['stage']}: {', '.join(cost) or 'cost and time not recorded'}")

@@ -395,17 +395,21 @@ class ModelComparison:
     warnings: tuple[str, ...] = ()
 
 
+_CLAIM_COLUMNS = (
+    *columns("text", estimate="Estimate"), *columns("share", rate="Rate"), *columns("text", reason="None because"),
+)  # fmt: skip
+_CLAIM_NOTE = "PPI++ and Rogan-Gladen correct the judge by the labels, which must be a random part of the pairs."
+
+
 def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
     """The claim on two models: win rates by the judge, at equal length, and corrected by labels; Elo; cost and time.
 
     Raises:
-        InputError: the judge has no verdict, or no label is of a judged pair.
+        InputError: the judge has no verdict.
     """
     model, opponent = comparison.models
     judgments, samples = comparison.judgments, comparison.samples
     claim = claim_win_rate(judgments, comparison.labels, samples, ClaimOptions(model=model, against=opponent))
-    if comparison.labels and not claim.counts.labels + claim.counts.labels_of_failed:
-        raise InputError(f"labels: none of {len(comparison.labels):,} labels is of a judged pair; ids must match")
     board = leaderboard_study([matches_of_run(comparison.judge, judgments, samples)], resampling)
     rows = _claim_rows(comparison, claim, board, resampling)
     winners = Counter(str(judgment.winner) for judgment in judgments.values())
@@ -424,7 +428,11 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
             "labels": claim.counts.labels,
             "labels_without_pair": claim.counts.labels_without_judgment,
         },
-        tables=(_claim_table(rows, claim), _stage_table(comparison.stages), *board.tables),
+        tables=(
+            table(rows, _CLAIM_COLUMNS, name="claim", title=f"Wins of {claim.name}", note=_CLAIM_NOTE),
+            _stage_table(comparison.stages),
+            *board.tables,
+        ),
         figures=(
             forest([row[:2] for row in rows[:-1]], name="wins", title=claim.name, x_label="Win rate", no_effect=0.5),
         ),
@@ -450,29 +458,17 @@ def _claim_rows(
     return [(name, *((each, "") if isinstance(each, Estimate) else (None, each))) for name, each in estimates]
 
 
-def _claim_table(rows: Sequence[Row], claim: WinRateClaim) -> Table:
-    return table(
-        rows,
-        columns("text", estimate="Estimate"),
-        columns("share", rate=f"Wins of {claim.model}"),
-        columns("text", reason="No estimate because"),
-        name="claim",
-        title=f"How often {claim.model} beats {claim.opponent}",
-        note="PPI++ and Rogan-Gladen correct the judge by the labels, which must be a random part of the pairs.",
-    )
-
-
 def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
     """Tokens, time and cost of each stage over all its sessions; empty where they are not recorded."""
 
     def cells(name: str, sessions: Sequence[Mapping[str, Any]]) -> Row:
-        costs = [session.get("engine", {}).get("cost_usd") for session in sessions]
-        known = [cost for cost in costs if cost is not None]
-        sums = [
-            sum(session.get(key, 0) for key in keys for session in sessions) if sessions else None
-            for keys in (("prompt_tokens",), ("completion_tokens",), ("collect_s", "judge_s", "load_s"))
-        ]
-        return (name, *sums, sum(known) if known else None)
+        def total(*keys: str) -> float | None:
+            values = [part[key] for part in sessions for key in keys if part.get(key) is not None]
+            return sum(values) if values else None
+
+        sessions = [{**session.get("engine", {}), **session} for session in sessions]
+        seconds = total("collect_s", "judge_s", "load_s")
+        return (name, total("prompt_tokens"), total("completion_tokens"), seconds, total("cost_usd"))
 
     return table(
         [cells(name, manifest.get("sessions", ())) for name, manifest in stages.items()],
@@ -481,7 +477,7 @@ def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
         columns("number", cost_usd="Cost, USD"),
         name="stages",
         title="Cost and time",
-        note="Of all sessions. Empty: not recorded, as of answers from elsewhere, or of engines without a price.",
+        note="Of all sessions. Empty: not recorded.",
     )
 
 
