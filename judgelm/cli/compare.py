@@ -12,6 +12,7 @@ import typer
 from judgelm.cli import options
 from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
 from judgelm.cli.data.answers import collect_answers, shown_questions
+from judgelm.cli.data.sources import get_command
 from judgelm.cli.options import JudgeOptions, LabelOptions, parse_columns
 from judgelm.data.answers import (
     AnswerGenerator,
@@ -172,27 +173,16 @@ def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> l
         InputError: the file cannot be read, holds no question, or cannot be downloaded.
     """
     if path in QUESTION_SETS and not Path(path).exists():
-        folder = out / "questions"
-        if not (folder / "questions.jsonl").is_file():
-            _download(path, folder)
-        path = str(folder / "questions.jsonl")
+        name, path = path, str(out / "questions" / "questions.jsonl")
+        if not Path(path).is_file():
+            from judgelm.data.sources.public_datasets import dataset_card
+
+            try:
+                get_command(name, out / "questions", lock=out / "questions" / "lock.yaml", results=Results())
+            except InputError as error:
+                file = dataset_card(name).splits["questions"].files[0]
+                raise InputError(f"{error}; or pass a copy of its {file} as --questions") from error
     return shown_questions(path, limit, parse_columns(rows.column or ()))
-
-
-def _download(name: str, folder: Path) -> None:
-    from judgelm.data.sources.public_datasets import dataset_card
-    from judgelm.engines.base import require
-
-    require("huggingface_hub", extra="data")
-    from judgelm.data.sources.hub import HubUnreachableError, import_dataset
-
-    card = dataset_card(name)
-    console.message(f"{name}: {card.summary}; {card.licence}, from {card.page}")
-    try:
-        import_dataset(card, folder, lockfile=folder / "lock.yaml", overwrite=True)
-    except HubUnreachableError as error:
-        [file] = card.splits["questions"].files
-        raise InputError(f"{error}; or pass a copy of its {file} ({card.page}) as --questions") from error
 
 
 def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:

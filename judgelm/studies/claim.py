@@ -17,7 +17,7 @@ from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRat
 from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.leaderboard import leaderboard_study, matches_of_run
-from judgelm.studies.pair_labels import label_of, pair_winner
+from judgelm.studies.pair_labels import first_better, label_of, pair_winner
 from judgelm.studies.result import DEFAULT_RESAMPLING, Row, StudyResult, Table, columns, forest, table
 from judgelm.studies.sentences import format_number, format_share
 from judgelm.studies.style_control import pair_styles
@@ -41,12 +41,12 @@ class ModelPair:
     @property
     def won(self) -> float:
         """1 where the judge prefers the model's answer, 0.5 for a tie; only of pairs with a verdict."""
-        return self.side(first_better(self.judgment, False))
+        return self.side(first_better(self.judgment, soft=False))
 
     @property
     def probability(self) -> float:
         """The judge's P(the model's answer is better); only of pairs that have it."""
-        return self.side(first_better(self.judgment, True))
+        return self.side(first_better(self.judgment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +70,6 @@ class Sides:
     def judged(self) -> tuple[ModelPair, ...]:
         """The pairs with a verdict."""
         return tuple(pair for pair in self.pairs if pair.judgment.winner is not None)
-
-
-def first_better(judgment: Judgment, soft: bool) -> float:
-    """P(first better) of a judgment with a verdict: its probability where `soft`, else 1, 0.5 or 0.
-
-    Raises:
-        ValueError: it has none; a failure is no number.
-    """
-    verdict = None if judgment.winner is None else (label_of(judgment.winner) + 1) / 2
-    value = judgment.probability if soft else verdict
-    if value is None:
-        raise ValueError(f"judgment {judgment.sample_id}: no verdict, or no probability")
-    return value
 
 
 def model_sides(

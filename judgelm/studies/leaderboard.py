@@ -22,7 +22,7 @@ from judgelm.metrics.win_rate import discrete, length_controlled, weighted
 from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
-from judgelm.studies.pair_labels import grouped, label_of, orders_of
+from judgelm.studies.pair_labels import first_better, grouped, orders_of
 from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Forest, Row, StudyResult, Table, columns, forest, table
 from judgelm.studies.sentences import file_slug, format_number, format_share
 
@@ -35,13 +35,16 @@ class JudgeMatches:
         judge: name of the run or annotator.
         matches: a pair judged in both orders is two matches, which share a question and are resampled together.
         comparisons: one of each pair read, without a preference where the judge failed.
-        soft: matches by a probability.
     """
 
     judge: str
     matches: tuple[Match, ...]
     comparisons: tuple[Comparison, ...]
-    soft: int
+
+    @property
+    def soft(self) -> int:
+        """Matches by a probability between win, tie and loss."""
+        return sum(match.preference not in (0.0, 0.5, 1.0) for match in self.matches)
 
     @property
     def failed(self) -> int:
@@ -116,7 +119,6 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
     """
     matches: list[Match] = []
     comparisons: list[Comparison] = []
-    soft = 0
     for key, judgment in judgments.items():
         if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
             raise InputError(f"run {judge}: judgment {key}: mode {judgment.mode} names no winner; give runs of pairs")
@@ -126,15 +128,13 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
             raise InputError(f"run {judge}: judgment {key}: {finding}; give the judged pairs with --rows")
         comparisons.append(_comparison(judge, judgment, sample))
         if judgment.winner is not None and sample.answer_models[0] != sample.answer_models[1]:
-            verdicts = _verdicts(judgment)
-            soft += sum(verdict.soft for verdict in verdicts)
-            matches += [_match(verdict, sample) for verdict in verdicts]
-    return JudgeMatches(judge=judge, matches=tuple(matches), comparisons=tuple(comparisons), soft=soft)
+            matches += [_match(verdict, sample) for verdict in _verdicts(judgment)]
+    return JudgeMatches(judge=judge, matches=tuple(matches), comparisons=tuple(comparisons))
 
 
 def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
     """The first answer is the baseline's; the preference is the probability where there is one."""
-    preference = None if judgment.winner is None else 1 - _own(judgment, None).preference
+    preference = None if judgment.winner is None else 1 - first_better(judgment)
     return Comparison(
         instruction=sample.question,
         index=judgment.sample_id,
@@ -158,59 +158,41 @@ def _of_comparisons(annotator: str, group: list[Comparison]) -> JudgeMatches:
         for row in group
         if row.preference is not None and row.model != row.baseline
     )
-    soft = sum(match.preference not in (0.0, 0.5, 1.0) for match in matches)
-    return JudgeMatches(judge=annotator, matches=matches, comparisons=tuple(group), soft=soft)
+    return JudgeMatches(judge=annotator, matches=matches, comparisons=tuple(group))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    """P(first of the sample is better) in an order; `order` is None where it is unknown."""
-
-    preference: float
-    order: tuple[int, ...] | None
-    soft: bool
+_Verdict = tuple[float, tuple[int, ...] | None]
+"""P(first of the sample is better) and the order shown, None where it is unknown."""
 
 
 def _verdicts(judgment: Judgment) -> list[_Verdict]:
     """A verdict for each order shown that has one, else the judgment's own."""
-    if judgment.reads_words and judgment.probability is not None:
-        return [_Verdict(preference=judgment.probability, order=None, soft=True)]
-    shown = per_order(judgment.shown)
-    orders = None if len(shown) > 2 else orders_of(judgment)
-    if orders is None or not shown:
-        return [_own(judgment, None)]
+    own, shown = first_better(judgment), per_order(judgment.shown)
+    if (judgment.reads_words and judgment.probability is not None) or not shown or len(shown) > 2:
+        return [(own, None)]
     if len(shown) == 1:
-        return [_own(judgment, shown[0].order)]
+        return [(own, shown[0].order)]
+    if (orders := orders_of(judgment)) is None:
+        return [(own, None)]
     swapped = orders.swapped or orders.given
     labels: dict[tuple[int, ...], int | None] = {(0, 1): orders.given.label, (1, 0): swapped.label}
-    verdicts = [verdict for reply in shown if (verdict := _of_order(reply, labels[reply.order])) is not None]
-    return verdicts or [_own(judgment, None)]
+    return [verdict for reply in shown if (verdict := _of_order(reply, labels[reply.order]))] or [(own, None)]
 
 
 def _of_order(reply: Shown, label: int | None) -> _Verdict | None:
     """None where the order failed, or its score lines have too little probability."""
     distribution = reply.distribution
-    if distribution is not None and reply.failure is None:
-        if not is_assigned(distribution):
-            return None
-        shown_first = distribution.first_better
-        preference = shown_first if reply.order == (0, 1) else 1 - shown_first
-        return _Verdict(preference=preference, order=reply.order, soft=True)
-    return None if label is None else _Verdict(preference=(label + 1) / 2, order=reply.order, soft=False)
-
-
-def _own(judgment: Judgment, order: tuple[int, ...] | None) -> _Verdict:
-    assert judgment.winner is not None  # failures are counted before
-    if judgment.probability is not None:
-        return _Verdict(preference=judgment.probability, order=order, soft=True)
-    return _Verdict(preference=(label_of(judgment.winner) + 1) / 2, order=order, soft=False)
+    if distribution is None or reply.failure is not None:
+        return None if label is None else ((label + 1) / 2, reply.order)
+    better = distribution.first_better
+    return (better if reply.order == (0, 1) else 1 - better, reply.order) if is_assigned(distribution) else None
 
 
 def _match(verdict: _Verdict, sample: Sample) -> Match:
-    (first, second), preference, ordered = sample.answer_models, verdict.preference, verdict.order is not None
-    if verdict.order == (1, 0):
+    (preference, order), (first, second) = verdict, sample.answer_models
+    if order == (1, 0):
         first, second, preference = second, first, 1 - preference
-    return Match(first=first, second=second, preference=preference, question=sample.question, ordered=ordered)
+    return Match(first=first, second=second, preference=preference, question=sample.question, ordered=order is not None)
 
 
 _FEWEST_COMMON = 3
