@@ -52,6 +52,7 @@ def compare_command(
     retry: options.Retries = "engine",
     overwrite: bool = False,
     max_failure_rate: options.MaxFailureRate = 0.05,
+    bootstrap: Annotated[int, typer.Option(min=100)] = 2000,
     results: Results,
 ) -> None:
     """Compare two models: both answer, a judge compares in both orders, and the win rate is stated with its interval.
@@ -68,6 +69,7 @@ def compare_command(
         labels: Verdicts of people on some of FOLDER/pairs.jsonl: rows of id and winner (1 is MODEL_A).
         limit: Use only the first N questions.
         overwrite: Start over.
+        bootstrap: Resamples behind the intervals that are resampled.
 
     Examples:
         judgelm compare qwen-0.5b qwen-1.5b --questions q.jsonl -o versus
@@ -82,6 +84,7 @@ def compare_command(
     from judgelm.cli.evaluation import load_manifest  # these load scikit-learn, statsmodels and matplotlib
     from judgelm.cli.run import check_names, checked_mode
     from judgelm.judges.cards import default_choice
+    from judgelm.metrics.resampling import Resampling
     from judgelm.reports.study import write_study
     from judgelm.studies.claim import ModelComparison, comparison_study
 
@@ -115,7 +118,7 @@ def compare_command(
         stages={stage: load_manifest(path) for stage, path in [*stages.items(), (f"{name}'s judgments", folder.run)]},
         warnings=tuple(warnings),
     )
-    study = comparison_study(comparison)
+    study = comparison_study(comparison, Resampling(resamples=bootstrap))
     paths = write_study(study, out, overwrite=True)
     if results.write(study.to_json()):
         _print(study)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.jsonl_files import rows_of, write_rows
 
-JUDGE = ("--engine", "scripted", "--judge")
+JUDGE = ("--bootstrap", 100, "--engine", "scripted", "--judge")
 A, B = ("name=a,engine=scripted,model=Paris", "name=b,engine=scripted,model=Lyon")
 
 
