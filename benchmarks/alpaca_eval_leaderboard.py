@@ -116,7 +116,7 @@ def controlled(rows: pd.DataFrame, control: Control) -> tuple[pd.Series, dict[st
 
 
 def controlled_alone(rows: pd.DataFrame) -> tuple[pd.Series, dict[str, str]]:
-    """Length-controlled win rates by `judgelm study win-rates`, a coefficient for each model."""
+    """Length-controlled win rates by `judgelm study leaderboard`, a coefficient for each model."""
     rates, reasons = {}, {}
     for model, group in rows.groupby("model"):
         lengths = np.column_stack([group["baseline_text"].str.len(), group["model_text"].str.len()]).astype(float)

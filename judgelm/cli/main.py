@@ -67,7 +67,6 @@ _STUDIES = {
     "calibration": "study.pairs:calibration_command",
     "capabilities": "study.answers:capabilities_command",
     "compare-judges": "study.pairs:compare_judges_command",
-    "win-rates": "study.pairs:win_rates_command",
     "leaderboard": "study.pairs:leaderboard_command",
 }
 _JUDGES = {
@@ -80,6 +79,7 @@ COMMANDS = Commands(
     "Fine-tune open judge models and run them locally.",
     {
         "batch": "batch:batch",
+        "compare": "compare:compare_command",
         "tune": "tune:tune_command",
         "train": "training:train_command",
         "eval": "eval:eval_command",

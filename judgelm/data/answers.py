@@ -201,8 +201,11 @@ REFERENCE_MODEL = "reference"
 """Model name of a reference that is used as an answer."""
 
 _QUESTION_NEEDS = "question_body, or question"
+_QUESTION_TEXTS = ("question_body", "question", "instruction", "prompt", "turns")
+"""JudgeLM's, plain, AlpacaEval's, Arena-Hard's and MT-bench's; of several turns the first is the question."""
 _ANSWER_NEEDS = "question_id, model, text"
-_IDS = ("question_id", "id", "idx")
+_ANSWER_MODELS, _ANSWER_TEXTS = ("model", "model_id", "generator"), ("text", "output")
+_IDS = ("question_id", "id", "idx", "uid")
 _PAIR = ("answer_1", "answer_2")
 _LETTERS: Mapping[Winner, str] = {1: "A", 2: "B", "tie": "C"}
 _QUESTION_FIELDS = frozenset({*_IDS, "question_body", "question", "reference", "category", *_PAIR, "winner"})
@@ -213,6 +216,7 @@ def read_questions(
 ) -> list[Sample]:
     """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
 
+    Questions of AlpacaEval (`instruction`), MT-bench and Arena-Hard (`turns`, `prompt`; the first turn) are read too.
     All other fields are kept as metadata, such as `options` and `context`. A row of two answers asks which is better:
     they are its `pair`, and its winner (A, B, or C for a tie) is the reference.
 
@@ -226,11 +230,15 @@ def read_questions(
 
 
 def _question(row: Row) -> Sample:
-    name = "question_body" if "question_body" in row.data else "question"
+    name = _first_of(row, _QUESTION_TEXTS, "question")
+    for field_name in (name, "reference"):  # MT-bench and Arena-Hard have them for each turn
+        if isinstance(turns := row.data.get(field_name), list) and turns:
+            first = turns[0].get("content") if isinstance(turns[0], dict) else turns[0]
+            row = row.with_data({**row.data, field_name: first})
     text = row.text(name, _QUESTION_NEEDS)
     if not text.strip():
         raise row.field_error(name, "is empty; remove the row")
-    reference, metadata = row.reference(), row.extras(_QUESTION_FIELDS)
+    reference, metadata = row.reference(), row.extras(_QUESTION_FIELDS | {name})
     if all(name in row.data for name in _PAIR):
         metadata["pair"] = [row.text(name, ", ".join(_PAIR)) for name in _PAIR]
         reference = None if row.data.get("winner") is None else _LETTERS[winner_field(row)]
@@ -242,6 +250,10 @@ def _question(row: Row) -> Sample:
         category=row.optional_text("category"),
         metadata=metadata,
     )
+
+
+def _first_of(row: Row, names: Sequence[str], otherwise: str) -> str:
+    return next((name for name in names if name in row.data), otherwise)
 
 
 def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
@@ -276,7 +288,10 @@ class Candidate(NamedTuple):
 
 
 class CollectedAnswer(NamedTuple):
-    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted."""
+    """A line of a file of answers; `text` is None for a failure, `final` where no final answer was extracted.
+
+    `question` is the text that was asked, where the line has it.
+    """
 
     model: str
     decoding: str
@@ -284,10 +299,13 @@ class CollectedAnswer(NamedTuple):
     final: str | None
     task: str
     finish_reason: str
+    question: str | None = None
 
 
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
     """The answers of files of `judgelm data answers collect` by question; of two with one id the later counts.
+
+    Outputs of AlpacaEval are read too; without a `question_id` they stand under the id of a question without one.
 
     Raises:
         InputError: a file cannot be read, or a row is no answer.
@@ -303,15 +321,76 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
 
 
 def _collected(row: Row) -> tuple[str, CollectedAnswer]:
-    question = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
+    if "question_id" not in row.data and "instruction" in row.data:
+        question = content_id(row.text("instruction", _ANSWER_NEEDS), (), None)
+    else:
+        question = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
+    text = _first_of(row, _ANSWER_TEXTS, "text")
     return question, CollectedAnswer(
-        model=row.text("model", _ANSWER_NEEDS),
+        model=row.text(_first_of(row, _ANSWER_MODELS, "model"), _ANSWER_NEEDS),
         decoding=row.optional_text("decoding_method") or "",
-        text=None if row.data.get("failure") is not None else row.text("text", _ANSWER_NEEDS),
+        text=None if row.data.get("failure") is not None else row.text(text, _ANSWER_NEEDS),
         final=row.optional_text("answer"),
         task=row.optional_text("task") or "question",
         finish_reason=str(row.data.get("finish_reason", "stop")),
+        question=row.optional_text("question_body"),
     )
+
+
+def read_model_answers(path: str) -> tuple[str, dict[str, CollectedAnswer]]:
+    """The one model of a file of answers, and its answer to each question by the question's id.
+
+    Raises:
+        InputError: the file cannot be read, or has several models, or several answers to a question.
+    """
+    by_question = read_collected([path])
+    models = sorted({answer.model for answers in by_question.values() for answer in answers})
+    if len(models) > 1:
+        raise InputError(f"{path}: answers of {', '.join(models)}; expected those of one model: give a file for each")
+    for question, answers in by_question.items():
+        if len(answers) > 1:
+            ways = ", ".join(answer.decoding or "greedy" for answer in answers)
+            raise InputError(
+                f"{path}: {len(answers)} answers to question {question} ({ways}); one is compared: keep one of each"
+            )
+    return models[0], {question: answers[0] for question, answers in by_question.items()}
+
+
+def pair_of_models(
+    questions: Sequence[Sample], names: tuple[str, str], paths: tuple[str, str], counts: Counter[str]
+) -> list[Sample]:
+    """A pair of each question that both models answered, the first model's answer first; equal answers are a pair too.
+
+    Args:
+        questions: to compare the models on.
+        names: of the models, in their pairs.
+        paths: of their answers.
+        counts: counts answers that failed and answers at their token limit, by model.
+
+    Raises:
+        InputError: a file lacks a question, or has an answer to another question of its id.
+    """
+    pairs, sides = {question.id: replace(question, answer_models=names) for question in questions}, []
+    for name, path in zip(names, paths, strict=True):
+        answers = read_model_answers(path)[1]
+        if missing := [question.id for question in questions if question.id not in answers]:
+            raise InputError(
+                f"{path}: no answer to {len(missing):,} of {len(questions):,} questions (the first: {missing[0]}); "
+                "give the questions that were answered, or answer them"
+            )
+        for question in questions:
+            answer = answers[question.id]
+            if answer.question not in (None, question.question):
+                raise InputError(f"{path}: the answer to {question.id} is to another question: {answer.question!r}")
+            counts[f"{name}: failed"] += answer.text is None
+            counts[f"{name}: at the token limit"] += answer.text is not None and answer.finish_reason == "length"
+        sides.append(answers)
+    both = ((question, [side[question.id].text for side in sides]) for question in questions)
+    return [
+        replace(pairs[question.id], answers=(first, second))
+        for question, (first, second) in both
+        if first is not None and second is not None
+    ]
 
 
 class AnswerSet:

@@ -164,13 +164,16 @@ class TrueWinRate:
     """Estimates of a win rate, each with its 95 % interval; a string is the reason why there is none.
 
     Attributes:
-        judge: rate of `proxy`; its interval is for the judge's rate, and need not contain the true one.
+        verdicts: rate of the judge's verdicts.
+        judge: rate of `proxy`; its interval, as that of `verdicts`, is for the judge's rate, and need not contain the
+            true one.
         labels: from the labels alone.
         weight: of the judge's values in PPI++, in [0, 1]; None without an estimate.
         drift: p value of a difference between the judge's values on labelled and on unlabelled pairs; None where one
             of the two is missing.
     """
 
+    verdicts: Estimate | str
     judge: Estimate | str
     labels: Estimate | str
     rogan_gladen: Estimate | str
@@ -187,15 +190,23 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
     """
     known = pairs.labelled
     n = int(known.sum())
-    judge = _estimate(pairs.proxy, pairs.clusters)
+    verdicts, judge = (_estimate(values, pairs.clusters) for values in (pairs.verdicts, pairs.proxy))
     if n < FEWEST_LABELS:
         reason = f"{n} labels are fewer than {FEWEST_LABELS}"
         return TrueWinRate(
-            judge=judge, labels=reason, rogan_gladen=reason, ppi=reason, errors=(), weight=None, drift=None
+            verdicts=verdicts,
+            judge=judge,
+            labels=reason,
+            rogan_gladen=reason,
+            ppi=reason,
+            errors=(),
+            weight=None,
+            drift=None,
         )
     own = list(compress(pairs.clusters, known))
     ppi, weight = _ppi(pairs)
     return TrueWinRate(
+        verdicts=verdicts,
         judge=judge,
         labels=_estimate(pairs.labels[known], own),
         rogan_gladen=_rogan_gladen(pairs),

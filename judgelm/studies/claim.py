@@ -3,19 +3,23 @@
 A run is read from the side of one model, whichever answer it wrote.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from judgelm.errors import InputError
 from judgelm.jsonl import json_ready
-from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.true_win_rate import FEWEST_LABELS, JudgedPairs, TrueWinRate, labels_needed, true_win_rate
 from judgelm.metrics.win_rate import Control, StyleControl, control_style
 from judgelm.records import Judgment, Label, Sample
-from judgelm.studies.pair_labels import label_of, pair_winner
-from judgelm.studies.sentences import format_share
+from judgelm.studies.leaderboard import leaderboard_study, matches_of_run
+from judgelm.studies.pair_labels import first_better, label_of, pair_winner
+from judgelm.studies.result import DEFAULT_RESAMPLING, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.sentences import format_number, format_share
 from judgelm.studies.style_control import pair_styles
 
 _SHOWN = 10
@@ -37,12 +41,12 @@ class ModelPair:
     @property
     def won(self) -> float:
         """1 where the judge prefers the model's answer, 0.5 for a tie; only of pairs with a verdict."""
-        return self.side(first_better(self.judgment, False))
+        return self.side(first_better(self.judgment, soft=False))
 
     @property
     def probability(self) -> float:
         """The judge's P(the model's answer is better); only of pairs that have it."""
-        return self.side(first_better(self.judgment, True))
+        return self.side(first_better(self.judgment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +70,6 @@ class Sides:
     def judged(self) -> tuple[ModelPair, ...]:
         """The pairs with a verdict."""
         return tuple(pair for pair in self.pairs if pair.judgment.winner is not None)
-
-
-def first_better(judgment: Judgment, soft: bool) -> float:
-    """P(first better) of a judgment with a verdict: its probability where `soft`, else 1, 0.5 or 0.
-
-    Raises:
-        ValueError: it has none; a failure is no number.
-    """
-    verdict = None if judgment.winner is None else (label_of(judgment.winner) + 1) / 2
-    value = judgment.probability if soft else verdict
-    if value is None:
-        raise ValueError(f"judgment {judgment.sample_id}: no verdict, or no probability")
-    return value
 
 
 def model_sides(
@@ -209,10 +200,12 @@ class WinRateClaim:
         """The estimates with their names, the most trustworthy last."""
         judge = "judge's P(better)" if self.soft else "judge's verdicts"
         plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
-        controlled = f"{judge}, controlled" if isinstance(self.control, StyleControl) else judge
+        ending = ", controlled" if isinstance(self.control, StyleControl) else ""
+        verdicts = [(f"judge's verdicts{ending}", self.estimates.verdicts)] if self.soft else []
         return [
             *plain,
-            (controlled, self.estimates.judge),
+            *verdicts,
+            (f"{judge}{ending}", self.estimates.judge),
             ("labels alone", self.estimates.labels),
             ("Rogan-Gladen", self.estimates.rogan_gladen),
             ("PPI++", self.estimates.ppi),
@@ -362,3 +355,150 @@ def claim_sentences(claim: WinRateClaim) -> list[str]:
     else:
         needed = "" if claim.labels_needed is None else f"Labels for that width: {claim.labels_needed}."
     return [first, *([needed] if needed else [])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelComparison:
+    """Two models' answers to the same questions, judged.
+
+    Attributes:
+        models: the first is the one whose wins are counted; it wrote the first answer of each pair.
+        judge: its name.
+        judgments: of the pairs, by sample id.
+        samples: the pairs.
+        labels: of people, on some of them; empty without.
+        questions: number of questions, answered or not.
+        stages: the manifest of each stage's run by the stage's name; empty where there is none.
+        warnings: what the stages before have to say.
+    """
+
+    models: tuple[str, str]
+    judge: str
+    judgments: Mapping[str, Judgment]
+    samples: Mapping[str, Sample]
+    labels: Mapping[str, Label]
+    questions: int
+    stages: Mapping[str, Mapping[str, Any]]
+    warnings: tuple[str, ...] = ()
+
+
+_CLAIM_COLUMNS = (
+    *columns("text", estimate="Estimate"), *columns("share", rate="Rate"), *columns("text", reason="None because"),
+)  # fmt: skip
+_CLAIM_NOTE = "PPI++ and Rogan-Gladen correct the judge by the labels, which must be a random part of the pairs."
+
+
+def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
+    """The claim on two models: win rates by the judge, at equal length, and corrected by labels; Elo; cost and time.
+
+    Raises:
+        InputError: the judge has no verdict.
+    """
+    model, opponent = comparison.models
+    judgments, samples = comparison.judgments, comparison.samples
+    claim = claim_win_rate(judgments, comparison.labels, samples, ClaimOptions(model=model, against=opponent))
+    board = leaderboard_study([matches_of_run(comparison.judge, judgments, samples)], resampling)
+    rows = _claim_rows(comparison, claim, board, resampling)
+    winners = Counter(str(judgment.winner) for judgment in judgments.values())
+    return StudyResult(
+        study="compare",
+        title=f"{model} against {opponent}",
+        protocol=f"Each pair is judged in both orders; a tie is half a win. {board.protocol}",
+        findings=(*_comparison_findings(claim, comparison.judge), _elo_sentence(board, model)),
+        counts={
+            "questions": comparison.questions,
+            "pairs": len(samples),
+            "wins": winners["1"],
+            "ties": winners["tie"],
+            "losses": winners["2"],
+            "failed": winners["None"],
+            "labels": claim.counts.labels,
+            "labels_without_pair": claim.counts.labels_without_judgment,
+        },
+        tables=(
+            table(rows, _CLAIM_COLUMNS, name="claim", title=f"Wins of {claim.name}", note=_CLAIM_NOTE),
+            _stage_table(comparison.stages),
+            *board.tables,
+        ),
+        figures=(
+            forest([row[:2] for row in rows[:-1]], name="wins", title=claim.name, x_label="Win rate", no_effect=0.5),
+        ),
+        warnings=(*comparison.warnings, *claim.warnings, *board.warnings),
+    )
+
+
+def _claim_rows(
+    comparison: ModelComparison, claim: WinRateClaim, board: StudyResult, resampling: Resampling
+) -> list[tuple[str, Estimate | None, str]]:
+    """Name, estimate, and the reason where there is none; the consistency of the orders last."""
+    [duel] = board.table("win-rates")
+    rate = duel["length_controlled_winrate"]
+    equal = rate if isinstance(rate, Estimate) else str(duel["length_note"])
+    if isinstance(equal, Estimate) and duel["model"] != claim.model:
+        equal = replace(equal, value=1 - equal.value, low=1 - equal.high, high=1 - equal.low)
+    shown = comparison.judgments.values()
+    both = [(judged.consistent, judged.sample_id) for judged in shown if judged.consistent is not None]
+    same = share(np.array([same for same, _ in both]), [key for _, key in both], resampling) if both else "one order"
+    estimates = claim.rows()
+    corrected = estimates[-3:] if comparison.labels else []
+    estimates = [*estimates[:-3], ("judge, at equal length", equal), *corrected, ("same winner in both orders", same)]
+    return [(name, *((each, "") if isinstance(each, Estimate) else (None, each))) for name, each in estimates]
+
+
+def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Tokens, time and cost of each stage over all its sessions; empty where they are not recorded."""
+
+    def cells(name: str, sessions: Sequence[Mapping[str, Any]]) -> Row:
+        def total(*keys: str) -> float | None:
+            values = [part[key] for part in sessions for key in keys if part.get(key) is not None]
+            return sum(values) if values else None
+
+        sessions = [{**session.get("engine", {}), **session} for session in sessions]
+        seconds = total("collect_s", "judge_s", "load_s")
+        return (name, total("prompt_tokens"), total("completion_tokens"), seconds, total("cost_usd"))
+
+    return table(
+        [cells(name, manifest.get("sessions", ())) for name, manifest in stages.items()],
+        columns("text", stage="Stage"),
+        columns("count", prompt_tokens="Prompt tokens", reply_tokens="Reply tokens", seconds="Seconds"),
+        columns("number", cost_usd="Cost, USD"),
+        name="stages",
+        title="Cost and time",
+        note="Of all sessions. Empty: not recorded.",
+    )
+
+
+def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
+    """The claim in a sentence: the judge's verdicts, and what people's labels make of them; then who is better."""
+    estimates, counts = claim.estimates, claim.counts
+    name = f"{claim.model} beats {claim.opponent}"
+    basis = f"{counts.used:,} questions by {judge}'s verdicts"
+    best = estimates.verdicts
+    sentence = f"{name} on an unknown share of {basis}: {best}"
+    if isinstance(best, Estimate):
+        sentence = f"{name} on {100 * best.value:.1f} % (95 % interval {_bounds(best)}) of {basis}"
+    if isinstance(estimates.labels, Estimate):
+        best, verb = estimates.ppi, "move that to"
+        if not isinstance(best, Estimate):
+            best, verb = estimates.labels, "say"
+        sentence += f"; people's labels on {counts.labels:,} of them {verb} {100 * best.value:.1f} % ({_bounds(best)})"
+    elif counts.labels:
+        sentence += f"; {estimates.labels}, so it is not corrected"
+    yield f"{sentence}."
+    if isinstance(best, str) or best.low <= 0.5 <= best.high:
+        yield "Which model is better is not shown: the interval holds 50 %."
+    else:
+        by = "people's labels" if isinstance(estimates.labels, Estimate) else f"{judge}, uncorrected by people's labels"
+        yield f"{claim.model if best.low > 0.5 else claim.opponent} is better by {by}."
+
+
+def _bounds(estimate: Estimate) -> str:
+    return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
+
+
+def _elo_sentence(board: StudyResult, model: str) -> str:
+    """The difference in Elo points; with two models it is twice the distance from their mean, 1000."""
+    [points] = [row["elo"] for row in board.table("leaderboard") if row["model"] == model]
+    assert isinstance(points, Estimate), "both models met, so that both are rated"
+    ahead = replace(points, **{name: 2 * (getattr(points, name) - 1000) for name in ("value", "low", "high")})
+    return f"Elo points of {model} ahead: {format_number(ahead, '+.0f')}."

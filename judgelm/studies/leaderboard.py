@@ -1,10 +1,14 @@
-"""Elo ratings of many models by each judge, with intervals over questions.
+"""Elo ratings of many models by each judge, and the win rates of each two: weighted, discrete, at equal length.
 
-Matches are a judge's verdicts on pairs in each order shown, or AlpacaEval's annotations.
+Matches are a judge's verdicts on pairs in each order shown, or AlpacaEval's annotations; a win rate counts each pair
+once. Intervals are over questions.
+
+Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Length-Controlled AlpacaEval (Dubois et al.
+2024).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -14,12 +18,13 @@ from judgelm.data.sources.alpaca_eval import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.bradley_terry import Match, Ratings, bradley_terry
 from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.win_rate import discrete, length_controlled, weighted
 from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
-from judgelm.studies.pair_labels import grouped, label_of, orders_of
-from judgelm.studies.result import DEFAULT_RESAMPLING, Forest, Row, StudyResult, Table, columns, forest, table
-from judgelm.studies.sentences import file_slug, format_number
+from judgelm.studies.pair_labels import first_better, grouped, orders_of
+from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Forest, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.sentences import file_slug, format_number, format_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,32 +34,50 @@ class JudgeMatches:
     Attributes:
         judge: name of the run or annotator.
         matches: a pair judged in both orders is two matches, which share a question and are resampled together.
-        pairs: judgments read; `failed` have no verdict, `same_model` are of two answers of one model.
-        soft: matches by a probability.
+        comparisons: one of each pair read, without a preference where the judge failed.
     """
 
     judge: str
     matches: tuple[Match, ...]
-    pairs: int
-    failed: int
-    same_model: int
-    soft: int
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def soft(self) -> int:
+        """Matches by a probability between win, tie and loss."""
+        return sum(match.preference not in (0.0, 0.5, 1.0) for match in self.matches)
+
+    @property
+    def failed(self) -> int:
+        """Pairs without a verdict."""
+        return sum(pair.preference is None for pair in self.comparisons)
+
+    @property
+    def same_model(self) -> int:
+        """Pairs with a verdict on two answers of one model."""
+        return sum(pair.preference is not None and pair.model == pair.baseline for pair in self.comparisons)
 
 
 def leaderboard_study(
-    judges: Sequence[JudgeMatches], resampling: Resampling = DEFAULT_RESAMPLING, *, notes: Sequence[str] = ()
+    judges: Sequence[JudgeMatches],
+    resampling: Resampling = DEFAULT_RESAMPLING,
+    *,
+    difficulties: Mapping[str, float] | None = None,
+    notes: Sequence[str] = (),
 ) -> StudyResult:
-    """Rate the models by each judge apart.
+    """Rate the models, and compare each two, by each judge apart.
 
     Args:
         judges: their matches.
         resampling: seed and number of resamples.
+        difficulties: of each question, by its text or index, for the length control; None leaves the term out.
         notes: what reading the files has left out, to be shown.
 
     Raises:
-        InputError: a judge has no verdict, or no two models can be rated by it.
+        InputError: a judge has no verdict, no two models can be rated by it, or a question's difficulty is not given.
     """
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
+    win_rates = _duels(judges, resampling, difficulties)
+    duels = win_rates.records()
     agreement = _agreement_table(rated)
     return StudyResult(
         study="leaderboard",
@@ -66,9 +89,9 @@ def leaderboard_study(
             f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
             "judgments are left out and counted."
         ),
-        findings=tuple(sentence for judge, ratings in rated for sentence in _findings(judge, ratings)),
+        findings=(*(line for judge, ratings in rated for line in _findings(judge, ratings)), *_duel_findings(duels)),
         counts={
-            "pairs": sum(judge.pairs for judge in judges),
+            "pairs": sum(len(judge.comparisons) for judge in judges),
             "failed": sum(judge.failed for judge in judges),
             "same_model": sum(judge.same_model for judge in judges),
             "verdicts": sum(len(judge.matches) for judge in judges),
@@ -76,10 +99,14 @@ def leaderboard_study(
         },
         tables=(
             _table(rated),
+            win_rates,
             _position_table(rated),
             *([] if agreement is None else [agreement]),
         ),
-        figures=tuple(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
+        figures=(
+            *(_forest(judge, ratings, index) for index, (judge, ratings) in enumerate(rated)),
+            _duel_forest(duels),
+        ),
         warnings=(*notes, *(sentence for judge, ratings in rated for sentence in _warnings(judge, ratings))),
     )
 
@@ -91,7 +118,7 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
         InputError: a judgment is not of a pair, or its sample does not name two models.
     """
     matches: list[Match] = []
-    failed = same_model = soft = 0
+    comparisons: list[Comparison] = []
     for key, judgment in judgments.items():
         if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
             raise InputError(f"run {judge}: judgment {key}: mode {judgment.mode} names no winner; give runs of pairs")
@@ -99,16 +126,24 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
         if sample is None or len(sample.answer_models) != 2:
             finding = "it is not among the rows" if sample is None else "its row does not name two models"
             raise InputError(f"run {judge}: judgment {key}: {finding}; give the judged pairs with --rows")
-        if judgment.winner is None:
-            failed += 1
-        elif sample.answer_models[0] == sample.answer_models[1]:
-            same_model += 1
-        else:
-            verdicts = _verdicts(judgment)
-            soft += sum(verdict.soft for verdict in verdicts)
-            matches += [_match(verdict, sample) for verdict in verdicts]
-    counts = {"pairs": len(judgments), "failed": failed, "same_model": same_model, "soft": soft}
-    return JudgeMatches(judge=judge, matches=tuple(matches), **counts)
+        comparisons.append(_comparison(judge, judgment, sample))
+        if judgment.winner is not None and sample.answer_models[0] != sample.answer_models[1]:
+            matches += [_match(verdict, sample) for verdict in _verdicts(judgment)]
+    return JudgeMatches(judge=judge, matches=tuple(matches), comparisons=tuple(comparisons))
+
+
+def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
+    """The first answer is the baseline's; the preference is the probability where there is one."""
+    preference = None if judgment.winner is None else 1 - first_better(judgment)
+    return Comparison(
+        instruction=sample.question,
+        index=judgment.sample_id,
+        baseline=sample.answer_models[0],
+        model=sample.answer_models[1],
+        annotator=judge,
+        preference=preference,
+        lengths=(len(sample.answers[0]), len(sample.answers[1])),
+    )
 
 
 def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatches]:
@@ -118,70 +153,46 @@ def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatch
 
 
 def _of_comparisons(annotator: str, group: list[Comparison]) -> JudgeMatches:
-    judged = [(row, row.preference) for row in group if row.preference is not None and row.model != row.baseline]
     matches = tuple(
-        Match(first=row.model, second=row.baseline, preference=preference, question=row.instruction)
-        for row, preference in judged
+        Match(first=row.model, second=row.baseline, preference=row.preference, question=row.instruction)
+        for row in group
+        if row.preference is not None and row.model != row.baseline
     )
-    return JudgeMatches(
-        judge=annotator,
-        matches=matches,
-        pairs=len(group),
-        failed=sum(row.preference is None for row in group),
-        same_model=sum(row.preference is not None and row.model == row.baseline for row in group),
-        soft=sum(match.preference not in (0.0, 0.5, 1.0) for match in matches),
-    )
+    return JudgeMatches(judge=annotator, matches=matches, comparisons=tuple(group))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    """P(first of the sample is better) in an order; `order` is None where it is unknown."""
-
-    preference: float
-    order: tuple[int, ...] | None
-    soft: bool
+_Verdict = tuple[float, tuple[int, ...] | None]
+"""P(first of the sample is better) and the order shown, None where it is unknown."""
 
 
 def _verdicts(judgment: Judgment) -> list[_Verdict]:
     """A verdict for each order shown that has one, else the judgment's own."""
-    if judgment.reads_words and judgment.probability is not None:
-        return [_Verdict(preference=judgment.probability, order=None, soft=True)]
-    shown = per_order(judgment.shown)
-    orders = None if len(shown) > 2 else orders_of(judgment)
-    if orders is None or not shown:
-        return [_own(judgment, None)]
+    own, shown = first_better(judgment), per_order(judgment.shown)
+    if (judgment.reads_words and judgment.probability is not None) or not shown or len(shown) > 2:
+        return [(own, None)]
     if len(shown) == 1:
-        return [_own(judgment, shown[0].order)]
+        return [(own, shown[0].order)]
+    if (orders := orders_of(judgment)) is None:
+        return [(own, None)]
     swapped = orders.swapped or orders.given
     labels: dict[tuple[int, ...], int | None] = {(0, 1): orders.given.label, (1, 0): swapped.label}
-    verdicts = [verdict for reply in shown if (verdict := _of_order(reply, labels[reply.order])) is not None]
-    return verdicts or [_own(judgment, None)]
+    return [verdict for reply in shown if (verdict := _of_order(reply, labels[reply.order]))] or [(own, None)]
 
 
 def _of_order(reply: Shown, label: int | None) -> _Verdict | None:
     """None where the order failed, or its score lines have too little probability."""
     distribution = reply.distribution
-    if distribution is not None and reply.failure is None:
-        if not is_assigned(distribution):
-            return None
-        shown_first = distribution.first_better
-        preference = shown_first if reply.order == (0, 1) else 1 - shown_first
-        return _Verdict(preference=preference, order=reply.order, soft=True)
-    return None if label is None else _Verdict(preference=(label + 1) / 2, order=reply.order, soft=False)
-
-
-def _own(judgment: Judgment, order: tuple[int, ...] | None) -> _Verdict:
-    assert judgment.winner is not None  # failures are counted before
-    if judgment.probability is not None:
-        return _Verdict(preference=judgment.probability, order=order, soft=True)
-    return _Verdict(preference=(label_of(judgment.winner) + 1) / 2, order=order, soft=False)
+    if distribution is None or reply.failure is not None:
+        return None if label is None else ((label + 1) / 2, reply.order)
+    better = distribution.first_better
+    return (better if reply.order == (0, 1) else 1 - better, reply.order) if is_assigned(distribution) else None
 
 
 def _match(verdict: _Verdict, sample: Sample) -> Match:
-    (first, second), preference, ordered = sample.answer_models, verdict.preference, verdict.order is not None
-    if verdict.order == (1, 0):
+    (preference, order), (first, second) = verdict, sample.answer_models
+    if order == (1, 0):
         first, second, preference = second, first, 1 - preference
-    return Match(first=first, second=second, preference=preference, question=sample.question, ordered=ordered)
+    return Match(first=first, second=second, preference=preference, question=sample.question, ordered=order is not None)
 
 
 _FEWEST_COMMON = 3
@@ -198,7 +209,8 @@ _PRIOR = (
 
 def _ratings(judge: JudgeMatches, resampling: Resampling) -> Ratings:
     if not judge.matches:
-        raise InputError(f"leaderboard: none of {judge.pairs} pairs of {judge.judge} has a verdict on two models")
+        pairs = len(judge.comparisons)
+        raise InputError(f"leaderboard: none of {pairs} pairs of {judge.judge} has a verdict on two models")
     try:
         return bradley_terry(judge.matches, resampling)
     except ValueError as error:
@@ -238,7 +250,7 @@ def _table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
 def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
     def cells(judge: JudgeMatches, position: Estimate | str) -> Row:
         known = (position, "") if isinstance(position, Estimate) else (None, position)
-        return (judge.judge, *known, judge.pairs, judge.failed, judge.same_model, judge.soft)
+        return (judge.judge, *known, len(judge.comparisons), judge.failed, judge.same_model, judge.soft)
 
     return table(
         [cells(judge, ratings.position) for judge, ratings in rated],
@@ -319,3 +331,117 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     if isinstance(ratings.position, str):
         lines.append(f"{judge.judge}: no effect of the first position: {ratings.position}.")
     return lines
+
+
+_MOST_SENTENCES = 6
+_FAR = 0.1
+"""AlpacaEval warns of the same difference."""
+_FAR_NOTE = f"moves the win rate by more than {100 * _FAR:g} points: few answers are about as long"
+_DUEL_NOTE = (
+    "Win rate: mean probability that the model's answer is preferred to the opponent's; discrete: share of wins with "
+    "half of the ties. SE: standard error of the mean. Intervals are 95 %, from resamples of questions. "
+    "Length-controlled: what a logistic regression without penalty predicts for answers of equal length, from the "
+    "standardised difference in length (tanh), a constant{difficulty}, its interval by the delta method. AlpacaEval's "
+    "own fit is L1-penalised by cross-validation and drawn to verbose and concise versions of its baseline, so that "
+    "its figures differ. Length slope: negative where longer answers are preferred. Not judged: left out."
+)
+
+
+_DUEL_COLUMNS = (
+    *columns("text", model="Model", baseline="Opponent", annotator="Judge"),
+    *columns("count", n="n"),
+    *columns("share", win_rate="Win rate ↑", standard_error="SE", discrete_win_rate="Discrete ↑"),
+    *columns("share", discrete_standard_error="SE"),
+    *columns("count", n_wins="Wins", n_draws="Ties", n_wins_base="Losses"),
+    *columns("share", length_controlled_winrate="Length-controlled ↑", lc_standard_error="SE"),
+    *columns("number", length_slope="Length slope"),
+    *columns("text", length_note="Length control"),
+    *columns("number", avg_length="Mean length, characters"),
+    *columns("count", not_judged="Not judged"),
+)
+
+
+def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties: Mapping[str, float] | None) -> Table:
+    """Win rates of each two models by each judge: the second answer's model of their first pair against the other."""
+    rows = []
+    for judge in judges:
+        groups: dict[frozenset[str], list[Comparison]] = {}
+        for pair in judge.comparisons:
+            if pair.model != pair.baseline:
+                group = groups.setdefault(frozenset((pair.model, pair.baseline)), [])
+                group.append(pair if not group or group[0].model == pair.model else _turned(pair))
+        judged = [group for group in groups.values() if any(pair.preference is not None for pair in group)]
+        duels = [_duel(judge.judge, group, resampling, difficulties) for group in judged]
+        rows += [row for _, row in sorted(duels, key=lambda duel: (duel[1][1], -duel[0]))]
+    return table(
+        rows,
+        _DUEL_COLUMNS,
+        name="win-rates",
+        title="Win rates of each two models",
+        source="AlpacaEval's leaderboard",
+        note=_DUEL_NOTE.format(difficulty="" if difficulties is None else " and the instruction's difficulty"),
+    )
+
+
+def _turned(pair: Comparison) -> Comparison:
+    preference, lengths = None if pair.preference is None else 1 - pair.preference, (pair.lengths[1], pair.lengths[0])
+    return replace(pair, model=pair.baseline, baseline=pair.model, preference=preference, lengths=lengths)
+
+
+def _duel(
+    judge: str, group: Sequence[Comparison], resampling: Resampling, difficulties: Mapping[str, float] | None
+) -> tuple[float, Row]:
+    """The win rate, and the row with all cells; a length-controlled rate that is missing or far off has a note."""
+    judged = [(pair, pair.preference) for pair in group if pair.preference is not None]
+    preferences = np.array([preference for _, preference in judged], dtype=np.float64)
+    lengths = np.array([pair.lengths for pair, _ in judged], dtype=np.float64)
+    clusters = [pair.instruction for pair, _ in judged]
+    hard = None if difficulties is None else np.array([_difficulty(pair, difficulties) for pair, _ in judged])
+    rates = [rate(preferences, clusters, resampling) for rate in (weighted, discrete)]
+    length = length_controlled(preferences, lengths, clusters, hard)
+    controlled: Row = (
+        (None, None, None, length)
+        if isinstance(length, str)
+        else (
+            length.rate,
+            length.standard_error,
+            length.length,
+            _FAR_NOTE if abs(length.rate.value - rates[0].rate.value) > _FAR else "",
+        )
+    )
+    return rates[0].rate.value, (
+        *(group[0].model, group[0].baseline, judge, len(judged)),
+        *(cell for rate in rates for cell in (rate.rate, rate.standard_error)),
+        *(int((np.sign(preferences - 0.5) == sign).sum()) for sign in (1, 0, -1)),
+        *(*controlled, float(lengths[:, 1].mean()), len(group) - len(judged)),
+    )
+
+
+def _difficulty(pair: Comparison, difficulties: Mapping[str, float]) -> float:
+    for name in (pair.instruction, pair.index):
+        if name is not None and name in difficulties:
+            return difficulties[name]
+    raise InputError(
+        f"leaderboard: no difficulty of the instruction {pair.instruction[:80]!r} (index {pair.index}); complete the "
+        "file of --difficulty, or leave it out"
+    )
+
+
+def _duel_forest(duels: Sequence[Mapping[str, Cell]]) -> Forest:
+    return forest(
+        [(f"{duel['model']} against {duel['baseline']}", duel["win_rate"], str(duel["annotator"])) for duel in duels],
+        name="win-rate",
+        title="Win rates of each two models",
+        x_label="Win rate",
+        no_effect=0.5,
+    )
+
+
+def _duel_findings(duels: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
+    for duel in duels[:_MOST_SENTENCES]:
+        rate, equal = duel["win_rate"], duel["length_controlled_winrate"]
+        assert isinstance(rate, Estimate), "every duel has one"
+        controlled = f"; at equal length {format_share(equal)}" if isinstance(equal, Estimate) else ""
+        yield f"{duel['annotator']}: {duel['model']} against {duel['baseline']}: {format_share(rate)}{controlled}."
+    if len(duels) > _MOST_SENTENCES:
+        yield f"{len(duels) - _MOST_SENTENCES} more pairs of models are in the table."

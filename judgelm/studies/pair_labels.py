@@ -34,6 +34,19 @@ def label_of(winner: Winner) -> int:
     return _LABELS[winner]
 
 
+def first_better(judgment: Judgment, soft: bool = True) -> float:
+    """P(first better) of a judgment with a verdict: its probability where it has one and `soft`, else 1, 0.5 or 0.
+
+    Raises:
+        ValueError: it has none; a failure is no number.
+    """
+    if judgment.winner is None:
+        raise ValueError(f"judgment {judgment.sample_id}: no verdict")
+    if soft and judgment.probability is not None:
+        return judgment.probability
+    return (label_of(judgment.winner) + 1) / 2
+
+
 def winner_of(label: int) -> Winner:
     """The inverse of `label_of`."""
     return _WINNERS[label]

@@ -56,10 +56,13 @@ class Table:
         if ragged is not None:
             raise ValueError(f"table {self.name}: row {ragged} has not one cell for each of its columns")
 
+    def records(self) -> list[dict[str, Cell]]:
+        """The rows, by column key."""
+        return [dict(zip([column.key for column in self.columns], row, strict=True)) for row in self.rows]
+
     def column(self, key: str) -> list[Cell]:
         """The cells of one column."""
-        index = [column.key for column in self.columns].index(key)
-        return [row[index] for row in self.rows]
+        return [row[key] for row in self.records()]
 
 
 def columns(kind: Kind, computed: Iterable[tuple[str, str]] = (), /, **headings: str) -> list[Column]:
@@ -230,6 +233,10 @@ class StudyResult:
         names = [part.name for part in (*self.tables, *self.figures)]
         if doubled := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"study {self.study}: two tables or figures are named {', '.join(sorted(doubled))}")
+
+    def table(self, name: str) -> list[dict[str, Cell]]:
+        """The rows of a table, by column key."""
+        return [row for each in self.tables if each.name == name for row in each.records()]
 
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers, strings and None, ready for `json.dumps`; tables' rows by column key."""

@@ -75,8 +75,8 @@ def test_labels_of_other_texts_end_with_1(cli, judged, command):
 def test_studies_of_models_compare_the_rows(cli, judged):
     rows = [annotation(question, *answers[::-1], None) for question, answers in QUESTIONS.items()]
     exchanged = labels_of(judged, rows, "exchanged.json")
-    code, _, err = cli("judgelm", "study", "win-rates", judged / "run.jsonl", "-r", exchanged, "-o", judged / "study")
-    assert (code, "3 rows have the answers in another order" in " ".join(err.split())) == (1, True)
+    code, _, err = cli("judgelm", "study", "leaderboard", judged / "run.jsonl", "-r", exchanged, "-o", judged / "study")
+    assert (code, "3 rows have the answers in another order" in " ".join(err.split())) == (0, True)
     pairs = [row | {"id": f"p{index}"} for index, row in enumerate(rows)]
     run = labels_of(judged, pairs, "named.json")
     cli("judgelm-batch", run, "-o", judged / "a.jsonl", *ENGINE, "8 6", "-q")

@@ -61,7 +61,7 @@ def test_failures_and_pairs_of_one_model_are_counted():
     run = {"1": both("1", (8, 3), (3, 8)), "2": judged_pair("2", None), "3": both("3", (8, 3), (3, 8)), "4": half}
     samples = {"1": pair("1"), "2": pair("2"), "3": pair("3", ("a", "a")), "4": pair("4")}
     judged = matches_of_run("judge", run, samples)
-    assert (judged.pairs, judged.failed, judged.same_model, len(judged.matches)) == (4, 1, 1, 3)
+    assert (len(judged.comparisons), judged.failed, judged.same_model, len(judged.matches)) == (4, 1, 1, 3)
 
 
 def test_pairs_without_models_are_refused():
@@ -96,7 +96,7 @@ def test_judges_are_rated_apart_with_position_and_rank_correlation(tmp_path):
     straight, pairs = leaning_run(tmp_path, "straight.jsonl", 0)
     leaning, _ = leaning_run(tmp_path, "leaning.jsonl", 2, seed=1)
     result = study(tmp_path, straight, f"first={leaning}", "--rows", pairs)
-    ratings, judges, correlation = (table["rows"] for table in result["tables"])
+    ratings, _, judges, correlation = (table["rows"] for table in result["tables"])
     assert [row["model"] for row in ratings] == ["a", "b", "c"] * 2
     assert [row["judge"] for row in judges] == ["straight", "first"]
     assert judges[0]["first_position"]["low"] < 0 < judges[0]["first_position"]["high"]

@@ -4,13 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, echo
 from judgelm.cli.options import ColumnOptions, parse_columns
 from judgelm.data.answers import (
+    AnswerGenerator,
     AnswerSet,
     PairSampler,
     for_task,
@@ -29,7 +30,7 @@ from judgelm.jsonl import check_no_input, whole_file
 from judgelm.modes.generation import QuestionTask
 from judgelm.records import Sample
 from judgelm.runs.answers import collect
-from judgelm.runs.run_files import check_output_is_no_input
+from judgelm.runs.run_files import Retry, check_output_is_no_input
 from judgelm.runs.session import AnswerStats, end_orphans, mark_children
 
 LOG_EVERY_S = 30.0
@@ -48,7 +49,7 @@ def collect_command(
     samples: Annotated[int | None, typer.Option(metavar="K")] = None,
     temperature: Annotated[float, typer.Option(min=0.0)] = 0.7,
     limit: int | None = None,
-    retry: Literal["engine", "failed"] = "engine",
+    retry: Retry = "engine",
     overwrite: bool = False,
     *,
     columns: ColumnOptions,
@@ -88,30 +89,44 @@ def collect_command(
         generators = [for_task(model, task) for model in generators]
     if samples is not None:
         generators = [with_samples(model, samples, temperature) for model in generators]
-    question_samples = _questions(questions, limit, parse_columns(columns.column or ()))
+    question_samples = shown_questions(questions, limit, parse_columns(columns.column or ()))
     out.mkdir(parents=True, exist_ok=True)
     worst = 0
     for model in generators:
         file = out / f"{model.name}.jsonl"
         check_output_is_no_input(file, [questions])
-        end_orphans(str(file))
-        mark_children(str(file))
-        log = _Log(model.name, len(question_samples) * len(model.decodings))
         try:
-            stats = collect(question_samples, model, file, retry=retry, overwrite=overwrite, on_answer=log)
+            stats, line = collect_answers(question_samples, model, file, retry=retry, overwrite=overwrite)
         except JudgelmError as error:
             echo(f"{model.name}: error: {error}", err=True)
             worst = EXIT_USAGE
             continue
-        except KeyboardInterrupt:
-            echo("interrupted; run the same command again to continue", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        echo(f"{log.line(stats)} in {file}")
+        echo(line)
         if stats.failures:
-            echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
             worst = worst or EXIT_FAILURES
     if worst:
         raise typer.Exit(worst)
+
+
+def collect_answers(
+    questions: list[Sample], model: AnswerGenerator, file: Path, *, retry: Retry, overwrite: bool
+) -> tuple[AnswerStats, str]:
+    """One model's answers, with progress on standard error, and a line on them; Ctrl-C leaves a resumable file.
+
+    Raises:
+        JudgelmError: as `judgelm.runs.answers.collect`.
+    """
+    end_orphans(str(file))
+    mark_children(str(file))
+    log = _Log(model.name, len(questions) * len(model.decodings))
+    try:
+        stats = collect(questions, model, file, retry=retry, overwrite=overwrite, on_answer=log)
+    except KeyboardInterrupt:
+        echo("interrupted; run the same command again to continue", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if stats.failures:
+        echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
+    return stats, f"{log.line(stats)} in {file}"
 
 
 def pairs_command(
@@ -144,7 +159,7 @@ def pairs_command(
     """
     if pairs_per_question < 1:
         raise ConfigError(f"--pairs-per-question {pairs_per_question}: it must be 1 or more")
-    samples = _questions(questions)
+    samples = shown_questions(questions)
     answer_set = AnswerSet(answers, drop_truncated=drop_truncated)
     sampler = PairSampler(pairs=pairs_per_question, seed=seed, same_model=same_model)
     counts: Counter[str] = Counter()
@@ -178,7 +193,7 @@ def rows_command(
     1 usage or input error.
     """
     counts: Counter[str] = Counter()
-    rows = list(judged_rows(_questions(questions), read_collected(answers), task, counts=counts))
+    rows = list(judged_rows(shown_questions(questions), read_collected(answers), task, counts=counts))
     truths = [row.truth for row in rows if row.truth is not None]
     if not rows:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
@@ -219,7 +234,7 @@ class _Log:
         )
 
 
-def _questions(path: str, limit: int | None = None, columns: Mapping[str, str] | None = None) -> list[Sample]:
+def shown_questions(path: str, limit: int | None = None, columns: Mapping[str, str] | None = None) -> list[Sample]:
     """The questions; a row that cannot be used is named and left out."""
 
     def show(reject: Reject) -> None:

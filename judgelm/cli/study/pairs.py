@@ -1,7 +1,6 @@
 """Studies of judged pairs: `judgelm study judgelm`, `compare-judges`, `position-bias`, `calibration` and others."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,7 +22,6 @@ from judgelm.parsing.scores import LabelRule
 if TYPE_CHECKING:
     from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.samples import Reading
-    from judgelm.data.sources.alpaca_eval import Comparison
     from judgelm.studies.leaderboard import JudgeMatches
     from judgelm.studies.position_bias import PairGroup
 
@@ -138,26 +136,33 @@ def calibration_command(
 def leaderboard_command(
     files: Annotated[list[str], typer.Argument(metavar="RUN...")],
     rows: Annotated[list[Path] | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
+    difficulty: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Elo ratings of many models by Bradley-Terry: soft verdicts, ties, order effects, intervals, ranks.
+    """Elo ratings of many models with intervals and ranks, and AlpacaEval's win rates of each two of them.
+
+    Ratings are by Bradley-Terry, from soft verdicts, ties and both orders; win rates are weighted, discrete, and
+    length-controlled.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
 
     Options:
         files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
         rows: The pairs that runs judged, with the models' names.
+        difficulty: Rows: instruction (or index) and instruction_difficulty, for the length control.
     """
     from judgelm.data.readers.rows import RejectCounts
+    from judgelm.data.sources.alpaca_eval import read_difficulties
     from judgelm.studies.leaderboard import leaderboard_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
     notes: list[str] = []
     judges = _judges(files, rows or [], rejects, notes, rows_as.reading)
     notes += [f"left out: {line}" for line in rejects.lines()]
-    output.write(leaderboard_study(judges, output.resampling, notes=notes))
+    difficulties = None if difficulty is None else read_difficulties(str(difficulty))
+    output.write(leaderboard_study(judges, output.resampling, difficulties=difficulties, notes=notes))
 
 
 def _judges(
@@ -194,69 +199,6 @@ def _judges(
     annotations = [path for _, path in named if path not in runs]
     comparisons = (row for path in annotations for row in read_annotations(str(path), on_reject=rejects))
     return [*judges, *matches_of_comparisons(comparisons)]
-
-
-def win_rates_command(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
-    rows: Annotated[Path | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
-    difficulty: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-    *,
-    rows_as: ColumnOptions,
-    output: StudyOutput,
-) -> None:
-    """Win rates against a baseline as AlpacaEval computes them: weighted, discrete, length-controlled.
-
-    Example: judgelm study win-rates results/*/annotations.json -o win-rates
-
-    Options:
-        files: AlpacaEval's annotations.json, or run files of pairs (with --rows).
-        rows: The pairs that runs judged; answer 1 is the baseline's.
-        difficulty: Rows: instruction (or index) and instruction_difficulty, for the length control.
-    """
-    from judgelm.data.readers.rows import RejectCounts
-    from judgelm.data.sources.alpaca_eval import read_difficulties
-    from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
-
-    rejects = RejectCounts()
-    notes: list[str] = []
-    comparisons = list(_comparisons(files, rows, rejects, notes, rows_as.reading))
-    difficulties = None if difficulty is None else read_difficulties(str(difficulty))
-    notes += [f"left out: {line}" for line in rejects.lines()]
-    output.write(win_rate_study(comparisons, output.resampling, difficulties=difficulties, notes=notes))
-
-
-def _comparisons(
-    files: list[Path], rows: Path | None, rejects: "RejectCounts", notes: list[str], reading: "Reading"
-) -> "Iterator[Comparison]":
-    """Read the comparisons of all files; adds notes on joins.
-
-    Raises:
-        ConfigError: a file given twice, or a run file without its rows.
-        InputError: a file cannot be read, holds no comparison, or a run is not of these rows.
-    """
-    from judgelm.cli.evaluation import check_once, is_run_file
-    from judgelm.data.judged_texts import match_samples
-    from judgelm.data.samples import SampleStream
-    from judgelm.data.sources.alpaca_eval import comparisons_of_run, read_annotations
-    from judgelm.runs.run_files import read_judgments
-
-    check_once(files)
-    for path in files:
-        if not is_run_file(path):
-            yield from read_annotations(str(path), on_reject=rejects)
-            continue
-        if rows is None:
-            raise ConfigError(f"{path}: a run file; also give the pairs that it judged, with --rows")
-        samples = {sample.id: sample for sample in SampleStream([str(rows)], on_reject=rejects, reading=reading)}
-        judgments = read_judgments(path)
-        _, texts = match_samples(judgments, samples, name=str(rows))
-        if texts.turned:
-            raise InputError(
-                f"{rows}: {texts.turned:,} rows have the answers in another order than {path} judged, so it is not "
-                "clear which is the baseline's; give the rows that were judged"
-            )
-        notes += [f"{path.name}: {note}" for note in texts.notes()]
-        yield from comparisons_of_run(path.stem, judgments, samples)
 
 
 def benchmark_command(

@@ -22,7 +22,6 @@ from judgelm.data.readers.values import describe
 from judgelm.data.sources.layouts import alpaca_eval_label, alpaca_eval_sample
 from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
 from judgelm.errors import InputError
-from judgelm.records import Judgment, PairVerdict, Sample
 
 T = TypeVar("T")
 
@@ -178,43 +177,6 @@ def _preference(row: Row) -> float | None:
     if preference != 0 and not 1 <= preference <= 2:
         raise row.field_error("preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference:g}")
     return 0.5 if preference == 0 else preference - 1
-
-
-def comparisons_of_run(
-    judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]
-) -> Iterator[Comparison]:
-    """The comparisons of a judge's run over pairs; the first answer is the baseline's.
-
-    Where the run has probabilities they are the preference, else the winner is.
-
-    Raises:
-        InputError: a judgment is not of a pair, or its row is missing.
-    """
-    for key, judgment in judgments.items():
-        sample = samples.get(key)
-        if sample is None or len(sample.answers) != 2:
-            finding = "not among the rows" if sample is None else f"its row has {len(sample.answers)} answers"
-            raise InputError(f"run of {judge}: judgment {key}: {finding}; give the rows of pairs that were judged")
-        models = sample.answer_models or ("answer 1", "answer 2")
-        yield Comparison(
-            instruction=sample.question,
-            index=key,
-            baseline=models[0],
-            model=models[1],
-            annotator=judge,
-            preference=_preferred(judge, judgment),
-            lengths=(len(sample.answers[0]), len(sample.answers[1])),
-        )
-
-
-def _preferred(judge: str, judgment: Judgment) -> float | None:
-    if judgment.verdict is None:
-        return None
-    if not isinstance(judgment.verdict, PairVerdict):
-        raise InputError(f"run of {judge}: judgment {judgment.sample_id}: no verdict on a pair; give a run of pairs")
-    if judgment.probability is not None:
-        return 1 - judgment.probability
-    return {1: 0.0, 2: 1.0, "tie": 0.5}[judgment.verdict.winner]
 
 
 def read_difficulties(path: str) -> dict[str, float]:

@@ -382,6 +382,7 @@ TABLE: tuple[Source, ...] = (
         code=WINNER_CODE,
     ),
     Source(name="mt-bench", load=mt_bench.load_mt_bench),
+    Source(name="questions", load=layouts.load_questions),
     Source(name="faireval", load=pairs.load_faireval),
     Source(
         name="rewardbench",

@@ -1,0 +1,307 @@
+"""`judgelm compare`: from two models to a claim, in one folder that a second call continues."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgelm.cli import options
+from judgelm.cli.console import EXIT_FAILURES, PlainConsole, Results, console, result_table
+from judgelm.cli.data.answers import collect_answers, shown_questions
+from judgelm.cli.data.sources import get_command
+from judgelm.cli.options import JudgeOptions, LabelOptions, parse_columns
+from judgelm.data.answers import (
+    AnswerGenerator,
+    build_generator,
+    pair_of_models,
+    parse_generator,
+    read_model_answers,
+)
+from judgelm.data.labelled_set import LabelledSet, match_labels
+from judgelm.data.readers.files import input_files
+from judgelm.data.readers.rows import row_suffix
+from judgelm.data.sources.source import plain_row
+from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import check_no_input, read_jsonl, whole_file
+from judgelm.records import Judgment, Sample
+from judgelm.runs.batch import BatchJob, run_dtype, run_engine
+from judgelm.runs.run_files import Retry, read_judgments
+
+if TYPE_CHECKING:
+    from judgelm.studies.result import StudyResult
+
+QUESTION_SETS = ("alpaca-eval", "arena-hard", "mt-bench")
+_UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s", "cost_usd": "USD"}
+
+
+def compare_command(
+    model_a: Annotated[str, typer.Argument(metavar="MODEL_A")],
+    model_b: Annotated[str, typer.Argument(metavar="MODEL_B")],
+    questions: Annotated[str, typer.Option(metavar="FILE", autocompletion=lambda: list(QUESTION_SETS))],
+    out: Annotated[Path, typer.Option(metavar="FOLDER")],
+    judge: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
+    labels: Annotated[Path | None, typer.Option("--labels", "-l", metavar="FILE")] = None,
+    *,
+    rows: LabelOptions,
+    judge_options: JudgeOptions,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    retry: options.Retries = "engine",
+    overwrite: bool = False,
+    max_failure_rate: options.MaxFailureRate = 0.05,
+    bootstrap: Annotated[int, typer.Option(min=100)] = 2000,
+    results: Results,
+) -> None:
+    """Compare two models: both answer, a judge compares in both orders, and the win rate is stated with its interval.
+
+    A model is a folder, a hub id, a judge's name, a file of answers, or settings such as name=a,model=M,max_tokens=512
+    (judgelm data answers collect has them all). One model is in memory at a time.
+
+    Options:
+        model_a: The model whose wins are counted.
+        model_b: The other model.
+        questions: Rows of question; or alpaca-eval, arena-hard, mt-bench, which are downloaded.
+        out: Folder for answers, pairs, judgments and the page; the same command continues it.
+        judge: The judge; default: qwen-1.5b. The options of model and engine are the judge's.
+        labels: Verdicts of people on some of FOLDER/pairs.jsonl: rows of id and winner (1 is MODEL_A).
+        limit: Use only the first N questions.
+        overwrite: Start over.
+        bootstrap: Resamples behind the intervals that are resampled.
+
+    Examples:
+        judgelm compare qwen-0.5b qwen-1.5b --questions q.jsonl -o versus
+        judgelm compare a.jsonl b.jsonl --questions q.jsonl -o v --judge my-judge
+        judgelm compare a.jsonl b.jsonl --questions q.jsonl -o v -l people.jsonl
+        judgelm compare my-model qwen-1.5b --questions mt-bench -o versus
+
+    A model behind a server: name=a,model=M,engine=openai,engine_args.base_url=URL.
+
+    Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
+    """
+    from judgelm.cli.evaluation import load_manifest  # these load scikit-learn, statsmodels and matplotlib
+    from judgelm.cli.run import check_names, checked_mode
+    from judgelm.judges.cards import default_choice
+    from judgelm.metrics.resampling import Resampling
+    from judgelm.reports.study import write_study
+    from judgelm.studies.claim import ModelComparison, comparison_study
+
+    first, second = _side(model_a, out), _side(model_b, out)
+    if first.name == second.name:
+        finding = f"both models are named {first.name}"
+        raise ConfigError(f"{finding}; give one another name: name=NAME,model=MODEL, or NAME=FILE for answers")
+    check_names(judge_options.engine, [judge], judge_options.adapter)
+    checked_mode("pair", {"both_orders": True}, judge_options, model=judge, is_default=False)
+    samples = _questions(questions, limit, rows, out)
+    labelled = LabelledSet(samples={}, labels={}, groups={})
+    if labels is not None:
+        labelled = _labels(labels, rows, samples, out)
+    name = Path(judge or default_choice().card.name).name
+    folder = _Folder(out=out, retry=retry, overwrite=overwrite, quiet=results.quiet)
+    folder.say(f"{len(samples):,} questions; one model at a time is in memory: {_memory((first, second), name, judge)}")
+    counts: Counter[str] = Counter()
+    pairs = folder.pairs(samples, (first, second), counts)
+    judgments = {key: row for key, row in folder.judge(judge, judge_options).items() if key in pairs}
+    matched, texts = match_labels(judgments, labelled, name=str(labels))
+    warnings = [*_self_preference((first, second), name, judge), *matched.notes(), *(texts.notes() if labels else ())]
+    warnings += [f"{finding}: {count:,} of {len(samples):,} answers" for finding, count in counts.items() if count]
+    stages = {f"answers of {side.name}": side.answers for side in (first, second)}
+    comparison = ModelComparison(
+        models=(first.name, second.name),
+        judge=name,
+        judgments=judgments,
+        samples=pairs,
+        labels=matched.labels,
+        questions=len(samples),
+        stages={stage: load_manifest(path) for stage, path in [*stages.items(), (f"{name}'s judgments", folder.run)]},
+        warnings=tuple(warnings),
+    )
+    study = comparison_study(comparison, Resampling(resamples=bootstrap))
+    paths = write_study(study, out, overwrite=True)
+    if results.write(study.to_json()):
+        _print(study)
+        console.message(f"page in {paths[0]}")
+    if labels is not None:
+        rows.check_rejected(labels, labelled.rejected, labelled.read)
+    failed = 1 - (len(judgments) - study.counts["failed"]) / len(samples)
+    if failed > max_failure_rate:
+        console.message(f"{failed:.1%} of the questions have no verdict (limit {max_failure_rate:.1%})")
+        raise typer.Exit(EXIT_FAILURES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """A model, or a file of its answers: `generator` is None then."""
+
+    name: str
+    answers: Path
+    generator: AnswerGenerator | None = None
+
+    @property
+    def model(self) -> str | None:
+        """The model that is loaded, or a server's name of it."""
+        return None if self.generator is None else self.generator.options.model
+
+
+def _side(text: str, out: Path) -> _Side:
+    """The model that an argument names.
+
+    Raises:
+        InputError: a file that does not exist, or holds no answers of one model.
+        ConfigError: settings that are none, or a model with several answers to a question.
+    """
+    named, _, file = text.partition("=")
+    name, path = (named, file) if Path(file).is_file() and not Path(text).exists() else ("", text)
+    if (Path(path).is_file() and not path.endswith(".gguf")) or row_suffix(path) in (".jsonl", ".json"):
+        [path] = input_files(path)  # names similar files where there is none
+        return _Side(name=name or read_model_answers(path)[0], answers=Path(path))
+    if "=" in text and not Path(text).exists():
+        generator = parse_generator(text)
+    else:
+        stem = Path(text).name.removesuffix(".gguf")
+        generator = build_generator(
+            {"name": re.sub(r"[^\w.-]", "-", stem, flags=re.ASCII).lstrip("._-"), "model": text}
+        )
+    if len(generator.decodings) > 1:
+        raise ConfigError(f"{generator.name}: {len(generator.decodings)} decodings; one answer a question is compared")
+    return _Side(name=generator.name, answers=out / "answers" / f"{generator.name}.jsonl", generator=generator)
+
+
+def _questions(path: str, limit: int | None, rows: LabelOptions, out: Path) -> list[Sample]:
+    """The questions of a file, or of a benchmark by its name, which is downloaded into the folder once.
+
+    Raises:
+        InputError: the file cannot be read, holds no question, or cannot be downloaded.
+    """
+    if path in QUESTION_SETS and not Path(path).exists():
+        name, path = path, str(out / "questions" / "questions.jsonl")
+        if not Path(path).is_file():
+            from judgelm.data.sources.public_datasets import dataset_card
+
+            try:
+                get_command(name, out / "questions", lock=out / "questions" / "lock.yaml", results=Results())
+            except InputError as error:
+                file = dataset_card(name).splits["questions"].files[0]
+                raise InputError(f"{error}; or pass a copy of its {file} as --questions") from error
+    return shown_questions(path, limit, parse_columns(rows.column or ()))
+
+
+def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:
+    """People's verdicts, checked before anything is loaded.
+
+    Raises:
+        InputError: the file cannot be read, is the comparison's own, or none of its ids is a question's.
+    """
+    from judgelm.cli.evaluation import load_labels
+
+    check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
+    labelled = load_labels(path, "auto", {}, replace(rows.reading, columns={}))
+    known = {question.id for question in questions}
+    if not labelled.labels.keys() & known:
+        examples = f"{next(iter(labelled.labels))!r} against {next(iter(known))!r}"
+        raise InputError(f"{path}: no label has the id of a question (ids, for example: {examples}); ids must match")
+    return labelled
+
+
+def _self_preference(sides: Sequence[_Side], name: str, judge: str | None) -> list[str]:
+    """A warning where the judge is one of the models, by its name or its folder."""
+    own = [side.name for side in sides if {side.name, side.model} & ({name, judge} - {None})]
+    return [
+        f"{name} judges answers of its own, as {side}: judges prefer what they wrote, so the win rate of {side} may be "
+        "too high. Labels of people, or another judge, show by how much"
+        for side in own
+    ]
+
+
+def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:
+    """The memory of each model that is loaded, where its card states it."""
+    from judgelm.judges.cards import card_names, judge_card
+
+    loaded = [(side.name, side.model) for side in sides if side.model is not None] + [(f"judge {name}", judge or name)]
+    known = {model: f"{judge_card(model).base.memory_gigabytes:g} GB" for _, model in loaded if model in card_names()}
+    return ", ".join(f"{shown} {known.get(model or '', 'not known before')}" for shown, model in loaded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folder:
+    """The comparison's files, and the stages that write them."""
+
+    out: Path
+    retry: Retry
+    overwrite: bool
+    quiet: bool
+
+    @property
+    def run(self) -> Path:
+        """The judge's run file."""
+        return self.out / "judgments.jsonl"
+
+    def say(self, text: str) -> None:
+        """Print a message, unless only errors are wanted."""
+        if not self.quiet:
+            console.message(text)
+
+    def pairs(self, questions: list[Sample], sides: tuple[_Side, _Side], counts: Counter[str]) -> dict[str, Sample]:
+        """Let the models answer, and write a pair of each question that both answered; pairs by id.
+
+        Raises:
+            InputError: an answer is to another question, or pairs that were written before are others now.
+        """
+        (self.out / "answers").mkdir(parents=True, exist_ok=True)
+        for side in sides:
+            if side.generator is not None:
+                overwrite, retry = self.overwrite, self.retry
+                self.say(collect_answers(questions, side.generator, side.answers, retry=retry, overwrite=overwrite)[1])
+        names, files = (sides[0].name, sides[1].name), (str(sides[0].answers), str(sides[1].answers))
+        pairs = {pair.id: pair for pair in pair_of_models(questions, names, files, counts)}
+        if not pairs:
+            raise InputError(f"{self.out}: no question was answered by both models; see the failures above")
+        path, rows = self.out / "pairs.jsonl", {}
+        if path.is_file() and not self.overwrite:  # judged pairs keep their lines, so that the judge's run can go on
+            rows = {str(row.get("id")): (line, row) for line, row in read_jsonl(path)}
+        for key, pair in pairs.items():
+            line, row = rows.setdefault(key, (0, plain_row(pair)))
+            if row != plain_row(pair):
+                raise InputError(f"{path}:{line}: not the pair that the answers make now; --overwrite starts over")
+        with whole_file(path) as file:
+            for _, row in rows.values():
+                file.write(row)
+        return pairs
+
+    def judge(self, judge: str | None, judge_options: JudgeOptions) -> dict[str, Judgment]:
+        """Judge the pairs in both orders; all judgments of the folder by id."""
+        from judgelm.cli.run import announced, clear_and_mark, run
+        from judgelm.judge import Judge
+
+        inputs, out = (str(self.out / "pairs.jsonl"),), str(self.run)
+        job = BatchJob(inputs=inputs, out=out, retry=self.retry, overwrite=self.overwrite)
+        engine = run_engine(job, judge_options.engine)
+        dtype = run_dtype(job, judge_options.dtype, judge_options.engine)
+        clear_and_mark(job, quiet=self.quiet)
+        name = announced(judge, engine, None, adapter=judge_options.adapter, quiet=self.quiet)
+        with Judge(judge, engine=name, **judge_options.judge_arguments() | {"dtype": dtype}) as loaded:
+            chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
+            run(job, loaded, loaded.mode("pair", both_orders=True, **chosen), quiet=True)
+        return read_judgments(self.run)
+
+
+def _print(study: "StudyResult") -> None:
+    """Print the claim, its estimates, counts, cost and time on standard output."""
+    from judgelm.reports.study import shown
+
+    out = PlainConsole()
+    for sentence in study.findings:
+        out.print(sentence)
+    cells = [(row, shown(row["rate"], "share")) for row in study.table("claim")]
+    rows = [(str(row["estimate"]), cell.text, cell.small or str(row["reason"])) for row, cell in cells]
+    out.print(result_table(study.tables[0].title, ("estimate", "wins", "95 % interval"), rows))
+    for sentence in study.warnings:
+        out.print(sentence)
+    out.print(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in study.counts.items()))
+    for row in study.table("stages"):
+        cost = [
+            f"{row[name]:,.{4 * (unit == 'USD')}f} {unit}" for name, unit in _UNITS.items() if row[name] is not None
+        ]
+        out.print(f"{row['stage']}: {', '.join(cost) or 'cost and time not recorded'}")
