@@ -21,7 +21,7 @@ Examples:
   judgelm serve my-judge
 
 `judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or \
-something to fix, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.
+something to fix, 2 more failures than --max-failure-rate, 130 interrupted.
 """
 
 
@@ -93,10 +93,6 @@ COMMANDS = Commands(
             _JUDGES,
             alone="judges:list_judges",
             otherwise="show",
-        ),
-        "canary": Commands(
-            "Record a judge's verdicts on a fixed set of pairs, or check that it still is the same judge.",
-            {"record": "canary:record_command", "check": "canary:check_command"},
         ),
         "panel": "batch:panel_command",
         "serve": "serve:serve",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
-from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
+from judgelm.cli.options import ClusterOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
@@ -55,7 +55,6 @@ def serve(
     shutdown_s: Annotated[float, typer.Option(min=0, max=_DAY_S)] = 60.0,
     *,
     judge_options: JudgeOptions,
-    canary_options: CanaryOptions,
     workers: ClusterOptions,
     quiet: Quiet = False,
     config: Config = None,
@@ -113,12 +112,11 @@ def serve(
         judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
 
     Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first;
-    exit codes: 0 all answered, 1 usage error, 3 the judge drifted from its --canary, 130 ended before all was answered.
+    exit codes: 0 all answered, 1 usage error, 130 ended before all was answered.
     """
     require("fastapi", extra="serve")
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
-    from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.dialects.catalog import DIALECTS
     from judgelm.dialects.prompt_file import LearnedPrompts, read_prompts
     from judgelm.serving.app import create_app
@@ -131,7 +129,6 @@ def serve(
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
-    check_canary_options(canary_options)
     how = HandlerOptions(
         chat=chat,
         both_orders=both_orders,
@@ -157,7 +154,6 @@ def serve(
         loaded = stack.enter_context(loaded_judge(model, engine, quiet=quiet, **arguments))
         if chat:
             check_chat(loaded.engine)
-        check_at_start(loaded, canary_options, quiet=quiet)
         worker = stack.enter_context(closing(EngineWorker(loaded.engine, max_queue=max_queue)))
         settings = ServerSettings(
             model=loaded.named.card.name if loaded.named else public_name(str(model), engine),
