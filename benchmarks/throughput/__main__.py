@@ -43,10 +43,10 @@ from benchmarks.throughput.record import Measurement
 from benchmarks.throughput.results import Ceiling
 from benchmarks.throughput.systems import Setting, SystemKind, Timing, measure_system, systems_of, write_checkpoints
 from judgelm.data.samples import SampleStream
-from judgelm.doctor.machine import look_at_devices
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import resolve_dtype
 from judgelm.engines.weights import all_parameters, prefill_parameters
+from judgelm.machine import look_at_devices
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Sample
 
