@@ -13,7 +13,7 @@ from types import MappingProxyType
 from judgelm.data.readers.rows import OnReject, Reject, Row, reject_row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe
 from judgelm.data.sources.preferences import answer_rank, preference_label, preference_sample
-from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
+from judgelm.data.sources.source import Entry, Shape, convert_file, layout_facts, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
@@ -248,24 +248,7 @@ def _helpfulness_pair(first: Row, second: Row) -> Entry:
     return Entry(plain_row(sample, Label(sample_id="", winner=winner)))
 
 
-SECTIONS: Mapping[str, Mapping[str, int]] = {
-    "Chat": {
-        **{"alpacaeval-easy": 100, "alpacaeval-length": 95, "alpacaeval-hard": 95},
-        **{"mt-bench-easy": 28, "mt-bench-med": 40},
-    },
-    "Chat Hard": {
-        **{"mt-bench-hard": 37, "llmbar-natural": 100, "llmbar-adver-neighbor": 134},
-        **{"llmbar-adver-GPTInst": 92, "llmbar-adver-GPTOut": 47, "llmbar-adver-manual": 46},
-    },
-    "Safety": {
-        **{"refusals-dangerous": 100, "refusals-offensive": 100, "xstest-should-refuse": 154},
-        **{"xstest-should-respond": 250, "donotanswer": 136},
-    },
-    "Reasoning": {
-        "math-prm": 984,  # of 447 prompts: as much as the code subsets together
-        **dict.fromkeys(("hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust"), 164),
-    },
-}
+SECTIONS: Mapping[str, Mapping[str, int]] = layout_facts()["rewardbench"]["details"]["sections"]
 """RewardBench's four sections (its fifth, Prior Sets, is published apart): the published weight of each subset."""
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import Row
@@ -37,24 +37,22 @@ from judgelm.data.sources.source import (
     PublishedRuns,
     Shape,
     Source,
+    layout_facts,
     publications,
 )
 from judgelm.errors import ConfigError, InputError, not_found
-from judgelm.yaml_files import read_yaml
 
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
 """The code of layouts that do not state it."""
 
 _MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
 
-_LAYOUT_FIELDS = read_yaml(Path(__file__).with_name("layouts.yaml"))
-
 
 def _with_fields(source: Source, name: str = "") -> Source:
     """The source with the fields that `layouts.yaml` states for it; those that only code knows are the row's."""
-    stated = _LAYOUT_FIELDS.get(name or source.name, {})
-    needs, fields = stated.get("needs", source.needs), stated.get("fields", source.fields)
-    return replace(source, needs=tuple(needs), fields=fields)
+    stated: dict[str, Any] = {"needs": source.needs, "fields": source.fields, "details": source.details}
+    stated |= layout_facts().get(name or source.name, {})
+    return replace(source, **stated | {"needs": tuple(stated["needs"])})
 
 
 _ROWS: tuple[Source, ...] = (
@@ -70,7 +68,6 @@ _ROWS: tuple[Source, ...] = (
         needs=pairs.AUTO_J.needs,
         sample=pairs.auto_j_sample,
         label=pairs.auto_j_label,
-        details={"groups": {group: list(scenarios) for group, scenarios in pairs.AUTO_J_GROUPS.items()}},
         runs=PublishedRuns(
             needs=("output",), read_files=judgments.read_auto_j, recognised=lambda row: row.data.keys() == {"output"}
         ),
@@ -220,7 +217,6 @@ _ROWS: tuple[Source, ...] = (
     Source(name="faireval", load=pairs.load_faireval),
     Source(
         name="rewardbench",
-        details={"sections": {section: dict(weights) for section, weights in preference_sets.SECTIONS.items()}},
         shape=Shape(name="RewardBench", needs=preference_sets.REWARDBENCH_NEEDS),
         entry=preference_sets.rewardbench_entry,
     ),
@@ -240,13 +236,7 @@ _ROWS: tuple[Source, ...] = (
     Source(name="preferences"),
     Source(name="judge-bench-nlp", load=graded.load_judge_bench),
     Source(name="evouna", shape=qa.EVOUNA, entry=qa.evouna_entries),
-    Source(
-        name="wmt-side-by-side",
-        details={
-            "pairs": {languages: [list(pair) for pair in pairs] for languages, pairs in pairs.SYSTEM_PAIRS.items()}
-        },
-        load=pairs.load_side_by_side,
-    ),
+    Source(name="wmt-side-by-side", load=pairs.load_side_by_side),
     Source(name="gsm8k", load=correctness.load_gsm8k),
     Source(name="gsm8k-pairs", shape=correctness.GSM8K_SOLUTIONS, entry=correctness.gsm8k_pairs),
     Source(name="gsm-symbolic", load=correctness.load_gsm_symbolic),
