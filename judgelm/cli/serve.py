@@ -16,13 +16,11 @@ from judgelm.cli.options import ClusterOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
-from judgelm.errors import ConfigError, InputError, MissingExtraError, RunError
+from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.judge import engine_of
-from judgelm.package import install_hint
 
 if TYPE_CHECKING:
     from judgelm.runs.batch import BatchJob
-    from judgelm.serving.middleware import RequestTracer
 
 
 _DAY_S = 86_400.0
@@ -46,7 +44,6 @@ def serve(
     access_log: bool = False,
     request_log: Annotated[Path | None, typer.Option(dir_okay=False)] = None,
     log_texts: bool = False,
-    otlp_traces_endpoint: Annotated[str | None, typer.Option(metavar="URL")] = None,
     max_queue: Annotated[int, typer.Option(min=1)] = 4096,
     max_body_mb: Annotated[float, typer.Option(min=0.001, max=1e5)] = 8.0,
     body_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 30.0,
@@ -88,8 +85,6 @@ def serve(
         access_log: Log each request on stderr.
         request_log: Append a line of JSON for each request: time, judge, dialect, status, ms, tokens; no texts.
         log_texts: Write bodies of requests and replies there too.
-        otlp_traces_endpoint: Send OpenTelemetry traces to this collector, such as http://localhost:4318/v1/traces; no
-            texts.
 
     Limits:
         max_queue: Maximum queued judgments before the server returns 429.
@@ -147,7 +142,6 @@ def serve(
     with ExitStack() as stack:
         bound = stack.enter_context(bind(host, port))
         log = stack.enter_context(closing(RequestLog(request_log, texts=log_texts))) if request_log else None
-        tracer = stack.enter_context(closing(_tracer(otlp_traces_endpoint))) if otlp_traces_endpoint else None
         loaded = stack.enter_context(loaded_judge(model, engine, quiet=quiet, **arguments))
         if chat:
             check_chat(loaded.engine)
@@ -162,7 +156,7 @@ def serve(
             adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, how)
-        app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log, tracer=tracer)
+        app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
             traffic=app.state.traffic,
@@ -261,20 +255,6 @@ def _cluster(workers: ClusterOptions, engine: str) -> RayCluster | None:
     if cluster is not None and engine == "openai":
         raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
     return None if cluster is None else replace(cluster, lone_failures=True)
-
-
-def _tracer(endpoint: str) -> "RequestTracer":
-    """Sends traces to a collector.
-
-    Raises:
-        MissingExtraError: OpenTelemetry's library is not installed.
-    """
-    from judgelm.serving.middleware import RequestTracer
-
-    try:
-        return RequestTracer(endpoint)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{error.name} is not installed; run: {install_hint('otel')}") from error
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:
