@@ -79,25 +79,10 @@ _ROWS: tuple[Source, ...] = (
         label=preference_sets.label_by(preference_sets.helpsteer3_fields, preferences.battle_label),
     ),
     Source(
-        name="helpsteer2",
-        needs=preference_sets.HELPSTEER2.needs,
-        sample=preference_sets.sample_by(preference_sets.helpsteer2_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.helpsteer2_fields, layouts.plain_label),
-        load=preference_sets.load_helpsteer2,
-    ),
-    Source(
         name="ppe-human",
         sample=preference_sets.sample_by(preference_sets.ppe_human_fields, preferences.responses_sample),
         label=preference_sets.label_by(preference_sets.ppe_human_fields, preferences.battle_label),
         code=WINNER_CODE,
-    ),
-    Source(
-        name="ppe-correctness",
-        needs=preference_sets.PPE_CORRECTNESS.needs,
-        sample=preference_sets.sample_by(preference_sets.ppe_correctness_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.ppe_correctness_fields, layouts.plain_label),
-        shape=preference_sets.PPE_CORRECTNESS,
-        entry=preference_sets.conflict_pairs,
     ),
     Source(
         name="safe-rlhf",
