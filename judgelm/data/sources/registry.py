@@ -247,7 +247,6 @@ _ROWS: tuple[Source, ...] = (
             mode={"name": "single", "scale": (1, 10)},
         ),
     ),
-    Source(name="arena-hard", runs=PublishedRuns(needs=judgments.ARENA_NEEDS, read_row=judgments.read_arena_hard)),
     Source(
         name="reviews",
         runs=PublishedRuns(
