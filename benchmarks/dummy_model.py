@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks.tiny_model import make_tokenizer
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
-from judgelm.training.tiny_model import make_tokenizer
 
 TEMPLATE = "judgelm-v1"
 _TOKENIZER_TOKENS, _POSITIONS = 4096, 4096

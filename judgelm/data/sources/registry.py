@@ -273,15 +273,8 @@ LABELS = _with_fields(
 )
 """Rows of an id and a label, which name samples of another file."""
 
-PAIR_LABELS = _with_fields(
-    replace(
-        LABELS,
-        sample=preferences.pair_label_alone,
-        label=preferences.pair_label,
-        code=(FieldCode(fields=("label",)),),
-    ),
-    "pair-labels",
-)
+_PAIR_LABELLED: dict[str, Any] = {"sample": preferences.pair_label_alone, "label": preferences.pair_label}
+PAIR_LABELS = _with_fields(replace(LABELS, **_PAIR_LABELLED, code=(FieldCode(fields=("label",)),)), "pair-labels")
 """Labels of pairs named by a question and two models; the answers are in another file."""
 
 
