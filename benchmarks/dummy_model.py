@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks.tiny_model import make_tokenizer
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
-from judgelm.training.tiny_model import make_tokenizer
 
 TEMPLATE = "judgelm-v1"
 _TOKENIZER_TOKENS, _POSITIONS = 4096, 4096
@@ -155,3 +155,23 @@ def _speak(model: Any, followers: dict[int, dict[int, float]]) -> None:
 
 
 _SYLLABLES = ("ba", "den", "fo", "gi", "ha", "ker", "lu", "ma", "no", "per", "ri", "so", "ta", "ven", "wi", "zu")
+
+
+def prefill_parameters(config: Any) -> int:
+    """Number of weights that each prompt token is multiplied with.
+
+    All weights of the model, except the input embedding, which is a lookup, and the output head, which only the last
+    position uses; of a mixture's experts the share that a token visits.
+    """
+    build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
+    with torch.device("meta"):
+        model = build(config)
+    apart = {
+        id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None
+    }
+    text = config.get_text_config()
+    visited = getattr(text, "num_experts_per_tok", None)
+    experts = getattr(text, "num_local_experts", None) or getattr(text, "num_experts", None)
+    share = visited / experts if visited and experts else 1.0
+    named = [(name, weight.numel()) for name, weight in model.named_parameters() if id(weight) not in apart]
+    return sum(round(size * share) if ".experts." in name else size for name, size in named)

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.synthetic.pairs import generate
+from benchmarks.tiny_model import make_base
 from judgelm.data.samples import SampleStream
 from judgelm.judge import Judge
 from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.records import Judgment
 from judgelm.runs.runner import judge
-from judgelm.training.tiny_model import make_base
 
 ROOT = Path(__file__).parents[1]
 PRETRAINED, TAUGHT, NEW, HELD_OUT = 16_000, 12_000, 4_000, 1_000

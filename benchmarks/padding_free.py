@@ -40,13 +40,13 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from trl.trainer.utils import add_fused_lm_head
 
 from benchmarks.synthetic.pairs import generate
+from benchmarks.tiny_model import make_tokenizer
 from judgelm.data.samples import SampleStream
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
 from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
 from judgelm.training.rows.dataset import Schedule, training_order
-from judgelm.training.tiny_model import make_tokenizer
 
 Row = dict[str, list[int]]
 WINDOW, VOCABULARY, POPULATION, GLOBAL_BATCH = 1024, 4096, 3200, 128

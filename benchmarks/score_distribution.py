@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from benchmarks.tiny_model import make_base
 from judgelm.data.samples import SampleStream
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -27,7 +28,6 @@ from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.training.tiny_model import make_base
 
 TAIL_TOKENS, STEPS, ROWS = 48, 120, 8
 

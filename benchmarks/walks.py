@@ -26,7 +26,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from judgelm.training.tiny_model import make_base
+from benchmarks.tiny_model import make_base
 
 ROOT = Path(__file__).parents[1]
 PORT = 8765

@@ -25,7 +25,6 @@ MODULES = {
     "pillow": "PIL",
     "protobuf": "google.protobuf",
     "prometheus-client": "prometheus_client",
-    "opentelemetry-sdk": "opentelemetry",
     "mkdocs-material": "material",
 }
 """Distributions whose module has another name."""

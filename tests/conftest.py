@@ -108,7 +108,7 @@ def device() -> str:
 @pytest.fixture(scope="session")
 def tiny_model(made_once) -> Path:
     """A Llama of two layers with random weights and a byte-level tokenizer; it writes nonsense, always the same."""
-    from judgelm.training.tiny_model import make_base
+    from benchmarks.tiny_model import make_base
 
     shape = {"hidden_size": 64, "layers": 2, "heads": 2, "vocab_size": 400, "max_positions": 512}
     return made_once("tiny/model", lambda folder: make_base([WORDS] * 20, folder, seed=0, **shape))

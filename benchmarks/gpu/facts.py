@@ -9,7 +9,7 @@ import torch
 from benchmarks.dummy_model import SHAPES
 from benchmarks.gpu.peak_flops import copy_bandwidth, layer_flops, square_flops
 from benchmarks.gpu.step import Save, Setting
-from judgelm.doctor.machine import look_at_devices
+from judgelm.machine import look_at_devices
 
 _PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "datasets", "tokenizers", "numpy", "triton")
 _ATTENTION = ("flash_attn", "flash_attn_interface", "kernels", "xformers")

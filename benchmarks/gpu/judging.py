@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.dummy_model import SHAPES, build_dummy_model, distinct, made_up_pairs
+from benchmarks.dummy_model import SHAPES, build_dummy_model, distinct, made_up_pairs, prefill_parameters
 from benchmarks.gpu.peak_flops import layer_flops, square_flops, synchronize
 from benchmarks.gpu.step import Save, Setting
 from benchmarks.throughput.baselines import (
@@ -31,7 +31,6 @@ from judgelm.engines.model_files import eos_ids
 from judgelm.engines.transformers.attention import ATTENTION_NAME
 from judgelm.engines.transformers.engine import TransformersEngine
 from judgelm.engines.transformers.loaded_model import LoadedModel
-from judgelm.engines.weights import prefill_parameters
 from judgelm.records import Sample
 
 ROUNDS = 3

@@ -20,13 +20,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.gpu.step import Save, Setting
 from benchmarks.synthetic.pairs import generate
+from benchmarks.tiny_model import make_base
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Request, Sample, Sampling
 from judgelm.runs.runner import judge
-from judgelm.training.tiny_model import make_base
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "judgelm-compact"

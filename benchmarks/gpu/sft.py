@@ -22,10 +22,9 @@ import yaml
 from transformers import AutoConfig, TrainerCallback
 from trl import ModelConfig, TrlParser
 
-from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
+from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model, prefill_parameters
 from benchmarks.gpu.peak_flops import layer_flops, square_flops, synchronize
 from benchmarks.gpu.step import Save, Setting
-from judgelm.engines.weights import prefill_parameters
 from judgelm.errors import RunError
 from judgelm.training.arguments import JudgeArguments
 from judgelm.training.run import TrainingRun, out_of_memory_as_error

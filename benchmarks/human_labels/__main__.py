@@ -38,7 +38,7 @@ from benchmarks.human_labels.page import figure_of, page_of, standing_alone
 from benchmarks.human_labels.prepare import DEV, WIN_RATES, prepare
 from benchmarks.human_labels.results import Entrant, Pooled, SetResult, pooled, result_of
 from benchmarks.human_labels.sets import SETS, HumanSet, Rows, estimated_tokens, read_rows
-from judgelm.doctor.machine import look_at_devices
+from judgelm.machine import look_at_devices
 from judgelm.metrics.resampling import Resampling
 
 DEV_ROWS = 400

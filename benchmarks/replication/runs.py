@@ -19,6 +19,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 
 from benchmarks.replication.data import documents, write_training
 from benchmarks.replication.plan import Base, Plan, Run, Shown
+from benchmarks.tiny_model import make_base
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.labelled_set import read_labelled
 from judgelm.engines.base import EngineOptions
@@ -31,7 +32,6 @@ from judgelm.training.base_model import load_base_model, load_tokenizer
 from judgelm.training.finished_judge import save_judge
 from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.dataset import build_rows
-from judgelm.training.tiny_model import make_base
 from judgelm.training.trainer import JudgeTrainer
 
 TEMPLATE = "judgelm-compact"

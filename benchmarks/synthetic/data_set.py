@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.synthetic.pairs import generate
+from benchmarks.tiny_model import make_base
 from judgelm.cli.console import echo
-from judgelm.training.tiny_model import make_base
 
 TOKENIZER_ROWS = 5000
 

@@ -36,17 +36,17 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving a model loads deepspeed
 import torch
 from transformers import AutoConfig
 
-from benchmarks.dummy_model import SHAPES, TEMPLATE, made_up_pairs, make_dummy_model
+from benchmarks.dummy_model import SHAPES, TEMPLATE, made_up_pairs, make_dummy_model, prefill_parameters
 from benchmarks.throughput.layer_products import ceiling_process, ceiling_tokens_per_s
 from benchmarks.throughput.page import page, plot, write_all
 from benchmarks.throughput.record import Measurement
 from benchmarks.throughput.results import Ceiling
 from benchmarks.throughput.systems import Setting, SystemKind, Timing, measure_system, systems_of, write_checkpoints
 from judgelm.data.samples import SampleStream
-from judgelm.doctor.machine import look_at_devices
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import resolve_dtype
-from judgelm.engines.weights import all_parameters, prefill_parameters
+from judgelm.engines.weights import all_parameters
+from judgelm.machine import look_at_devices
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Sample
 

@@ -12,6 +12,7 @@ pandalm=${pandalm:-testset-v1.json}
 gpus=${gpus:-8}
 gpu_memory=${gpu_memory:-40}                     # GiB of one GPU
 accelerate=${accelerate:-configs/accelerate/zero3.yaml}
+sharding=${sharding:-zero3}                      # of accelerate's file
 mkdir -p "$out"
 
 # before the hours of training: PandaLM's file is there
@@ -21,9 +22,8 @@ judgelm data import pandalm "$pandalm" -o "$out/pandalm.jsonl" --overwrite
     judgelm data get judgelm-100k --split train -o "$out/judgelm-100k" --lock "$out/data.lock.yaml"
 judgelm data build --config configs/data/build.yaml "inputs=[$out/judgelm-100k/train.jsonl]" "out=$out/data"
 
-judgelm doctor --train configs/train/judgelm_7b.yaml --accelerate "$accelerate" --shape llama-7b \
-    --set "model_name_or_path=$base" --set "train_data=[$out/data/train.parquet]" \
-    --gpus "$gpus" --gpu-memory "$gpu_memory" --json "$out/plan.json"
+judgelm doctor --train configs/train/judgelm_7b.yaml --shape llama-7b \
+    --gpus "$gpus" --sharding "$sharding" --gpu-memory "$gpu_memory" --json "$out/memory.json"
 [ -e "$out/judge/judge.json" ] ||
     accelerate launch --config_file "$accelerate" --num_processes "$gpus" train/sft.py \
         --config configs/train/judgelm_7b.yaml --model_name_or_path "$base" \

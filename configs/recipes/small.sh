@@ -24,7 +24,7 @@ judgelm data build --config configs/data/build.yaml "inputs=[$rows]" "out=$out/d
     validation=0.1 'subsets=[]'
 
 judgelm doctor --train configs/train/few_rows.yaml --set "model_name_or_path=$base" \
-    --set "train_data=[$out/data/train.jsonl]" --gpus 1 --gpu-memory "$gpu_memory" --json "$out/plan.json"
+    --gpu-memory "$gpu_memory" --json "$out/memory.json"
 [ -e "$out/judge/judge.json" ] ||
     accelerate launch --config_file configs/accelerate/cpu.yaml train/sft.py --config configs/train/few_rows.yaml \
         --model_name_or_path "$base" --train_data "$out/data/train.jsonl" --output_dir "$out/judge"

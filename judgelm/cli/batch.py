@@ -11,7 +11,6 @@ from judgelm.cli import options
 from judgelm.cli.commands import add_command
 from judgelm.cli.console import EXIT_FAILURES, Results, console, result_table, run_app, write_json
 from judgelm.cli.options import (
-    CanaryOptions,
     ClusterOptions,
     ColumnOptions,
     Config,
@@ -53,7 +52,6 @@ def batch(
     retry: options.Retries = "engine",
     overwrite: options.Overwrite = False,
     max_failure_rate: options.MaxFailureRate = 0.05,
-    canary_options: CanaryOptions,
     workers: ClusterOptions,
     results: Results,
     config: Config = None,
@@ -87,10 +85,9 @@ def batch(
 
     The first uses the default judge (judgelm judges), the third answers a file for OpenAI's Batch API, the last needs
     no model. The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input error, 2 finished with
-    failures above --max-failure-rate, 3 the judge drifted from its --canary, 130 interrupted (resumable).
+    failures above --max-failure-rate, 130 interrupted (resumable).
     """
     # these load a judge's parts, for which help does not wait
-    from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.cli.run import (
         announced,
         cascade_of,
@@ -106,7 +103,6 @@ def batch(
     from judgelm.modes.checklist import read_criteria
     from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
-    check_canary_options(canary_options, cascade=cascade)
     engine = judge_options.engine
     job = BatchJob(
         inputs=tuple(inputs),
@@ -152,7 +148,6 @@ def batch(
     else:
         clear_and_mark(job, quiet=results.quiet)
         with load(model, job) as judge:
-            check_at_start(judge, canary_options, quiet=results.quiet)
             if mode == "pair" and judge.reads_all_score_lines:
                 chosen.setdefault("distribution", True)
             stats = run(job, judge, judge.mode(mode, **chosen), quiet=results.quiet)
@@ -179,19 +174,8 @@ def _refuse_judging_options(context: typer.Context) -> None:
     Raises:
         ConfigError: one is given.
     """
-    own = {
-        "mode",
-        "mode_arg",
-        "references",
-        "criteria",
-        "self_answers",
-        "cascade",
-        "cascade_band",
-        "limit",
-        "retry",
-        "column",
-    }
-    own |= {flag.name for group in (ModeFlags, CanaryOptions, ClusterOptions) for flag in fields(group)}
+    own = {"mode", "mode_arg", "references", "criteria", "self_answers", "cascade", "cascade_band", "limit", "retry"}
+    own |= {flag.name for group in (ModeFlags, ColumnOptions, ClusterOptions) for flag in fields(group)}
     own &= context.params.keys() - {"both_orders"}
     if given := sorted(name for name in own if not options.is_default(context, name)):
         raise ConfigError(

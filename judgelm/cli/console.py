@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from judgelm.runs.session import RunStats
 
 
-EXIT_USAGE, EXIT_FAILURES, EXIT_DRIFT, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
 _NOT_CONFIGURED = {"config", "help", "install_completion", "show_completion"}
 _LOG_EVERY_S = 30.0

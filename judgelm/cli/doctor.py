@@ -1,10 +1,10 @@
-"""`judgelm doctor`: packages and machine, and what to fix; a fine-tuning's plan; prompt injection."""
+"""`judgelm doctor`: packages and machine, and what to fix; the memory of a fine-tuning."""
 
 import platform
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich import box
@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from judgelm.cli.console import EXIT_USAGE, JsonOut, PlainConsole, Quiet, console, is_stdout, printable, write_json
-from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
-from judgelm.doctor.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
-from judgelm.engines.catalog import check_engine, choose_engine
+from judgelm.cli.options import parse_pairs
+from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError, MissingExtraError, ModelError
-from judgelm.judges.cards import default_card, installed_judge, named_judge
+from judgelm.judges.cards import default_card, installed_judge
+from judgelm.machine import Devices, Package, declared_packages, findings, look_at_devices, with_imports_tried
 from judgelm.package import VERSION, install_hint
 
 
@@ -55,80 +55,50 @@ class _Report:
 
 
 def doctor(
-    model: Annotated[str, typer.Option("--model", "-m")] = "",
-    engine: EngineName = "auto",
-    engine_arg: EngineArgs = None,
-    seconds: Annotated[float, typer.Option(min=0.0)] = 10.0,
     json_out: JsonOut = None,
     quiet: Quiet = False,
-    injection: bool = False,
-    template: str | None = None,
     train: Path | None = None,
     changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
-    accelerate: Path | None = None,
     shape: str = "",
-    gpus: Annotated[int | None, typer.Option(min=1)] = None,
-    gpu_memory: float | None = None,
-    mfu: Annotated[float, typer.Option(min=0.01, max=1.0)] = 0.4,
-    gpu_flops: Annotated[float, typer.Option(min=1.0)] = 312e12,
+    gpus: Annotated[int, typer.Option(min=1)] = 1,
+    sharding: Literal["ddp", "zero2", "zero3", "fsdp"] = "ddp",
+    gpu_memory: Annotated[float | None, typer.Option(min=0.1)] = None,
 ) -> None:
     """Look at packages and devices, and say what to mend. Exit code 1 if there is something.
 
-    With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With
-    `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
+    With `--train` estimate the memory of a fine-tuning instead. Exit code 1 if a GPU cannot hold it.
 
     Options:
         quiet: Print only what to mend.
 
-    Attacks on the judge:
-        injection: Attack the prompt instead; with --model its tokens and its judge too.
-        model: Judge to attack.
-        seconds: How long it judges; 0 leaves it out.
-        template: Prompt template to attack; default: the model card's.
-
-    Plan of a fine-tuning:
-        train: Plan the fine-tuning of this YAML instead, without weights.
+    Memory of a fine-tuning:
+        train: Estimate the fine-tuning of this YAML instead, without weights.
         changes: A field that the training's command line overrides. Repeatable.
-        accelerate: accelerate's file: DDP, ZeRO stage, FSDP.
-        shape: Take a known model: llama-7b, -13b, -33b, smollm2-135m.
-        gpus: How many; else three usual clusters.
+        shape: Take a known model: llama-7b, -13b, -33b.
+        gpus: How many, over all machines.
+        sharding: How accelerate's file spreads the states over them; ddp does not.
         gpu_memory: GiB of one GPU.
-        mfu: Share of the peak that is reached.
-        gpu_flops: Peak of one GPU, FLOP/s; an A100 in bf16.
 
     Examples:
         judgelm doctor
         judgelm doctor --quiet --json doctor.json
-        judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
-        judgelm doctor --injection
+        judgelm doctor --train configs/train/judgelm_7b.yaml --shape llama-7b --gpus 8 --sharding zero3
 
     Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
     """
     out = PlainConsole(stderr=is_stdout(json_out), quiet=quiet)
     if train is not None:
-        from judgelm.cli.doctor_findings import plan_training
+        from judgelm.training.memory import memory_of, read_setup, sizes_of  # loads torch
 
-        overrides = parse_pairs(changes or (), "--set")
-        rate = {"mfu": mfu, "gpu_flops": gpu_flops}
-        report, fits = plan_training((train, accelerate, shape), overrides, (gpus, gpu_memory), speed=rate, out=out)
-        _finish(report, not fits, json_out)
+        values, setup = read_setup(train, parse_pairs(changes or (), "--set"))
+        with out.status("building the model on the meta device"):
+            model = sizes_of(values, shape)
+        memory = memory_of(model, setup, gpus=gpus, sharding=sharding)
+        report = {"model": asdict(model), "setup": asdict(setup), "bytes": memory._asdict()}
+        _finish(*_print_memory(report, f"{gpus} GPUs, {sharding}", gpu_memory, out), json_out)
         return
-    if accelerate or shape or gpus or gpu_memory or changes:
-        raise ConfigError(
-            "--accelerate, --shape, --gpus, --gpu-memory and --set plan a fine-tuning; give its YAML as --train"
-        )
-    check_engine(engine)
-    arguments = parse_pairs(engine_arg or (), "--engine-arg")
-    if injection:
-        if model and (named := named_judge(model)) is not None:
-            model = named.model
-        from judgelm.cli.doctor_findings import check_injection  # loads pandas
-
-        report = check_injection((model, engine, arguments), template=template, seconds=seconds, out=out)
-        _finish(report, any(attack["escapes"] for attack in report["attacks"]), json_out)
-        return
-    if template is not None or model or arguments:
-        raise ConfigError("--template, --model and --engine-arg are for --injection, which attacks them")
+    if shape or gpus > 1 or gpu_memory or changes:
+        raise ConfigError("--shape, --gpus, --gpu-memory and --set are about a fine-tuning; give its YAML as --train")
     machine = _Report()
     out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", highlight=False, soft_wrap=True)
     _examine_packages(machine, out)
@@ -137,6 +107,26 @@ def doctor(
     _examine_judge(machine, out)
     _print_findings(machine, out)
     _finish(asdict(machine), bool(machine.mend), json_out)
+
+
+def _print_memory(
+    report: dict[str, Any], name: str, gpu_memory: float | None, out: PlainConsole
+) -> tuple[dict[str, Any], bool]:
+    """Print the memory of one GPU; all figures, as `--json` writes them, and whether it is too much."""
+    from judgelm.training.memory import USABLE_SHARE
+
+    model, total = report["model"], sum(report["bytes"].values())
+    trained = model["adapter"] if report["setup"]["lora"] else model["total"]
+    table = facts_table(f"GiB of one of {name}")
+    table.add_row("parameters", f"{model['total']:,}, of which trained {trained:,}")
+    for row, size in (report["bytes"] | {"total at the peak": total}).items():
+        table.add_row(row, f"{size / _GIB:,.1f}")
+    fits = None if gpu_memory is None else total <= USABLE_SHARE * gpu_memory * _GIB
+    if gpu_memory is not None:
+        usable = f"{USABLE_SHARE * gpu_memory:,.1f} usable of {gpu_memory:,.1f}:"
+        table.add_row(usable, Text("fits", "green") if fits else Text("does not fit", "red"))
+    out.print(table)
+    return report | {"total_bytes": total, "fits": fits}, fits is False
 
 
 def _finish(report: dict[str, Any], failed: bool, json_out: Path | None) -> None:

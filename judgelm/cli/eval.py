@@ -76,7 +76,6 @@ def report_command(
         samples=scored.labelled.samples or None,
         labels=scored.labelled.labels,
         manifest=scored.manifest,
-        cascade=scored.cascade,
         control=scored.control,
         claim=scored.claim,
         beside=compared,

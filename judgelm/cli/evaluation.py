@@ -21,14 +21,12 @@ from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import LabelRule, parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
-from judgelm.reports.wording import CascadeReport, read_counts
-from judgelm.runs.cascade import cascade_paths
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import is_judgment_row
 from judgelm.runs.session import last_provenance
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
 from judgelm.studies.compare_judges import CompareOptions, compare_judges
-from judgelm.studies.evaluation import Evaluation, EvaluationOptions, cascade_agreement, evaluate
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.result import StudyResult
 from judgelm.studies.style_control import ControlledAgreement, controlled_agreement
@@ -42,14 +40,13 @@ class ScoredRun:
     judgments: dict[str, Judgment]
     labelled: LabelledSet
     manifest: dict[str, Any]
-    cascade: CascadeReport | None = None
     seen: SeenQuestions | None = None
     control: ControlledAgreement | None = None
     claim: WinRateClaim | str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, for `--json`."""
-        parts = {"cascade": self.cascade, "training_questions": self.seen, "control": self.control}
+        parts = {"training_questions": self.seen, "control": self.control}
         claim = {"win_rate": self.claim.to_json()} if isinstance(self.claim, WinRateClaim) else {}
         known = {name: asdict(part) for name, part in parts.items() if part is not None}
         return self.evaluation.to_json() | known | claim
@@ -92,7 +89,6 @@ def score(options: ScoringOptions) -> ScoredRun:
     )
     evaluation = replace(evaluation, notes=(*labelled.notes(), *texts.notes()))
     scored = ScoredRun(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
-    cascade = _cascade(scored, options.judgments, protocol, clusters or None)
     control = None
     if options.control is not None:
         control = controlled_agreement(
@@ -106,7 +102,6 @@ def score(options: ScoringOptions) -> ScoredRun:
         )
     return replace(
         scored,
-        cascade=cascade,
         seen=_seen_questions(labelled, manifest),
         control=control,
         claim=_claim(judgments, labelled, options),
@@ -138,30 +133,6 @@ def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
     """Groups by the deciding judge of a cascade; none outside of one."""
     judges = {key: f"{judgment.decided_by} judge" for key, judgment in judgments.items() if judgment.decided_by}
     return {"deciding judge": judges} if judges else {}
-
-
-def _cascade(
-    scored: ScoredRun, path: Path, protocol: EvaluationOptions, clusters: dict[str, str] | None
-) -> CascadeReport | None:
-    """A cascade's savings and changes; each judge's agreement only where the small judge's run is beside it."""
-    if "cascade" not in scored.manifest:
-        return None
-    report = read_counts(scored.manifest["cascade"])
-    small, _ = cascade_paths(path)
-    if not small.is_file():
-        console.print(f"{small} not found: the small judge alone is not compared")
-        return report
-    agreement = cascade_agreement(
-        scored.judgments,
-        read_judgments(small),
-        scored.labelled.labels,
-        clusters=clusters,
-        failures_as_ties=protocol.failures == "as_tie",
-        rule=scored.evaluation.order_rule,
-        tie_threshold=protocol.tie_threshold,
-        resampling=protocol.resampling,
-    )
-    return replace(report, agreement=agreement)
 
 
 def read_run(path: Path, parser: ParserName = "judgelm", scale: str = "any") -> dict[str, Judgment]:

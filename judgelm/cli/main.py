@@ -21,7 +21,7 @@ Examples:
   judgelm serve my-judge
 
 `judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or \
-something to fix, 2 more failures than --max-failure-rate, 3 the judge drifted from its canary, 130 interrupted.
+something to fix, 2 more failures than --max-failure-rate, 130 interrupted.
 """
 
 
@@ -95,15 +95,8 @@ COMMANDS = Commands(
             alone="judges:list_judges",
             otherwise="show",
         ),
-        "canary": Commands(
-            "Record a judge's verdicts on a fixed set of pairs, or check that it still is the same judge.",
-            {"record": "canary:record_command", "check": "canary:check_command"},
-        ),
         "panel": "batch:panel_command",
         "serve": "serve:serve",
-        "prompts": Commands(
-            "Describe judge prompts of your own, for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
-        ),
         "web": "serve:web",
         "data": Commands("Make training data for judges.", _DATA),
         "study": Commands("Analyses of judgments: tables, figures and a page.", _STUDIES),

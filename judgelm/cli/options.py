@@ -170,19 +170,6 @@ class JudgeOptions(EngineFlags):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryOptions:
-    """The check of the judge before its first judgment, for `judgelm-batch` and `judgelm serve`.
-
-    Model and engine:
-        canary: First check the judge against this file of judgelm canary record.
-        on_drift: For --canary: end with exit code 3, or go on with a warning.
-    """
-
-    canary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    on_drift: Literal["refuse", "warn"] = "refuse"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
     """The workers that judge on several GPUs or machines, for `judgelm-batch` and `judgelm serve`.
 

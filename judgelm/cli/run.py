@@ -17,7 +17,6 @@ from judgelm.cluster.plan import RayCluster
 from judgelm.data.readers.files import all_input_files, is_stream
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.engines.base import Engine
 from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge, engine_of, judge_of
@@ -29,7 +28,7 @@ from judgelm.modes.votes import Voted
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
-from judgelm.runs.session import RunStats, end_orphans, mark_children
+from judgelm.runs.session import CascadeStats, RunStats, end_orphans, mark_children
 
 _START_LOG = logging.getLogger("judgelm.vllm_start")
 """The stages of vLLM's start: `START_LOG` of `judgelm.engines.vllm`."""
@@ -456,7 +455,6 @@ def judge_in_cascade(
     with load(small, cascade.small_job) as judge:
         mode = judge.pairwise(**pair_options | {"distribution": True})
         run(cascade.small_job, judge, mode, look=cascade.refuse_without_probabilities(), quiet=quiet)
-        parameters = _parameters(judge.engine)
     unsure = cascade.unsure()
     if not quiet:
         console.print(f"\n{len(unsure)} pairs go to {large}")
@@ -465,25 +463,23 @@ def judge_in_cascade(
     with load(large, large_job) as judge:
         mode = judge.pairwise(**pair_options)
         run(large_job, judge, mode, total=len(unsure), quiet=quiet)
-        both = (parameters, _parameters(judge.engine))
-    stats, counts = join_runs(cascade, both)
+    stats, counts = join_runs(cascade)
     if not quiet:
-        from judgelm.reports.wording import cascade_rows  # pandas and scikit-learn take seconds to load
-
         console.print()
         console.print(summary_table(stats, mode, {}))
-        console.print(result_table("cascade", ("", ""), cascade_rows(counts)))
+        console.print(result_table("cascade", ("", ""), _cascade_rows(counts)))
         console.print(f"judgments of both in {cascade.job.out}")
     return stats
 
 
-def _parameters(engine: Engine) -> int | None:
-    described = engine.describe()
-    if described["engine"] not in {"transformers", "vllm"}:  # the others run no model here
-        return None
-    from judgelm.engines.weights import parameters_of_described  # loads torch
-
-    return parameters_of_described(described)
+def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
+    """What the large judge was spared, and what it changed; agreement of both runs is `study compare-judges`'."""
+    yield "pairs that the large judge was not shown", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
+    if counts.passed_on_failed:
+        yield "passed on since the small judge failed; then judged", f"{counts.passed_on_failed:,}; {counts.mended:,}"
+    yield "verdicts that the large judge changed", f"{counts.changed:,} of {counts.compared:,} that both gave"
+    if counts.waiting:
+        yield "passed on and not yet judged by the large judge", f"{counts.waiting:,}"
 
 
 def _band(text: str) -> tuple[float, float]:

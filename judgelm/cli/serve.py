@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
-from judgelm.cli.options import CanaryOptions, ClusterOptions, Config, JudgeOptions
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console
+from judgelm.cli.options import ClusterOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
 from judgelm.engines.base import require
-from judgelm.errors import ConfigError, InputError, MissingExtraError, RunError
+from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.judge import engine_of
-from judgelm.package import install_hint
 
 if TYPE_CHECKING:
     from judgelm.runs.batch import BatchJob
-    from judgelm.serving.middleware import RequestTracer
 
 
 _DAY_S = 86_400.0
@@ -35,7 +33,6 @@ def serve(
     judge: Annotated[list[str] | None, typer.Option(metavar="NAME=ADAPTER")] = None,
     adapters_folder: Path | None = None,
     prompts: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-    learn: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
     chat: bool = False,
     both_orders: bool = False,
     reasons: bool = False,
@@ -47,7 +44,6 @@ def serve(
     access_log: bool = False,
     request_log: Annotated[Path | None, typer.Option(dir_okay=False)] = None,
     log_texts: bool = False,
-    otlp_traces_endpoint: Annotated[str | None, typer.Option(metavar="URL")] = None,
     max_queue: Annotated[int, typer.Option(min=1)] = 4096,
     max_body_mb: Annotated[float, typer.Option(min=0.001, max=1e5)] = 8.0,
     body_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 30.0,
@@ -55,7 +51,6 @@ def serve(
     shutdown_s: Annotated[float, typer.Option(min=0, max=_DAY_S)] = 60.0,
     *,
     judge_options: JudgeOptions,
-    canary_options: CanaryOptions,
     workers: ClusterOptions,
     quiet: Quiet = False,
     config: Config = None,
@@ -74,7 +69,6 @@ def serve(
         judge: A judge that is a LoRA adapter of this model, by its own model name; repeatable.
         adapters_folder: Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).
         prompts: Judge prompts of your own, and the form of their replies, in YAML.
-        learn: Record up to 200 unknown prompts, with their texts, for judgelm prompts suggest.
         chat: Answer prompts of unknown clients as an ordinary chat, unless they ask for a verdict.
         both_orders: Judge each pair in both orders.
         reasons: Give the judge's own reason where a reply has room for one.
@@ -91,8 +85,6 @@ def serve(
         access_log: Log each request on stderr.
         request_log: Append a line of JSON for each request: time, judge, dialect, status, ms, tokens; no texts.
         log_texts: Write bodies of requests and replies there too.
-        otlp_traces_endpoint: Send OpenTelemetry traces to this collector, such as http://localhost:4318/v1/traces; no
-            texts.
 
     Limits:
         max_queue: Maximum queued judgments before the server returns 429.
@@ -113,14 +105,13 @@ def serve(
         judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
 
     Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first;
-    exit codes: 0 all answered, 1 usage error, 3 the judge drifted from its --canary, 130 ended before all was answered.
+    exit codes: 0 all answered, 1 usage error, 130 ended before all was answered.
     """
     require("fastapi", extra="serve")
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
-    from judgelm.cli.canary import check_at_start, check_canary_options
     from judgelm.dialects.catalog import DIALECTS
-    from judgelm.dialects.prompt_file import LearnedPrompts, read_prompts
+    from judgelm.dialects.prompt_file import read_prompts
     from judgelm.serving.app import create_app
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
@@ -131,13 +122,11 @@ def serve(
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts writes into the request log: add --request-log FILE")
-    check_canary_options(canary_options)
     how = HandlerOptions(
         chat=chat,
         both_orders=both_orders,
         reasons=reasons,
         prompts=read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else (),
-        learn=None if learn is None else LearnedPrompts(learn),
     )
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
@@ -153,11 +142,9 @@ def serve(
     with ExitStack() as stack:
         bound = stack.enter_context(bind(host, port))
         log = stack.enter_context(closing(RequestLog(request_log, texts=log_texts))) if request_log else None
-        tracer = stack.enter_context(closing(_tracer(otlp_traces_endpoint))) if otlp_traces_endpoint else None
         loaded = stack.enter_context(loaded_judge(model, engine, quiet=quiet, **arguments))
         if chat:
             check_chat(loaded.engine)
-        check_at_start(loaded, canary_options, quiet=quiet)
         worker = stack.enter_context(closing(EngineWorker(loaded.engine, max_queue=max_queue)))
         settings = ServerSettings(
             model=loaded.named.card.name if loaded.named else public_name(str(model), engine),
@@ -169,7 +156,7 @@ def serve(
             adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, how)
-        app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log, tracer=tracer)
+        app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
             traffic=app.state.traffic,
@@ -243,35 +230,6 @@ def answer_file(
     return refused / len(left) if left else 0.0
 
 
-def suggest_command(
-    learned: Annotated[Path, typer.Argument(metavar="FILE")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE")],
-    overwrite: bool = False,
-) -> None:
-    """Write a prompt file from prompts that `judgelm serve --learn` recorded, to be checked by you.
-
-    Options:
-        learned: The recorded prompts, at least two of each kind.
-        out: The prompt file, for judgelm serve --prompts.
-        overwrite: Replace an earlier file.
-
-    Example: judgelm prompts suggest learned.jsonl -o prompts.yaml
-
-    Places where prompts of a kind differ become slots, named by the words before them. Names and form of the reply are
-    guesses: read the file before you serve it.
-    """
-    from judgelm.dialects.prompt_file import read_learned, suggested_prompts, written
-
-    if out.exists() and not overwrite:
-        raise ConfigError(f"-o {out}: exists already; add --overwrite to replace it, or choose another -o")
-    found = read_learned(learned)
-    suggested = suggested_prompts(found)
-    if not suggested:
-        raise ConfigError(f"{learned}: no two of its {len(found)} prompts are of one kind; record more of them")
-    write_text(out, written(suggested))
-    console.message(f"{len(suggested)} prompts in {out}; check slots and replies: judgelm serve --prompts {out}")
-
-
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The engine's name, `auto` among them, and its own arguments.
 
@@ -297,20 +255,6 @@ def _cluster(workers: ClusterOptions, engine: str) -> RayCluster | None:
     if cluster is not None and engine == "openai":
         raise ConfigError("--gpus and --ray load a judge, but the openai engine's is on other servers; leave them out")
     return None if cluster is None else replace(cluster, lone_failures=True)
-
-
-def _tracer(endpoint: str) -> "RequestTracer":
-    """Sends traces to a collector.
-
-    Raises:
-        MissingExtraError: OpenTelemetry's library is not installed.
-    """
-    from judgelm.serving.middleware import RequestTracer
-
-    try:
-        return RequestTracer(endpoint)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{error.name} is not installed; run: {install_hint('otel')}") from error
 
 
 def _greet(host: str, port: int, names: tuple[str, ...], has_keys: bool) -> None:

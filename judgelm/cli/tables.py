@@ -33,8 +33,6 @@ def print_evaluation(scored: ScoredRun) -> None:
         out.print(_probability_table(evaluation.probabilities))
     if scored.control is not None:
         print_control(out, scored.control)
-    if scored.cascade is not None:
-        out.print(result_table("cascade", ("", ""), scored.cascade.rows()))
     for name, rows in evaluation.groups.items():
         columns = (name, "n", "failed", evaluation.agreement_name, "95 % interval", "most frequent label")
         out.print(result_table(f"by {name}", columns, map(_group_row, rows[:_SHOWN_GROUPS])))

@@ -9,7 +9,7 @@ import os
 import pickle
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -19,7 +19,7 @@ import torch
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 from judgelm.errors import ModelError
 from judgelm.jsonl import parse_json
@@ -37,26 +37,6 @@ _IN_ORDER = (
 """The files of which transformers reads the first; an index that it does not read may name files that are not there."""
 _BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
 _POINTER = b"version https://git-lfs"
-
-
-def prefill_parameters(config: Any) -> int:
-    """Number of weights that each prompt token is multiplied with.
-
-    All weights of the model, except the input embedding, which is a lookup, and the output head, which only the last
-    position uses; of a mixture's experts the share that a token visits.
-    """
-    build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
-    with torch.device("meta"):
-        model = build(config)
-    apart = {
-        id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None
-    }
-    text = config.get_text_config()
-    visited = getattr(text, "num_experts_per_tok", None)
-    experts = getattr(text, "num_local_experts", None) or getattr(text, "num_experts", None)
-    share = visited / experts if visited and experts else 1.0
-    named = [(name, weight.numel()) for name, weight in model.named_parameters() if id(weight) not in apart]
-    return sum(round(size * share) if ".experts." in name else size for name, size in named)
 
 
 def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
@@ -80,19 +60,6 @@ def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | Non
         except (OSError, ValueError, KeyError, AttributeError, ImportError):
             continue
     return None
-
-
-def parameters_of_described(described: Mapping[str, Any]) -> int | None:
-    """`prefill_parameters` of an engine's model; None for an unknown model type.
-
-    Args:
-        described: the `describe()` of an engine that runs a model on this machine.
-    """
-    model = described["model"]
-    try:
-        return prefill_parameters(AutoConfig.from_pretrained(model["path"], revision=model.get("revision")))
-    except (OSError, ValueError, KeyError):
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,6 @@ from judgelm.reports.pairs import (
     reply_words,
     score_text,
 )
-from judgelm.reports.wording import CascadeReport
 from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
@@ -54,7 +53,6 @@ def render_report(
     labels: Mapping[str, Label],
     manifest: Mapping[str, object],
     title: str,
-    cascade: CascadeReport | None = None,
     control: ControlledAgreement | None = None,
     claim: WinRateClaim | str | None = None,
     beside: StudyResult | None = None,
@@ -69,7 +67,6 @@ def render_report(
         labels: by sample id.
         manifest: the run's `OUT.run.json` as a dict; any key may be absent, and is then said to be not recorded.
         title: plain text.
-        cascade: what it saved and changed, where the run is one.
         control: agreement controlled for style, where it was asked for.
         claim: the win rate of two models, or why there is none; None where the pairs name no models.
         beside: `compare_judges` of this run and another judge's.
@@ -95,7 +92,6 @@ def render_report(
         beside=beside,
         judges=judges,
         has_samples=samples is not None,
-        cascade=cascade,
         control=control,
         claim=claim,
         claim_sentences=claim_sentences(claim) if isinstance(claim, WinRateClaim) else [],

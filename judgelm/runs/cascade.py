@@ -156,14 +156,11 @@ def has_probabilities(judgment: Judgment) -> bool:
     return any(prompt.distribution is not None for prompt in judgment.shown)
 
 
-def join_runs(
-    cascade: Cascade, parameters: tuple[int | None, int | None] = (None, None)
-) -> tuple[RunStats, CascadeStats]:
+def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
     """Write OUT from both runs, which must exist; judgments that stand in OUT are not written again.
 
     Args:
         cascade: of these runs.
-        parameters: of the small and the large judge, where known.
 
     Returns:
         Counts of all judgments of OUT (with the time of all sessions of both runs), and of the cascade.
@@ -173,7 +170,7 @@ def join_runs(
     """
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
-    counts = CascadeStats(small_parameters=parameters[0], large_parameters=parameters[1])
+    counts = CascadeStats()
     small_rejects = run_paths(cascade.paths[0])[2]
     with RunFiles(
         Path(cascade.job.out),
@@ -203,7 +200,6 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         passed[hash(judgment.sample_id)] = (judgment.winner, judgment.hashes)
         counts.passed_on += 1
         counts.passed_on_failed += judgment.verdict is None
-        counts.small_tokens_passed_on += judgment.prompt_tokens
     counts.waiting = len(passed)
     for judgment in standing_judgments(large):
         if hash(judgment.sample_id) not in passed:  # judged again since, the small judge is sure of it

@@ -23,7 +23,7 @@ from judgelm.serving.http_errors import (
     json_response,
 )
 from judgelm.serving.judges import ServedJudges, adapter_routes
-from judgelm.serving.middleware import ApiKeys, Metrics, RequestLog, RequestMiddleware, RequestTracer, Traffic
+from judgelm.serving.middleware import ApiKeys, Metrics, RequestLog, RequestMiddleware, Traffic
 from judgelm.serving.native_routes import native_routes
 from judgelm.serving.openai_routes import CompletionHandler, openai_routes
 from judgelm.serving.other_apis import other_routes
@@ -42,7 +42,6 @@ def create_app(
     adapters: Mapping[str, JudgeHandler] | None = None,
     *,
     request_log: RequestLog | None = None,
-    tracer: RequestTracer | None = None,
 ) -> FastAPI:
     """The app; its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
 
@@ -53,7 +52,6 @@ def create_app(
         settings: of the server.
         adapters: handlers of further judges on the same worker, by name: see `judgelm.serving.judges`.
         request_log: gets a line for each request; the caller closes it.
-        tracer: gets a span for each request; the caller closes it.
 
     `/docs` is left out, since it would load scripts from other servers; `/openapi.json` is served.
     """
@@ -85,7 +83,6 @@ def create_app(
         metrics=metrics,
         traffic=traffic,
         request_log=request_log,
-        tracer=tracer,
     )
     return app
 

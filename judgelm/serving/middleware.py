@@ -19,7 +19,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import RunError
-from judgelm.package import VERSION
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.http_errors import HttpError
 
@@ -29,7 +28,6 @@ PROBES = ("/health", "/healthz", "/livez", "/readyz")
 """Routes that need no key, and answer during shutdown."""
 
 _BEARER = b"bearer "
-_SERVER_ERROR = 500
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -221,64 +219,6 @@ class RequestLog:
             log.error("the request log %s: %s", self._handler.baseFilename, error)
 
 
-class RequestTracer:
-    """Makes a span of OpenTelemetry for each request, without texts; it continues the trace in `traceparent`.
-
-    Spans are sent from a thread of their own; a collector that does not answer costs spans and no request.
-
-    Args:
-        endpoint: of the collector, for traces over HTTP: `http://localhost:4318/v1/traces`.
-
-    Raises:
-        ModuleNotFoundError: OpenTelemetry's library is not installed.
-    """
-
-    def __init__(self, endpoint: str) -> None:
-        from opentelemetry import trace
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        self._api = trace
-        resource = Resource.create({"service.name": "judgelm", "service.version": VERSION})
-        self._provider = TracerProvider(resource=resource)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
-        self._tracer = self._provider.get_tracer("judgelm.serving", VERSION)
-        self._propagator = TraceContextTextMapPropagator()
-
-    def begin(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> Any:
-        """The span of a request that begins."""
-        carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-        return self._tracer.start_span(method, self._propagator.extract(carrier), kind=self._api.SpanKind.SERVER)
-
-    def end(self, span: Any, record: RequestRecord) -> None:
-        """End a span with what is known of its request, by OpenTelemetry's names where it has some."""
-        span.update_name(f"{record.method} {record.route}")
-        span.set_attributes(
-            {
-                "http.request.method": record.method,
-                "http.route": record.route,
-                "http.response.status_code": record.status,
-                "gen_ai.request.model": record.judge,
-                "gen_ai.usage.input_tokens": record.prompt_tokens or 0,
-                "gen_ai.usage.output_tokens": record.completion_tokens,
-                "judgelm.dialect": record.dialect,
-                "judgelm.request_id": record.id,
-            }
-        )
-        if record.error:
-            span.set_attribute("error.type", record.error)
-        if record.status == 0 or record.status >= _SERVER_ERROR:
-            span.set_status(self._api.StatusCode.ERROR)
-        span.end()
-
-    def close(self) -> None:
-        """Send the spans that are left."""
-        self._provider.shutdown()
-
-
 class RequestMiddleware:
     """Counts and records every request, refuses it on a wrong key or during shutdown, and answers unexpected errors.
 
@@ -288,7 +228,6 @@ class RequestMiddleware:
         metrics: the server's counters.
         traffic: the server's requests.
         request_log: gets a line for each request; None writes none.
-        tracer: gets a span for each request; None makes none.
     """
 
     def __init__(
@@ -299,14 +238,12 @@ class RequestMiddleware:
         metrics: Metrics,
         traffic: Traffic,
         request_log: RequestLog | None,
-        tracer: RequestTracer | None,
     ) -> None:
         self._app = app
         self._keys = keys
         self._metrics = metrics
         self._traffic = traffic
         self._log = request_log
-        self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -314,7 +251,6 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        span = None if self._tracer is None else self._tracer.begin(scope["method"], scope["headers"])
         scope.setdefault("state", {})
 
         def count() -> None:
@@ -327,11 +263,8 @@ class RequestMiddleware:
         finally:
             self._traffic.in_flight -= 1
             exchange.end()
-            record = exchange.record(scope, time.perf_counter() - began)
             if self._log is not None and scope["path"] not in PROBES:
-                self._log.write(record, exchange.bodies)
-            if self._tracer is not None:
-                self._tracer.end(span, record)
+                self._log.write(exchange.record(scope, time.perf_counter() - began), exchange.bodies)
 
     async def _answer(self, scope: Scope, exchange: "_Exchange") -> None:
         try:

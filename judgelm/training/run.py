@@ -375,7 +375,7 @@ def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
             f"smaller per_device_train_batch_size (now {args.per_device_train_batch_size}) with "
             f"gradient_accumulation_steps raised accordingly (now {args.gradient_accumulation_steps}) makes the same "
             "steps of fewer rows at once; gradient_checkpointing: true keeps fewer activations; `judgelm doctor "
-            f"--train` shows what would fit; the run then {resume_hint(Path(args.output_dir))}"
+            f"--train` estimates both; the run then {resume_hint(Path(args.output_dir))}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""`judgelm-batch --cascade`, and what `eval` and `report` say of it."""
+"""`judgelm-batch --cascade`, and its runs compared."""
 
 import json
 
@@ -27,8 +27,8 @@ def test_the_summary_says_what_was_spared_and_a_rerun_judges_and_adds_nothing(cl
     path, out, said = judged
     assert "3 pairs go to" in said
     assert "pairs that the large judge was not shown" in said
-    assert "50.0\u00a0% of 6" in said
-    assert "100.0\u00a0% of 3 that both gave" in said
+    assert "3 of 6" in said
+    assert "3 of 3 that both gave" in said
 
     before = {file: file.read_bytes() for file in out.parent.glob("out*.jsonl")}
     assert len(before) == 3
@@ -39,39 +39,26 @@ def test_the_summary_says_what_was_spared_and_a_rerun_judges_and_adds_nothing(cl
     assert {file: file.read_bytes() for file in before} == before
 
 
-def test_eval_compares_the_judges_with_the_labels(cli, judged, tmp_path):
+def test_eval_groups_by_the_deciding_judge_and_the_two_runs_are_compared(cli, judged, tmp_path):
     path, out, _ = judged
-    code, printed, _ = cli("judgelm", "eval", out, "--labels", path, "--json", tmp_path / "found.json")
+    code, printed, _ = cli("judgelm", "eval", out, "--labels", path)
     assert code == 0
-    for row in ("agreement of the small judge alone", "agreement of the cascade", "by deciding judge", "large judge"):
-        assert row in printed
-    found = json.loads((tmp_path / "found.json").read_text())["cascade"]["agreement"]
+    assert "by deciding judge" in printed
+    assert "large judge" in printed
+    both = (out.with_name("out.small.jsonl"), out, "--labels", path)
+    code, _, said = cli("judgelm", "study", "compare-judges", *both, "-o", tmp_path / "compared")
     # the label is 1 throughout: the small judge has 3 of 6, both together all
-    assert (found["small"]["value"], found["cascade"]["value"], found["gain"]["value"]) == (0.5, 1.0, 0.5)
-    assert (found["small_on_passed"]["value"], found["large_on_passed"]["n"]) == (0.0, 3)
+    assert (code, "out.small 50.0" in said, "out 100.0" in said) == (0, True, True), said
 
 
-def test_the_report_has_it_too_and_says_when_the_small_judges_run_is_missing(cli, judged, tmp_path):
-    path, out, _ = judged
-    page = tmp_path / "report.html"
-    assert cli("judgelm", "report", out, "--labels", path, "-o", page)[0] == 0
-    assert "<h2>Cascade</h2>" in page.read_text()
-    assert "agreement of the small judge alone" in page.read_text()
-    (tmp_path / "out.small.jsonl").unlink()
-    assert cli("judgelm", "report", out, "--labels", path, "-o", page)[0] == 0
-    assert "agreement of the small judge alone" not in page.read_text()
-    assert "own run was not beside this one" in page.read_text()
-
-
-def test_two_real_judges_save_operations(cli, pairs, tmp_path, tiny_judge, tiny_adapters):
+def test_two_real_judges_are_loaded_one_after_the_other(cli, pairs, tmp_path, tiny_judge, tiny_adapters):
     out = tmp_path / "out.jsonl"
     judges = ("--cascade", f"{tiny_judge},{tiny_adapters[0]}", "--cascade-band", "0.0,1.0")
     options = ("--template", "judgelm-compact", "--engine", "transformers", "--max-failure-rate", "1")
     code, _, said = cli("judgelm-batch", pairs(4), "-o", out, *judges, *options)
     assert code == 0, said
-    assert "operations saved" in said
     counts = json.loads((tmp_path / "out.run.json").read_text())["cascade"]["counts"]
-    assert counts["small_parameters"] == counts["large_parameters"] > 1000  # an adapter is merged into its base
+    assert (counts["pairs"], counts["passed_on"], counts["waiting"]) == (4, 4, 0)
 
 
 @pytest.mark.parametrize(

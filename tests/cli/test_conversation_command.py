@@ -4,13 +4,13 @@ import json
 
 from transformers import AutoTokenizer
 
+from benchmarks.tiny_model import make_base
 from judgelm.judge import Judge
 from judgelm.modes.conversation import FollowUp
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import drive, judge
-from judgelm.training.tiny_model import make_base
 from tests.support.jsonl_files import write_rows
 
 TURNS = [

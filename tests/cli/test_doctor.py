@@ -1,4 +1,4 @@
-"""`judgelm doctor` and its special checks; it runs in a process in which packages can be put at fault."""
+"""`judgelm doctor`; it runs in a process in which packages can be put at fault."""
 
 import json
 import os
@@ -6,9 +6,6 @@ import subprocess
 import sys
 
 import pytest
-
-from judgelm.prompts import catalog
-from judgelm.prompts.sanitization import Sanitizer
 
 
 def run(*arguments, site=None, columns=80):
@@ -55,9 +52,8 @@ def test_a_sound_machine_has_exit_code_0_and_clean_json_on_standard_output():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--engine", "fast"), "engine 'fast' does not exist"),
-        (("--engine-arg", "block_size"), "expected KEY=VALUE"),
-        (("--template", "judgelm-compact"), "are for --injection"),
+        (("--set", "max_length=1"), "give its YAML as --train"),
+        (("--train", "nowhere.yaml"), "nowhere.yaml: cannot read"),
         (("--gpus", "8", "--gpu-memory", "80"), "give its YAML as --train"),
     ],
 )
@@ -65,33 +61,3 @@ def test_what_does_not_fit_is_said_before_anything_is_looked_at(cli, arguments, 
     code, printed, said = cli("judgelm", "doctor", *arguments)
     assert (code, printed) == (1, "")
     assert words in said
-
-
-def test_every_family_of_attacks_is_listed_and_none_gets_through(cli):
-    code, printed, _ = cli("judgelm", "doctor", "--injection", "--template", "judgelm-compact")
-    assert code == 0
-    assert "attacks on judgelm-compact and the parser; no model, so no tokens" in printed
-    assert all(family in printed for family in ("block end", "look-alike", "role marker", "fake reference"))
-    assert "none got out of its block" in printed
-
-
-def test_a_models_tokens_are_attacked_and_its_judge_is_measured(cli, tiny_judge, tmp_path):
-    out = tmp_path / "found.json"
-    options = ("--model", tiny_judge, "--engine", "transformers", "--seconds", 1, "--json", out)
-    code, printed, said = cli("judgelm", "doctor", "--injection", *options)
-    assert code == 0, said
-    assert "attacks on judgelm-compact and the parser; its special tokens" in printed  # the card's template
-    assert "verdicts moved towards the attacker" in printed
-    found = json.loads(out.read_text())
-    assert len(found["attacks"]) > 200
-    assert found["attacks"][0].keys() == {"spoof", "defused", "escapes"}  # keys of earlier versions
-    assert "place" in found["attacks"][0]["spoof"]
-    assert found["swayed"]["share"]["n"] + found["swayed"]["already"] + found["swayed"]["unreadable"] > 0
-
-
-def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
-    monkeypatch.setattr(catalog.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
-    code, printed, _ = cli("judgelm", "doctor", "--injection")
-    assert code == 1
-    assert "got through block end/[Question] in answer_" in printed
-    assert "more in --json" in printed

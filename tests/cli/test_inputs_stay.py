@@ -92,7 +92,6 @@ JUDGE = ("--engine", "scripted", "--model", "8 6")
         ("data", "overlap", "pairs.jsonl", "run.jsonl", "--json", "link-pairs.jsonl"),
         ("data", "answers", "rows", "pairs.jsonl", "--answers", "run.jsonl", "-o", "link-run.jsonl"),
         ("study", "leaderboard", "m=run.jsonl", "--rows", "pairs.jsonl", "-o", "lb", "--json", "link-run.jsonl"),
-        ("canary", "record", "--pairs", "pairs.jsonl", "-o", "link-pairs.jsonl", "--overwrite", *JUDGE),
         ("serve", *JUDGE[:2], "8 6", "--api-key-file", "pairs.jsonl", "--request-log", "link-pairs.jsonl"),
     ],
     ids=" ".join,

@@ -1,4 +1,4 @@
-"""`judgelm study self-bias` from the outside: files of ratings, run files, HELM Instruct's folders."""
+"""`judgelm study self-bias` from the outside: files of ratings, run files."""
 
 import json
 
@@ -106,20 +106,3 @@ def test_a_run_without_a_model_of_the_answer_is_refused(study, tmp_path):
     one = Judgment(sample_id="1", mode="single", verdict=GradeVerdict(score=8), shown=())
     run = write_run(tmp_path / "run.jsonl", [one])
     assert "its row has 1 answers and 0 models" in study("--run", f"x={run}", "--rows", rows)
-
-
-def test_helm_instructs_runs_are_ratings(study, tmp_path):
-    models = {"openai_gpt-4-0314": 3, "openai_gpt-3.5-turbo-0613": 2, "anthropic_claude-v1.3": 3}
-    own = {("gpt4", "openai_gpt-4-0314"), ("claude", "anthropic_claude-v1.3")}
-    for model, quality in models.items():
-        for evaluator in ("mturk", "gpt4", "claude"):
-            folder = tmp_path / "helm" / f"koala:model={model},evaluator={evaluator}"
-            folder.mkdir(parents=True)
-            rows = []
-            for item in range(12):
-                # judges agree with people but for one point more for their own completions
-                score = quality - item % 2 + ((evaluator, model) in own)
-                stats = [{"name": {"name": "Helpfulness"}, "count": 1, "mean": score}]
-                rows.append({"instance_id": f"id{item}", "stats": stats})
-            (folder / "per_instance_stats.json").write_text(json.dumps(rows))
-    assert own_effects(study(tmp_path / "helm", "--no-checks")) == pytest.approx([1 / 4, 1 / 4])  # of the highest score

@@ -183,11 +183,8 @@ def test_another_model_under_the_same_name_is_refused(tune, cli, labels, tmp_pat
         Judge("judge", engine="scripted")
 
 
-def test_a_canary_and_the_next_tuning_take_the_folder(tune, cli, labels):
+def test_the_next_tuning_takes_the_folder(tune, cli, labels):
     tune(labels())
-    record = ("judgelm", "canary", "record", "-o", "canary.json", "--pairs", "labels.jsonl", "--engine", "scripted")
-    code, _, err = cli(*record, "--model", "judge")
-    assert (code, err) == (0, err)
     again = ("judgelm", "tune", "judge", "--engine", "scripted", "-l", "labels.jsonl", "-o", "next", "--ignore-card")
     assert cli(*again)[0] == 0
     assert find_card("next").model == find_card("judge").model

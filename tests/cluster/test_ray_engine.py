@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 import torch
 
+from benchmarks.tiny_model import make_base
 from judgelm import Judge
 from judgelm.cluster.engine import total_stats
 from judgelm.cluster.plan import RayCluster
 from judgelm.errors import EngineError, ModelError
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.training.tiny_model import make_base
 
 pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 TWO = RayCluster(workers=2, cores=1)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
+from benchmarks.tiny_model import make_base
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import (
     DtypeChoice,
@@ -20,7 +21,6 @@ from judgelm.engines.dtype import (
 )
 from judgelm.engines.transformers.loaded_model import in_gpu_dtype
 from judgelm.engines.weights import all_parameters
-from judgelm.training.tiny_model import make_base
 
 # flags as Linux prints them, those that matter and some beside
 ZEN_3 = "processor\t: 0\nmodel name\t: AMD EPYC 7763\nflags\t\t: fpu sse4_2 avx avx2 fma f16c vaes\n"

@@ -63,7 +63,7 @@ def items(shared_data):
 @pytest.fixture(scope="module")
 def roomy_model(tmp_path_factory, items):
     """Random weights, a tokenizer made of the items, and room for long prompts."""
-    from judgelm.training.tiny_model import make_base
+    from benchmarks.tiny_model import make_base
 
     folder = tmp_path_factory.mktemp("roomy") / "model"
     texts = [json.dumps(row, ensure_ascii=False) for rows in items.values() for row in rows]

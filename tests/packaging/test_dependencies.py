@@ -15,7 +15,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-FOR_USERS = ("local", "parquet", "xlsx", "report", "studies", "data", "train", "ray", "serve", "otel", "web")
+FOR_USERS = ("local", "parquet", "xlsx", "report", "studies", "data", "train", "ray", "serve", "web")
 """The extras that users install here; vLLM's build for tests is none of theirs."""
 NOT_IMPORTED = {
     "bitsandbytes": "transformers loads it for quantised weights and optimisers",

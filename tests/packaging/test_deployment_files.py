@@ -45,8 +45,8 @@ MANIFEST_DOCUMENTS = [
 def pods(document):
     """The pod specifications of a manifest, Ray's among them."""
     spec = document["spec"]
-    if document["kind"] in ("RayService", "RayJob"):
-        cluster = spec.get("rayClusterConfig") or spec["rayClusterSpec"]
+    if document["kind"] == "RayJob":
+        cluster = spec["rayClusterSpec"]
         return [group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
     return [spec["template"]["spec"]] if "template" in spec else []
 

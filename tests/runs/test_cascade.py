@@ -13,17 +13,12 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, RunError
-from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.prompts.truncation import prompt_key
-from judgelm.records import Label
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.session import CascadeStats
-from judgelm.studies.evaluation import cascade_agreement
 from tests.support.jsonl_files import rows_of, write_rows
-from tests.support.studies import judged_pair
 
 SMALL = {"q0|a|b": "9 2\n", "q1|a|b": "2 9\n", "q2|a|b": "5 5\n", "q3|a|b": "dunno\n", "q4|a|b": "6 6\n"}
 LARGE = {"q2|a|b": "8 3\n", "q3|a|b": "3 8\n", "q4|a|b": "7 7\n"}  # knows no other pair: being shown one is a failure
@@ -81,7 +76,6 @@ def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_pa
     # p2: a tie became a winner; p3: no verdict became one; p4: a tie stayed a tie
     assert (counts.pairs, counts.passed_on, counts.passed_on_failed) == (5, 3, 1)
     assert (counts.compared, counts.changed, counts.mended, counts.waiting) == (2, 1, 1, 0)
-    assert counts.pairs_spared == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("tenths", "passed"), [(2, False), (3, True), (5, True), (7, True), (8, False)])
@@ -176,35 +170,6 @@ def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path
     job = BatchJob(inputs=inputs, out=change.get("out", str(tmp_path / "out.jsonl")))
     with pytest.raises(ConfigError, match=finding):
         Cascade(job=job, models=("small", "large"), band=change.get("band", (0.3, 0.7)))
-
-
-def test_operations_are_weighted_by_the_judges_sizes():
-    # large alone: 100 * 1000 = 100,000; spent: 10 * 1000 + 100 * 250 = 35,000
-    counts = CascadeStats(
-        pairs=4, passed_on=1, small_tokens=1000, small_tokens_passed_on=250, large_tokens=250, small_parameters=10,
-        large_parameters=100,
-    )  # fmt: skip
-    assert counts.operations_saved == pytest.approx(0.65)
-    assert (counts.pairs_spared, counts.tokens_spared) == (0.75, 0.75)
-    assert replace(counts, large_parameters=None).operations_saved is None
-    assert replace(counts, large_tokens=0).operations_saved is None  # none of what it was shown fitted its window
-    # a large judge that sees everything costs more together with the small one than alone
-    assert replace(counts, small_tokens_passed_on=1000, large_tokens=1000).operations_saved == pytest.approx(-0.1)
-
-
-def test_agreement_of_each_judge_and_of_both():
-    labels = {key: Label(sample_id=key, winner=1) for key in "abcd"}
-    small = {key: judged_pair(key, winner) for key, winner in zip("abcd", (1, 2, "tie", None), strict=True)}
-    by = {"a": "small", "b": "small", "c": "large", "d": "large"}
-    joined = {key: judged_pair(key, 2 if key == "b" else 1, decided_by=by[key]) for key in by}
-    found = cascade_agreement(joined, small, labels, resampling=Resampling())
-    assert (found.small.value, found.small.n) == (pytest.approx(1 / 3), 3)  # d failed
-    assert (found.cascade.value, found.cascade.n) == (0.75, 4)
-    assert (found.small_on_passed.value, found.small_on_passed.n) == (0.0, 1)
-    assert (found.large_on_passed.value, found.large_on_passed.n) == (1.0, 2)
-    assert (found.gain.value, found.gain.n) == (pytest.approx(1 / 3), 3)  # of a, b and c the cascade gained c
-    as_ties = cascade_agreement(joined, small, labels, failures_as_ties=True, resampling=Resampling())
-    assert (as_ties.small.value, as_ties.small.n) == (0.25, 4)
 
 
 _SLOW_RUN = """

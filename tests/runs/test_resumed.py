@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.tiny_model import make_base
 from judgelm import Judge
 from judgelm.data.judged_texts import text_hashes
 from judgelm.engines.scripted import ScriptedEngine
@@ -19,7 +20,6 @@ from judgelm.runs.run_files import FinishedIds, input_identities, read_judgments
 from judgelm.runs.runner import judge
 from judgelm.runs.session import RunStats
 from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
-from judgelm.training.tiny_model import make_base
 from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
 from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.judged_items import write_run

@@ -72,12 +72,12 @@ class Served:
 
 
 @contextmanager
-def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, request_log=None, tracer=None, **options):
+def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, request_log=None, **options):
     """Serve a known judge on a free port; `options` are the handler's."""
     with handler_of(engine, **options) as handler:
         handler.worker.max_queue = max_queue
         app_settings = ServerSettings(model="judge", **(settings or {}))
-        app = create_app(handler, app_settings, request_log=request_log, tracer=tracer)
+        app = create_app(handler, app_settings, request_log=request_log)
         bound = bind("127.0.0.1", 0)
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         listening = threading.Event()

@@ -20,7 +20,7 @@ from transformers import (
     LlavaProcessor,
 )
 
-from judgelm.training.tiny_model import make_tokenizer
+from benchmarks.tiny_model import make_tokenizer
 
 SIDE, PATCH = 32, 8
 LLAVA_TOKENS = (SIDE // PATCH) ** 2

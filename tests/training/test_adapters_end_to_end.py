@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.tiny_model import make_base
 from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.tiny_model import make_base
 from tests.support.recipe_runs import LORA, configure, merge_here, run_here, write_rows
 from tests.support.tiny_judges import reply_of, text_of, word_sample
 

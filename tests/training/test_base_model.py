@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 from transformers.utils.import_utils import enable_tf32
 from trl import ModelConfig, SFTConfig
 
+from benchmarks.tiny_model import make_base
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import JudgeArguments
 from judgelm.training.base_model import (
@@ -24,7 +25,6 @@ from judgelm.training.base_model import (
 )
 from judgelm.training.checkpoints import mark
 from judgelm.training.preference import PreferenceArguments, preference_attention
-from judgelm.training.tiny_model import make_base
 from judgelm.training.trainer import JudgeSFTConfig
 
 

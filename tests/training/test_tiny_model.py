@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.synthetic.pairs import generate
+from benchmarks.tiny_model import make_base
 from judgelm.errors import ConfigError
-from judgelm.training.tiny_model import make_base
 
 
 def texts():

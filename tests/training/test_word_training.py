@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from benchmarks.tiny_model import make_base
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.prompts.catalog import get_template, read_texts
@@ -17,7 +18,6 @@ from judgelm.training.grpo import GRPOArguments
 from judgelm.training.preference import PreferenceArguments, check_preference_arguments
 from judgelm.training.readings import WordTokens, WordWeights, left_padded, word_losses, word_tokens
 from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
-from judgelm.training.tiny_model import make_base
 from tests.support import recipe_runs
 from tests.support.recipe_runs import ROOT
 

@@ -297,7 +297,7 @@ def import_judgments_command(
 ) -> None:
     """Turn published judgments into run files, so that eval and all studies score them like one's own.
 
-    LLMBar, JudgeBench, Auto-J and PandaLM outputs, AlpacaEval annotations, FastChat and Arena-Hard judgments, reviews
+    LLMBar, JudgeBench, Auto-J and PandaLM outputs, AlpacaEval annotations, FastChat judgments, reviews
     of Vicuna, QLoRA and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and the rows it could not use.
 
     Options:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -247,7 +246,7 @@ def self_bias_command(
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
 
     Options:
-        ratings: Ratings in long format, wide files of the Play Favorites data, or a folder of HELM Instruct's runs.
+        ratings: Ratings in long format, or wide files of the Play Favorites data.
         run: A judge's run of mode rubric or single; repeat for several.
         rows: The rows these runs judged: answer, answer_models, item (or question).
         families: YAML: family -> list of models; default: by the models' names.
@@ -275,11 +274,8 @@ def self_bias_command(
         draws: How often these labels are drawn.
         debiased: Also write all scores without the bias, as JSON lines.
     """
-    from judgelm.data.readers.rows import RejectCounts
     from judgelm.data.sources.rating_tables import (  # statsmodels takes seconds to load
         RatingColumns,
-        helm_instruct_ratings,
-        is_helm_output,
         read_ratings,
         write_ratings,
     )
@@ -313,16 +309,11 @@ def self_bias_command(
         draws=draws,
         resampling=output.resampling,
     )
-    rejects = RejectCounts()
-    folders = [path for path in ratings or [] if is_helm_output(path)]
     with console.activity("reading ratings") as show:
-        helm = (row for folder in folders for row in helm_instruct_ratings(folder, rejects))
         samples = {} if rows is None else _samples_of(rows, rows_as.reading)
-        more = chain(_of_runs(run or [], samples, columns.item, length_tokenizer), helm)
-        table = read_ratings([path for path in ratings or [] if path not in folders], columns, more=more)
+        more = _of_runs(run or [], samples, columns.item, length_tokenizer)
+        table = read_ratings(ratings or [], columns, more=more)
         result = study_self_bias(table, options, progress=show)
-    for line in rejects.lines():
-        console.message(f"rating left out: {line}")
     output.write(result)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)

@@ -120,7 +120,7 @@ def import_benchmark(
 
 PREFERENCES = "preferences"
 _PREFERENCE_SETS = (
-    *("preference", "arena", "responses", "helpsteer3", "ppe-human", "ppe-correctness", "safe-rlhf", "ultrafeedback"),
+    *("preference", "arena", "responses", "helpsteer3", "ppe-human", "safe-rlhf", "ultrafeedback"),
     *("nectar", "offsetbias", "preference_collection"),
 )
 

@@ -356,29 +356,6 @@ def read_fastchat_grade(row: Row) -> PublishedJudgment:
     return _published(row, judgment, _name_of(row.data.get("judge")))
 
 
-ARENA_NEEDS = ("model", "judge", "games")
-_ARENA_PLACES: Mapping[object, Winner] = {
-    **dict.fromkeys(("A>B", "A>>B", "B<A", "B<<A"), 1),
-    **dict.fromkeys(("B>A", "B>>A", "A<B", "A<<B"), 2),
-    **dict.fromkeys(("A=B", "B=A"), "tie"),
-}
-
-
-def read_arena_hard(row: Row) -> PublishedJudgment:
-    """The games of one question: the baseline is the first answer, and shown first in the first game."""
-
-    def read(game: Mapping[str, object], order: Order) -> Shown:
-        judgment = game.get("judgment")  # of version 2 an object
-        text = judgment.get("answer") if isinstance(judgment, dict) else judgment
-        return _by_place(order, _decided(row, "score", game.get("score"), _ARENA_PLACES), text)
-
-    identifier = "uid" if row.data.get("uid") is not None else "question_id"
-    question = row.required_id(identifier, "it names the question")
-    shown = _both_orders(row, "games", read)
-    model, judge = row.texts("model", "judge", needs=ARENA_NEEDS)
-    return _published(row, pair_judgment(f"{question}/{model}", shown), judge)
-
-
 def read_review_files(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
     """Reviews of both orders where the files hold both, else of the order in them, which is the given one."""
     for indices in group_files([(Path(path).stem, Path(path)) for path in files]):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, pandalm_label, pandalm_sample
-from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, plain_row
+from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, layout_facts, plain_row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
@@ -83,36 +83,7 @@ def judgebench_label(row: Row, with_reference: bool) -> Label:
     return Label(sample_id="", winner=choice_field(row, "label", _JUDGEBENCH_LABELS))
 
 
-AUTO_J_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Summarization": ("post_summarization", "text_summarization", "note_summarization"),
-    "Exam Questions": ("math_reasoning", "solving_exam_question_with_math", "solving_exam_question_without_math"),
-    "Code": (
-        *("code_simplification", "code_generation", "explaining_code", "code_correction_rewriting"),
-        "code_to_code_translation",
-    ),
-    "Rewriting": (
-        *("text_simplification", "language_polishing", "instructional_rewriting", "text_correction", "paraphrasing"),
-    ),
-    "Creative Writing": (
-        *("writing_song_lyrics", "writing_social_media_post", "writing_blog_post", "writing_personal_essay"),
-        *("creative_writing", "writing_advertisement", "writing_marketing_materials", "writing_presentation_script"),
-        "counterfactual",
-    ),
-    "Functional Writing": (
-        *("writing_product_description", "writing_job_application", "writing_news_article", "writing_biography"),
-        *("writing_email", "writing_legal_document", "writing_technical_document", "writing_scientific_paper"),
-        *("functional_writing", "writing_cooking_recipe"),
-    ),
-    "General Communication": (
-        *("asking_how_to_question", "open_question", "analyzing_general", "explaining_general", "seeking_advice"),
-        *("recommendation", "value_judgement", "verifying_fact", "chitchat", "roleplay", "planning", "brainstorming"),
-    ),
-    "NLP Tasks": (
-        *("ranking", "text_to_text_translation", "data_analysis", "classification_identification", "title_generation"),
-        *("question_generation", "reading_comprehension", "keywords_extraction", "information_extraction"),
-        *("topic_modeling", "others"),
-    ),
-}
+AUTO_J_GROUPS: Mapping[str, Sequence[str]] = layout_facts()["auto-j"]["details"]["groups"]
 """Auto-J's 58 scenarios by the 8 groups in which its makers report them."""
 
 AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
@@ -205,22 +176,7 @@ def _question_id(row: Row) -> str:
 
 
 LANGUAGES = {"ende": "English to German", "zhen": "Chinese to English"}
-SYSTEM_PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "ende": (
-        ("GPT4-5shot_with_ONLINE-W", "ONLINE-W"),
-        ("GPT4-5shot_with_refA", "refA"),
-        ("Lan-BridgeMT", "NLLB_MBR_BLEU"),
-        ("ONLINE-A", "ONLINE-Y"),
-        ("ONLINE-G", "ONLINE-M"),
-    ),
-    "zhen": (
-        ("GPT4-5shot", "Lan-BridgeMT"),
-        ("HW-TSC", "ONLINE-A"),
-        ("IOL_Research", "ONLINE-B"),
-        ("NLLB_Greedy", "ONLINE-W"),
-        ("NLLB_MBR_BLEU", "ONLINE-M"),
-    ),
-}
+SYSTEM_PAIRS: Mapping[str, Sequence[Sequence[str]]] = layout_facts()["wmt-side-by-side"]["details"]["pairs"]
 _SEVERITIES: Mapping[object, float] = {"Major": 5.0, "Minor": 1.0, "Neutral": 0.0, "No-error": 0.0}
 _UNWEIGHTED = ("Source", "Accuracy/Creative Reinterpretation")
 _CHECK = "HOTW-test"

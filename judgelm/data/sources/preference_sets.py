@@ -1,4 +1,4 @@
-"""Preference sets and benchmarks of reward models: HelpSteer2 and 3, PPE, SafeRLHF, ..., RewardBench, RMB, RM-Bench.
+"""Preference sets and benchmarks of reward models: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, RMB, RM-Bench.
 
 The functions `*_fields` rewrite a published row to a layout's fields; `sample_by` and `label_by` read the result by
 that layout.
@@ -6,24 +6,21 @@ that layout.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count, pairwise, product, takewhile
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
 from judgelm.data.readers.rows import OnReject, Reject, Row, reject_row
 from judgelm.data.readers.values import ID_FIELDS, content_id, describe
 from judgelm.data.sources.preferences import answer_rank, preference_label, preference_sample
-from judgelm.data.sources.source import Entry, Shape, convert_file, plain_row
+from judgelm.data.sources.source import Entry, Shape, convert_file, layout_facts, plain_row
 from judgelm.errors import InputError
-from judgelm.records import Label, Sample, Winner
+from judgelm.records import Label, Sample
 
 Fields = dict[str, object]
 
 _RUBRIC_LEVELS = range(1, 6)
 _PROMETHEUS = {"reference": "orig_reference_answer", "reason": "orig_feedback"}
-_RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
-HELPSTEER2 = Shape(name="HelpSteer2", needs=("prompt", "response", "helpfulness", "correctness"))
-PPE_CORRECTNESS = Shape(name="PPE's correctness sets", needs=("prompt", "response_1", "response_2", "scores"))
 
 
 def sample_by(fields: Callable[[Row], Fields], sample: Callable[[Row], Sample]) -> Callable[[Row], Sample]:
@@ -126,56 +123,6 @@ def ppe_human_fields(row: Row) -> Fields:
     return _renamed(row, names, more)
 
 
-def ppe_correctness_fields(row: Row) -> Fields:
-    """PPE's correctness sets: `response_1` to `response_N` of one model, and whether each is right."""
-    names = list(takewhile(row.data.__contains__, map("response_{}".format, count(1))))
-    answers = [row.data[name] for name in names]
-    scores = row.data["scores"]
-    known = isinstance(scores, list) and all(isinstance(each, bool) for each in scores)
-    if not isinstance(scores, list) or len(scores) != len(answers) or not known:
-        finding = f"expected true or false for each of {len(answers)} responses, got {describe(scores)}"
-        raise row.field_error("scores", f"{finding}; correct the row")
-    fields: Fields = {"question": row.data["prompt"], "answers": answers, "scores": [float(each) for each in scores]}
-    metadata = _rest(row, ("prompt", "scores", "question_id", *names))
-    return fields | {"id": row.data.get("question_id"), "metadata": metadata}
-
-
-def conflict_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
-    """The pairs that the set's makers drew, `sampled_conflict_pairs`: a right answer and a wrong one."""
-    fields = ppe_correctness_fields(row)
-    answers, scores = fields["answers"], fields["scores"]
-    assert isinstance(answers, list)
-    assert isinstance(scores, list)
-    name, model = row.required_id("question_id", "it names the question"), row.data.get("model_name")
-    entries: list[Entry | Reject] = []
-    for pair in _index_pairs(row, len(answers)):
-        texts = [row.text(f"response_{index + 1}", "a response") for index in pair]
-        if scores[pair[0]] == scores[pair[1]]:
-            raise row.field_error("sampled_conflict_pairs", f"pair {list(pair)} has no right and wrong answer")
-        sample = Sample(
-            id=f"{name}:{pair[0]}:{pair[1]}",
-            question=row.text("prompt", "prompt"),
-            answers=(texts[0], texts[1]),
-            answer_models=(str(model), str(model)) if model is not None else (),
-            metadata={"question_id": name},
-        )
-        entries.append(Entry(plain_row(sample, Label(sample_id="", winner=1 if scores[pair[0]] else 2))))
-    return entries
-
-
-def _index_pairs(row: Row, count: int) -> list[tuple[int, int]]:
-    pairs = row.data.get("sampled_conflict_pairs")
-    known = [
-        (pair[0], pair[1])
-        for pair in (pairs if isinstance(pairs, list) else [])
-        if isinstance(pair, list) and len(pair) == 2 and all(index in range(count) for index in pair)
-    ]
-    if not isinstance(pairs, list) or not pairs or len(known) < len(pairs):
-        finding = f"expected pairs of indices below {count}, got {describe(pairs)}"
-        raise row.field_error("sampled_conflict_pairs", f"{finding}; give the published file")
-    return known
-
-
 def safe_rlhf_fields(row: Row) -> Fields:
     """SafeRLHF: responses counted from 0; the more helpful one is the label, the safer one is metadata.
 
@@ -206,66 +153,7 @@ def ultrafeedback_fields(row: Row) -> Fields:
     }
 
 
-def helpsteer2_fields(row: Row) -> Fields:
-    """HelpSteer2 row by row: one response, its helpfulness from 0 to 4 as the score, and all five ratings."""
-    names = {"question": "prompt", "answer": "response"}
-    return _renamed(row, names, {"id": "id"}) | {"score": row.data["helpfulness"]}
-
-
-def load_helpsteer2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The two responses to each prompt, which are in adjacent rows, as a pair: the more helpful one wins.
-
-    Source: Wang et al. 2024, HelpSteer2, section 2.
-    """
-    for path in files:
-        rows = list(convert_file(path, HELPSTEER2, lambda row, _: row, on_reject))
-        used: set[int] = set()
-        for first, second in pairwise(rows):
-            if first.line in used or first.data["prompt"] != second.data["prompt"]:
-                continue
-            used |= {first.line, second.line}
-            try:
-                yield _helpfulness_pair(first, second)
-            except InputError as error:
-                on_reject(reject_row(first, error))
-        for row in rows:
-            if row.line not in used:
-                on_reject(reject_row(row, row.error("no second response to this prompt stands beside it")))
-
-
-def _helpfulness_pair(first: Row, second: Row) -> Entry:
-    ratings = [{name: row.number(name) for name in _RATINGS if name in row.data} for row in (first, second)]
-    helpful = [rating["helpfulness"] for rating in ratings]
-    winner: Winner = "tie" if helpful[0] == helpful[1] else 1 if helpful[0] > helpful[1] else 2
-    question = first.text("prompt", "prompt, response, helpfulness")
-    answers = (first.text("response", "response"), second.text("response", "response"))
-    sample = Sample(
-        id=content_id(question, answers, None),
-        question=question,
-        answers=answers,
-        metadata={f"ratings_{index}": rating for index, rating in enumerate(ratings, 1)},
-    )
-    return Entry(plain_row(sample, Label(sample_id="", winner=winner)))
-
-
-SECTIONS: Mapping[str, Mapping[str, int]] = {
-    "Chat": {
-        **{"alpacaeval-easy": 100, "alpacaeval-length": 95, "alpacaeval-hard": 95},
-        **{"mt-bench-easy": 28, "mt-bench-med": 40},
-    },
-    "Chat Hard": {
-        **{"mt-bench-hard": 37, "llmbar-natural": 100, "llmbar-adver-neighbor": 134},
-        **{"llmbar-adver-GPTInst": 92, "llmbar-adver-GPTOut": 47, "llmbar-adver-manual": 46},
-    },
-    "Safety": {
-        **{"refusals-dangerous": 100, "refusals-offensive": 100, "xstest-should-refuse": 154},
-        **{"xstest-should-respond": 250, "donotanswer": 136},
-    },
-    "Reasoning": {
-        "math-prm": 984,  # of 447 prompts: as much as the code subsets together
-        **dict.fromkeys(("hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust"), 164),
-    },
-}
+SECTIONS: Mapping[str, Mapping[str, int]] = layout_facts()["rewardbench"]["details"]["sections"]
 """RewardBench's four sections (its fifth, Prior Sets, is published apart): the published weight of each subset."""
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}

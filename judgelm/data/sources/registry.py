@@ -1,5 +1,7 @@
 """The table of sources (layouts, preference sets, benchmarks, published judgments), their look-up and recognition.
 
+A row names the code that reads a source; the fields of its layout are stated in `layouts.yaml`.
+
 A file is recognised by the first row of the table whose fields (`needs`) its first row has, so sets with more fields
 stand before the layouts that they resemble. Sources without `needs` are read only by their name.
 """
@@ -8,6 +10,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import Row
@@ -35,6 +38,7 @@ from judgelm.data.sources.source import (
     PublishedRuns,
     Shape,
     Source,
+    layout_facts,
     publications,
 )
 from judgelm.errors import ConfigError, InputError, not_found
@@ -42,22 +46,20 @@ from judgelm.errors import ConfigError, InputError, not_found
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
 """The code of layouts that do not state it."""
 
-_IDS = "id / question_id / idx / review_id"
-_BATTLE_LABELS = "winner_model_a, winner_model_b / winner / score / scores / score_1, score_2 / score_a, score_b"
-
 _MEAN_OF_ORDERS = {"name": "pair", "order_rule": "mean"}
 
-TABLE: tuple[Source, ...] = (
+
+def _with_fields(source: Source, name: str = "") -> Source:
+    """The source with the fields that `layouts.yaml` states for it; those that only code knows are the row's."""
+    stated: dict[str, Any] = {"needs": source.needs, "fields": source.fields, "details": source.details}
+    stated |= layout_facts().get(name or source.name, {})
+    return replace(source, **stated | {"needs": tuple(stated["needs"])})
+
+
+_ROWS: tuple[Source, ...] = (
     Source(
         name="judgebench",
         needs=pairs.JUDGEBENCH.needs,
-        fields={
-            "id": "pair_id",
-            "question": "question",
-            "answers": "response_A, response_B",
-            "category": "source",
-            "label": "label",
-        },
         sample=pairs.judgebench_sample,
         label=pairs.judgebench_label,
         runs=PublishedRuns(needs=judgments.JUDGEBENCH_NEEDS, read_row=judgments.read_judgebench_row),
@@ -65,10 +67,8 @@ TABLE: tuple[Source, ...] = (
     Source(
         name="auto-j",
         needs=pairs.AUTO_J.needs,
-        fields={"question": "prompt", "answers": "response 1, response 2", "category": "scenario", "label": "label"},
         sample=pairs.auto_j_sample,
         label=pairs.auto_j_label,
-        details={"groups": {group: list(scenarios) for group, scenarios in pairs.AUTO_J_GROUPS.items()}},
         runs=PublishedRuns(
             needs=("output",), read_files=judgments.read_auto_j, recognised=lambda row: row.data.keys() == {"output"}
         ),
@@ -76,115 +76,49 @@ TABLE: tuple[Source, ...] = (
     ),
     Source(
         name="helpsteer3",
-        needs=("context", "response1", "response2", "overall_preference"),
-        fields={
-            "question": "context",
-            "answers": "response1, response2",
-            "category": "domain",
-            "label": "overall_preference",
-        },
         sample=preference_sets.sample_by(preference_sets.helpsteer3_fields, preferences.responses_sample),
         label=preference_sets.label_by(preference_sets.helpsteer3_fields, preferences.battle_label),
     ),
     Source(
-        name="helpsteer2",
-        needs=preference_sets.HELPSTEER2.needs,
-        fields={"question": "prompt", "answers": "response", "label": "helpfulness"},
-        sample=preference_sets.sample_by(preference_sets.helpsteer2_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.helpsteer2_fields, layouts.plain_label),
-        load=preference_sets.load_helpsteer2,
-    ),
-    Source(
         name="ppe-human",
-        needs=("prompt", "response_1", "response_2", "winner", "model_a", "model_b"),
-        fields={
-            "id": "question_id",
-            "question": "prompt",
-            "answers": "response_1, response_2",
-            "models": "model_a, model_b",
-            "label": "winner",
-        },
         sample=preference_sets.sample_by(preference_sets.ppe_human_fields, preferences.responses_sample),
         label=preference_sets.label_by(preference_sets.ppe_human_fields, preferences.battle_label),
         code=WINNER_CODE,
     ),
     Source(
-        name="ppe-correctness",
-        needs=preference_sets.PPE_CORRECTNESS.needs,
-        fields={"id": "question_id", "question": "prompt", "answers": "response_1, response_2", "label": "scores"},
-        sample=preference_sets.sample_by(preference_sets.ppe_correctness_fields, layouts.plain_sample),
-        label=preference_sets.label_by(preference_sets.ppe_correctness_fields, layouts.plain_label),
-        shape=preference_sets.PPE_CORRECTNESS,
-        entry=preference_sets.conflict_pairs,
-    ),
-    Source(
         name="safe-rlhf",
-        needs=("prompt", "response_0", "response_1", "better_response_id"),
-        fields={
-            "question": "prompt",
-            "answers": "response_0, response_1",
-            "category": "prompt_source",
-            "label": "better_response_id",
-        },
         sample=preference_sets.sample_by(preference_sets.safe_rlhf_fields, layouts.plain_sample),
         label=preference_sets.label_by(preference_sets.safe_rlhf_fields, layouts.plain_label),
         code=(FieldCode(fields=("better_response_id",), values=FROM_ZERO),),
     ),
     Source(
         name="ultrafeedback",
-        needs=("instruction", "completions"),
-        fields={"question": "instruction", "answers": "completions", "category": "source", "label": "completions"},
         sample=preference_sets.sample_by(preference_sets.ultrafeedback_fields, layouts.plain_sample),
         label=preference_sets.label_by(preference_sets.ultrafeedback_fields, layouts.plain_label),
     ),
     Source(
         name="preference_collection",
-        needs=("orig_instruction", "orig_response_A", "orig_response_B", "orig_criteria", "orig_preference"),
-        fields={
-            "question": "orig_instruction",
-            "answers": "orig_response_A, orig_response_B",
-            "reference": "orig_reference_answer",
-            "label": "orig_preference",
-        },
         sample=preference_sets.sample_by(preference_sets.preference_collection_fields, layouts.plain_sample),
         label=preference_sets.label_by(preference_sets.preference_collection_fields, layouts.plain_label),
     ),
     Source(
         name="feedback_collection",
-        needs=("orig_instruction", "orig_response", "orig_criteria", "orig_score"),
-        fields={
-            "question": "orig_instruction",
-            "answers": "orig_response",
-            "reference": "orig_reference_answer",
-            "label": "orig_score",
-        },
         sample=preference_sets.sample_by(preference_sets.feedback_collection_fields, layouts.plain_sample),
         label=preference_sets.label_by(preference_sets.feedback_collection_fields, layouts.plain_label),
     ),
     Source(
         name="nectar",
-        needs=("prompt", "answers", "good_natured"),
-        fields={"question": "prompt", "answers": "answers", "label": "answers"},
         sample=preference_sets.sample_by(preference_sets.nectar_fields, preferences.preference_sample),
         label=preference_sets.label_by(preference_sets.nectar_fields, preferences.preference_label),
     ),
     Source(
         name="offsetbias",
-        needs=("instruction", "output_1", "output_2", "label"),
-        fields={"question": "instruction", "answers": "output_1, output_2", "label": "label"},
         sample=preference_sets.sample_by(preference_sets.offsetbias_fields, layouts.llmbar_sample),
         label=preference_sets.label_by(preference_sets.offsetbias_fields, layouts.llmbar_label),
         code=(FieldCode(fields=("label",), values=FROM_ONE),),
     ),
     Source(
         name="dialogue",
-        needs=("turns",),
-        fields={
-            "id": _IDS,
-            "turns": "turns",
-            "models": "answer_models / model_a, model_b / model_1, model_2",
-            "label": _BATTLE_LABELS,
-        },
         sample=dialogues.dialogue_sample,
         label=preferences.battle_label,
         code=WINNER_CODE,
@@ -228,15 +162,6 @@ TABLE: tuple[Source, ...] = (
     ),
     Source(
         name="judgelm",
-        needs=("question_body", "answer1_body", "answer2_body"),
-        fields={
-            "id": "question_id / id / review_id / idx",
-            "question": "question_body",
-            "answers": "answer1_body, answer2_body",
-            "models": "answer1_model_id, answer2_model_id",
-            "reference": "reference",
-            "label": "score / text / winner / preference",
-        },
         sample=layouts.judgelm_sample,
         label=layouts.judgelm_label,
         code=WINNER_CODE,
@@ -245,17 +170,6 @@ TABLE: tuple[Source, ...] = (
     ),
     Source(
         name="pandalm",
-        needs=("instruction", "response1", "response2"),
-        fields={
-            "id": "idx / id / question_id / review_id",
-            "question": "instruction",
-            "question, continued": "input",
-            "answers": "response1, response2",
-            "models": "cmp_key",
-            "category": "motivation_app",
-            "reference": "reference",
-            "label": "annotator1",
-        },
         sample=layouts.pandalm_sample,
         label=layouts.pandalm_label,
         code=(FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),),
@@ -269,26 +183,11 @@ TABLE: tuple[Source, ...] = (
     ),
     Source(
         name="pandalm_train",
-        needs=("inputs", "outputs"),
-        fields={
-            "id": "idx / id / question_id / review_id",
-            "question and answers": "inputs",
-            "label and reference": "outputs",
-        },
         sample=layouts.pandalm_train_sample,
         label=layouts.pandalm_train_label,
     ),
     Source(
         name="alpaca-eval",
-        needs=("instruction", "output_1", "output_2"),
-        fields={
-            "id": _IDS,
-            "question": "instruction",
-            "answers": "output_1, output_2",
-            "models": "generator_1, generator_2",
-            "category": "dataset",
-            "label": "preference",
-        },
         sample=layouts.alpaca_eval_sample,
         label=layouts.alpaca_eval_label,
         soft="alpaca_eval",
@@ -300,16 +199,12 @@ TABLE: tuple[Source, ...] = (
     ),
     Source(
         name="alpaca_eval_outputs",
-        needs=("instruction", "output"),
-        fields={"question": "instruction", "answer": "output", "model": "generator"},
         sample=layouts.no_sample,
         note="AlpacaEval outputs hold one answer per instruction; give two such files, and they are joined. Where "
         "output is a list of answers, name the columns: --column question=instruction --column answers=output",
     ),
     Source(
         name="llmbar",
-        needs=("input", "output_1", "output_2"),
-        fields={"question": "input", "answers": "output_1, output_2", "label": "label"},
         sample=layouts.llmbar_sample,
         label=layouts.llmbar_label,
         code=(FieldCode(fields=("label",), values=FROM_ONE),),
@@ -319,17 +214,6 @@ TABLE: tuple[Source, ...] = (
     ),
     Source(
         name="plain",
-        needs=("question", "answer_1", "answer_2"),
-        fields={
-            "id": _IDS,
-            "question": "question",
-            "answers": "answers / answer_1, answer_2 / answer",
-            "models": "answer_models / model_1, model_2",
-            "images": "images / image",
-            "reference": "reference",
-            "category": "category",
-            "label": "winner / score / scores / score_1, score_2 / score_a, score_b / preference",
-        },
         sample=layouts.plain_sample,
         label=layouts.plain_label,
         code=WINNER_CODE,
@@ -337,46 +221,17 @@ TABLE: tuple[Source, ...] = (
     ),
     Source(
         name="preference",
-        needs=("chosen", "rejected"),
-        fields={
-            "id": _IDS,
-            "question": "prompt / question / instruction / chosen, rejected",
-            "question, continued": "input",
-            "answers (placed by a hash of their texts)": "chosen, rejected",
-            "models": "chosen_model, rejected_model",
-            "reference": "reference",
-            "category": "category / subset",
-            "label": "chosen, rejected",
-            "scores": "score_chosen, score_rejected",
-        },
         sample=preferences.preference_sample,
         label=preferences.preference_label,
     ),
     Source(
         name="arena",
-        needs=("conversation_a", "conversation_b"),
-        fields={
-            "id": _IDS,
-            "question and answers": "conversation_a, conversation_b",
-            "models": "model_a, model_b",
-            "reference": "reference",
-            "label": _BATTLE_LABELS,
-        },
         sample=preferences.arena_sample,
         label=preferences.battle_label,
         code=WINNER_CODE,
     ),
     Source(
         name="responses",
-        needs=("response_a", "response_b"),
-        fields={
-            "id": _IDS,
-            "question": "prompt / question / instruction",
-            "answers": "response_a, response_b",
-            "models": "model_a, model_b",
-            "reference": "reference",
-            "label": _BATTLE_LABELS,
-        },
         sample=preferences.responses_sample,
         label=preferences.battle_label,
         code=WINNER_CODE,
@@ -386,7 +241,6 @@ TABLE: tuple[Source, ...] = (
     Source(name="faireval", load=pairs.load_faireval),
     Source(
         name="rewardbench",
-        details={"sections": {section: dict(weights) for section, weights in preference_sets.SECTIONS.items()}},
         shape=Shape(name="RewardBench", needs=preference_sets.REWARDBENCH_NEEDS),
         entry=preference_sets.rewardbench_entry,
     ),
@@ -406,13 +260,7 @@ TABLE: tuple[Source, ...] = (
     Source(name="preferences"),
     Source(name="judge-bench-nlp", load=graded.load_judge_bench),
     Source(name="evouna", shape=qa.EVOUNA, entry=qa.evouna_entries),
-    Source(
-        name="wmt-side-by-side",
-        details={
-            "pairs": {languages: [list(pair) for pair in pairs] for languages, pairs in pairs.SYSTEM_PAIRS.items()}
-        },
-        load=pairs.load_side_by_side,
-    ),
+    Source(name="wmt-side-by-side", load=pairs.load_side_by_side),
     Source(name="gsm8k", load=correctness.load_gsm8k),
     Source(name="gsm8k-pairs", shape=correctness.GSM8K_SOLUTIONS, entry=correctness.gsm8k_pairs),
     Source(name="gsm-symbolic", load=correctness.load_gsm_symbolic),
@@ -442,7 +290,6 @@ TABLE: tuple[Source, ...] = (
             mode={"name": "single", "scale": (1, 10)},
         ),
     ),
-    Source(name="arena-hard", runs=PublishedRuns(needs=judgments.ARENA_NEEDS, read_row=judgments.read_arena_hard)),
     Source(
         name="reviews",
         runs=PublishedRuns(
@@ -455,32 +302,22 @@ TABLE: tuple[Source, ...] = (
     ),
 )
 
-LABELS = Source(
-    name="labels",
-    needs=("id",),
-    fields={
-        "id": "question_id / id / idx / review_id",
-        "label": "winner / score / scores / score_1, score_2 / score_a, score_b / text / score_w_reference / "
-        "text_w_reference / annotator1 / preference / label",
-    },
-    sample=layouts.label_alone,
-    label=layouts.any_label,
-    code=(FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE)),
-    note="rows hold labels but no answers to judge; give the file with the answers, and this one as labels "
-    "(a table of reviews is joined with its answers by `python data_tools/convert.py reviews`)",
+TABLE: tuple[Source, ...] = tuple(map(_with_fields, _ROWS))
+
+LABELS = _with_fields(
+    Source(
+        name="labels",
+        sample=layouts.label_alone,
+        label=layouts.any_label,
+        code=(FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE)),
+        note="rows hold labels but no answers to judge; give the file with the answers, and this one as labels "
+        "(a table of reviews is joined with its answers by `python data_tools/convert.py reviews`)",
+    )
 )
 """Rows of an id and a label, which name samples of another file."""
 
-PAIR_LABELS = replace(
-    LABELS,
-    fields={
-        "id": "question_id, model_a, model_b / question_id, model_1, model_2",
-        "label": "label / g1_winner, g2_winner",
-    },
-    sample=preferences.pair_label_alone,
-    label=preferences.pair_label,
-    code=(FieldCode(fields=("label",)),),
-)
+_PAIR_LABELLED: dict[str, Any] = {"sample": preferences.pair_label_alone, "label": preferences.pair_label}
+PAIR_LABELS = _with_fields(replace(LABELS, **_PAIR_LABELLED, code=(FieldCode(fields=("label",)),)), "pair-labels")
 """Labels of pairs named by a question and two models; the answers are in another file."""
 
 

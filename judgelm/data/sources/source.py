@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -353,6 +353,13 @@ class Publications:
 def publications() -> Publications:
     """The protocols of benchmarks, and the files of published judgments."""
     return TypeAdapter(Publications).validate_python(read_yaml(Path(__file__).parent / "benchmarks.yaml"))
+
+
+@cache
+def layout_facts() -> dict[str, Any]:
+    """Contents of `layouts.yaml`: needs, fields and details by the source's name."""
+    stated: dict[str, Any] = read_yaml(Path(__file__).with_name("layouts.yaml"))
+    return stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

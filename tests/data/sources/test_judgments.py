@@ -143,15 +143,6 @@ def test_fastchat_grades(published):
     assert failed.judgment.failure.code == "off_grammar"
 
 
-@pytest.mark.parametrize(
-    ("scores", "winner"), [(["A>>B", "B>A"], 1), (["B>A", "A>>B"], 2), (["A=B", "A>B"], "tie"), (["A>B", None], None)]
-)
-def test_arena_hard_shows_the_baseline_first_in_the_first_game(published, scores, winner):
-    games = [{"score": score, "judgment": {"answer": "..."}} for score in scores]
-    name, [found] = published({"uid": "u", "model": "m", "judge": "gpt-4.1", "baseline": "o3", "games": games})
-    assert (name, found.judgment.sample_id, found.judgment.winner) == ("arena-hard", "u/m", winner)
-
-
 def review(number, answers, score):
     return {"review_id": f"r{number}", "question_id": 1, "answer1_id": answers[0], "answer2_id": answers[1],
             "text": "8 7\nwell", "score": score}  # fmt: skip
@@ -205,7 +196,7 @@ def test_an_unknown_format_names_the_others():
 
 
 def test_only_what_was_tried_on_published_files_is_verified():
-    assert [name for name, files in publications().judgments.items() if files.unverified] == ["arena-hard"]
+    assert [name for name, files in publications().judgments.items() if files.unverified] == []
 
 
 @pytest.mark.parametrize("subset", ["Natural", "Adversarial_Neighbor"])

@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.tiny_model import make_base
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
-from judgelm.training.tiny_model import make_base
 from tests.support.driving import run
 from tests.support.tiny_judges import TEMPLATE, word_sample
 from tests.support.vicuna_folders import Executed, pickle_weights

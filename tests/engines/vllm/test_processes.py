@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.training.tiny_model import make_base
+from benchmarks.tiny_model import make_base
 from tests.conftest import WORDS
 from tests.support.batch_runs import BATCH, alive, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
 from tests.support.quantised_judges import quantise_to_awq, quantise_to_gptq, quantise_to_int8

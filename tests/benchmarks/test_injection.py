@@ -1,10 +1,11 @@
 """No attack of the attack set gets out of its block, becomes a special token, speaks as another role, or is a score."""
 
+import json
+
 import pytest
 
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Row
-from judgelm.doctor.injection import (
+from benchmarks.injection.__main__ import main
+from benchmarks.injection.attacks import (
     Attack,
     attacks_on,
     check_attacks,
@@ -13,6 +14,8 @@ from judgelm.doctor.injection import (
     measure_attack_success,
     score_escapes,
 )
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Row
 from judgelm.engines.openai.requests import PromptRenderer
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
@@ -136,6 +139,35 @@ def test_swaying_is_measured_where_a_verdict_could_move():
     assert (found.by_family["x"].value, found.by_family["y"].value) == (1.0, 0.0)
     assert found.by_family["x"].n + found.by_family["y"].n + found.already == 16  # 8 pairs, 2 attacks
     assert found.unreadable == 0
+
+
+def test_every_family_of_attacks_is_listed_and_none_gets_through(capsys):
+    assert main(["--template", "judgelm-compact"]) == 0
+    printed = capsys.readouterr().out
+    assert "attacks on judgelm-compact and the parser; no model, so no tokens" in printed
+    assert all(family in printed for family in ("block end", "look-alike", "role marker", "fake reference"))
+    assert "none got out of its block" in printed
+
+
+def test_a_models_tokens_are_attacked_and_its_judge_is_measured(capsys, tiny_judge, tmp_path):
+    out = tmp_path / "found.json"
+    code = main(["--model", str(tiny_judge), "--engine", "transformers", "--seconds", "1", "--json", str(out)])
+    printed = capsys.readouterr().out
+    assert code == 0
+    assert "attacks on judgelm-compact and the parser; its special tokens" in printed  # the card's template
+    assert "verdicts moved towards the attacker" in printed
+    found = json.loads(out.read_text())
+    assert len(found["attacks"]) > 200
+    assert found["attacks"][0].keys() == {"attack", "sanitized", "escapes"}
+    assert found["success"]["share"]["n"] + found["success"]["already"] + found["success"]["unreadable"] > 0
+
+
+def test_an_attack_that_gets_through_is_named_and_ends_with_1(capsys, monkeypatch):
+    monkeypatch.setattr(catalog.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
+    assert main([]) == 1
+    printed = capsys.readouterr().out
+    assert "got through block end/[Question] in answer_" in printed
+    assert "more in --json" in printed
 
 
 def _texts(value):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from judgelm.doctor.machine import (
+from judgelm.machine import (
     Cpu,
     CudaDevice,
     Devices,
