@@ -97,6 +97,9 @@ COMMANDS = Commands(
         ),
         "panel": "batch:panel_command",
         "serve": "serve:serve",
+        "prompts": Commands(
+            "Describe judge prompts of your own, for judgelm serve --prompts.", {"suggest": "serve:suggest_command"}
+        ),
         "web": "serve:web",
         "data": Commands("Make training data for judges.", _DATA),
         "study": Commands("Analyses of judgments: tables, figures and a page.", _STUDIES),

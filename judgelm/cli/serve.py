@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, write_text
 from judgelm.cli.options import ClusterOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
 from judgelm.cluster.plan import RayCluster
@@ -33,6 +33,7 @@ def serve(
     judge: Annotated[list[str] | None, typer.Option(metavar="NAME=ADAPTER")] = None,
     adapters_folder: Path | None = None,
     prompts: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    learn: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
     chat: bool = False,
     both_orders: bool = False,
     reasons: bool = False,
@@ -69,6 +70,7 @@ def serve(
         judge: A judge that is a LoRA adapter of this model, by its own model name; repeatable.
         adapters_folder: Allow clients to load adapters from this folder while the server runs (/v1/load_lora_adapter).
         prompts: Judge prompts of your own, and the form of their replies, in YAML.
+        learn: Record up to 200 unknown prompts, with their texts, for judgelm prompts suggest.
         chat: Answer prompts of unknown clients as an ordinary chat, unless they ask for a verdict.
         both_orders: Judge each pair in both orders.
         reasons: Give the judge's own reason where a reply has room for one.
@@ -111,7 +113,7 @@ def serve(
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
     from judgelm.dialects.catalog import DIALECTS
-    from judgelm.dialects.prompt_file import read_prompts
+    from judgelm.dialects.prompt_file import LearnedPrompts, read_prompts
     from judgelm.serving.app import create_app
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler, check_chat
@@ -127,6 +129,7 @@ def serve(
         both_orders=both_orders,
         reasons=reasons,
         prompts=read_prompts(prompts, [dialect.name for dialect in DIALECTS]) if prompts is not None else (),
+        learn=None if learn is None else LearnedPrompts(learn),
     )
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
@@ -228,6 +231,35 @@ def answer_file(
     if results.write(counts):
         console.message(f"{counts['answered']:,} answered, {refused:,} refused, {len(done):,} before; results in {out}")
     return refused / len(left) if left else 0.0
+
+
+def suggest_command(
+    learned: Annotated[Path, typer.Argument(metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE")],
+    overwrite: bool = False,
+) -> None:
+    """Write a prompt file from prompts that `judgelm serve --learn` recorded, to be checked by you.
+
+    Options:
+        learned: The recorded prompts, at least two of each kind.
+        out: The prompt file, for judgelm serve --prompts.
+        overwrite: Replace an earlier file.
+
+    Example: judgelm prompts suggest learned.jsonl -o prompts.yaml
+
+    Places where prompts of a kind differ become slots, named by the words before them. Names and form of the reply are
+    guesses: read the file before you serve it.
+    """
+    from judgelm.dialects.prompt_file import read_learned, suggested_prompts, written
+
+    if out.exists() and not overwrite:
+        raise ConfigError(f"-o {out}: exists already; add --overwrite to replace it, or choose another -o")
+    found = read_learned(learned)
+    suggested = suggested_prompts(found)
+    if not suggested:
+        raise ConfigError(f"{learned}: no two of its {len(found)} prompts are of one kind; record more of them")
+    write_text(out, written(suggested))
+    console.message(f"{len(suggested)} prompts in {out}; check slots and replies: judgelm serve --prompts {out}")
 
 
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -106,12 +106,14 @@ class HandlerOptions:
             else in the one order that the client shows, which mostly sends the other by itself.
         reasons: have the judge give its own reason, for replies that have room for it.
         prompts: dialects of the user's own, before those of known clients.
+        learn: is called with each request that no dialect knows; None does nothing.
     """
 
     chat: bool = False
     both_orders: bool = False
     reasons: bool = False
     prompts: tuple[Dialect, ...] = ()
+    learn: Callable[[ChatRequest], None] | None = None
 
 
 _DEFAULTS = HandlerOptions()
@@ -255,6 +257,8 @@ class JudgeHandler:
         own = self.options.prompts
         recognised = (recognise(request, own) if own else None) or recognise(request)
         if recognised is None:
+            if self.options.learn is not None:
+                self.options.learn(request)
             judging = self.options.chat and wants_a_verdict(request)
             if judging or not self.options.chat:
                 nearest = nearest_prompt(normalised(request), (*own, *DIALECTS))

@@ -1,4 +1,4 @@
-"""Prompts of the user's own: a file in, a dialect out."""
+"""Prompts of the user's own: a file in, a dialect out; slots from examples; prompts recorded and suggested."""
 
 import asyncio
 import json
@@ -9,7 +9,16 @@ import pytest
 import yaml
 
 from judgelm.dialects.contract import ChatRequest, Message, Tool
-from judgelm.dialects.prompt_file import read_prompts
+from judgelm.dialects.prompt_file import (
+    LearnedPrompts,
+    PromptMessage,
+    from_examples,
+    read_learned,
+    read_prompts,
+    shared_parts,
+    suggested_prompts,
+    written,
+)
 from judgelm.errors import ConfigError
 from judgelm.serving.handler import UnrecognisedError
 from tests.support.known_judge import CHANCES, handler_of, of_quality
@@ -114,6 +123,11 @@ def test_doubled_braces_are_a_word_in_braces_and_no_slot(dialects):
     text = "Fields: {question}, {answer}, 5. {{x}}\nQ: Why?\nA: So.\nMark it."
     sample = dialect.recognise(chat(text)).sample
     assert (sample.question, sample.answers, sample.metadata) == ("Why?", ("So.",), {"other": "5"})
+    shown = [
+        chat(f"Fields: {{question}}\nQ: {one}\nA: {two}\nMark it.").messages for one, two in (("a", "b"), ("c", "d"))
+    ]
+    examples = [[PromptMessage(text=message.text) for message in each] for each in shown]
+    assert "Fields: {{question}}\nQ: {q}" in from_examples(examples, ("q", "a"))[0].text
 
 
 def test_a_message_without_slots_must_be_the_same(dialects):
@@ -163,9 +177,10 @@ def test_log_probabilities_are_those_of_the_words(dialects):
         (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "'winner' is no field"),
         (("pair: {first: A, second: B, tie: C}", "pairs: 1"), r"reply\.pairs: Unexpected keyword"),
         (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "kind grade needs the slots answer"),
-        (("name: desk", "name: desk\nslots: [a]"), "slots: Unexpected keyword"),
+        (("name: desk", "name: desk\nslots: [a]"), None),
         (("name: desk", "name: My desk"), "other signs than a-z"),
         (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: 2 words"),
+        (("name: desk", "name: desk\nexamples: [[{text: a}], [{text: b}]]"), "either prompt, or examples"),
     ],
 )
 def test_a_prompt_that_cannot_work_is_refused_with_its_place(dialects, change, message):
@@ -183,6 +198,63 @@ def test_a_name_stands_for_one_prompt(dialects):
         dialects("[]")
     with pytest.raises(ConfigError, match=r"check: the name is taken"):
         dialects(yaml.safe_dump([yaml.safe_load(LABEL), yaml.safe_load(LABEL)]))
+
+
+FIRST = "Rate it.\nTicket: How do I pay?\nProduct: X1\n\nReply:\nBy card.\n\nThen wait.\n\nGive 1 to 5."
+SECOND = "Rate it.\nTicket: How do I leave?\nProduct: Y2\n\nReply:\nNo idea.\n\nGive 1 to 5."
+
+
+@pytest.mark.parametrize(
+    ("texts", "parts"),
+    [
+        ((FIRST, SECOND), ["Rate it.\nTicket: ", "\nProduct: ", "\n\nReply:\n", "\n\nGive 1 to 5."]),
+        (("<q>a b</q><a>x</a>\nRate.", "<q>c</q><a>y z</a>\nRate."), ["<q>", "</q><a>", "</a>\nRate."]),
+        (('{"q": "What?", "n": 3}', '{"q": "Who?", "n": 3}'), ['{"q": "']),
+        (("same", "same"), ["same"]),
+        (("one", "two"), ["", ""]),
+    ],
+)
+def test_slots_are_found_where_prompts_differ(texts, parts):
+    found = shared_parts(texts)
+    assert found[: len(parts)] == parts
+    for text in texts:
+        position = 0
+        for part in found:  # every part stands in every text, in order
+            position = text.index(part, position) + len(part)
+
+
+def test_two_examples_make_the_prompt(dialects):
+    own = {
+        "name": "ticket",
+        "examples": [[{"text": FIRST}], [{"text": SECOND}]],
+        "slots": ["question", "product", "answer"],
+        "reply": {"grade": [1, 5]},
+    }
+    [dialect] = dialects(yaml.safe_dump(own))
+    task = dialect.recognise(chat(FIRST))
+    assert (task.sample.question, task.sample.answers) == ("How do I pay?", ("By card.\n\nThen wait.",))
+    assert task.sample.metadata == {"product": "X1"}
+    with pytest.raises(ConfigError, match="differ at 3 places, and slots names 2"):
+        dialects(yaml.safe_dump(own | {"slots": ["question", "answer"]}))
+    with pytest.raises(ConfigError, match="two prompts or more"):
+        from_examples([], ["question"])
+
+
+def test_unknown_prompts_are_recorded_once_and_suggested(dialects, tmp_path):
+    path = tmp_path / "learned.jsonl"
+    with handler_of(learn=LearnedPrompts(path)) as handler:
+        for text in (FIRST, SECOND, FIRST, "Good morning."):
+            with pytest.raises(UnrecognisedError):
+                asyncio.run(handler.respond(chat(text)))
+    assert path.stat().st_mode & 0o077 == 0
+    assert len(read_learned(path)) == 3
+    LearnedPrompts(path)(chat(SECOND))  # a server that starts again knows what is there
+    assert len(read_learned(path)) == 3
+    [suggested] = suggested_prompts(read_learned(path))
+    assert suggested["prompt"][0]["text"].startswith("Rate it.\nTicket: {question}\nProduct: {")
+    assert suggested["reply"]["grade"] == [1, 5]
+    [dialect] = dialects(written([suggested]))
+    assert dialect.recognise(chat(SECOND)).sample.answers == ("No idea.",)
 
 
 def test_a_chat_that_asks_for_a_verdict_is_refused_and_never_guessed():

@@ -1,5 +1,6 @@
 """Ratings as tables: long and wide files."""
 
+
 import pytest
 
 from judgelm.data.sources.rating_tables import (
