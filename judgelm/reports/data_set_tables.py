@@ -14,7 +14,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.data.builder.counts import WORDS_STEP, BuildCounts, SetCounts
 from judgelm.metrics.resampling import LEVEL, Estimate
-from judgelm.reports.plots import BLUE, GRID, ORANGE, STYLE, svg
+from judgelm.reports.plots import STYLE, score_bars, svg
+from judgelm.studies.pair_metrics import score_edges
 
 MODELS_SHOWN = 8
 WINNERS = ("1", "tie", "2")
@@ -211,35 +212,20 @@ def first_places(
     return [(model, at_first(before, model), at_first(after, model)) for model in models]
 
 
-_PLACES = ((1, BLUE, "answer 1", ""), (2, ORANGE, "answer 2", "//"))
-_WIDE_SCALE = 50
-
-
 def score_figure(before: Stage, after: Stage) -> str:
     """Scores by the place of the answer, before and after augmentation, as shares of each panel's answers."""
-    edges = _score_edges({score for stage in (before, after) for _, score in stage.counts.scores})
-    centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
+    scores = [score for stage in (before, after) for _, score in stage.counts.scores]
+    edges = score_edges(min(scores), max(scores))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.4, 3.3), layout="constrained")
         panels: Sequence[Axes] = figure.subplots(1, 2, sharey=True)
         for axes, stage in zip(panels, (before, after), strict=True):
-            for position, colour, name, hatch in _PLACES:
-                shares = 100 * _score_shares(stage.counts, position, edges)
-                bars = centres + (position - 1.5) * width
-                axes.bar(bars, shares, width, color=colour, label=name, hatch=hatch, edgecolor="white", linewidth=0)
-            if len(centres) <= 12:
-                axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
+            shares = {f"answer {place}": 100 * _score_shares(stage.counts, place, edges) for place in (1, 2)}
+            score_bars(axes, edges, shares)
             axes.set(title=stage.name, xlabel="Score (points)")
-            axes.grid(axis="y", color=GRID)
         panels[0].set_ylabel("Share of the place's scores (%)")
         figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="outside upper left", ncols=2)
         return svg(figure, "Histograms of scores at both places, before augmentation and as written")
-
-
-def _score_edges(scores: set[float]) -> NDArray[np.float64]:
-    """Bins of width 1 around whole scores, a half point counting upwards; twenty equal ones on a wide scale."""
-    low, high = np.floor(min(scores) + 0.5) - 0.5, np.floor(max(scores) + 0.5) + 0.5
-    return np.arange(low, high + 1) if high - low <= _WIDE_SCALE else np.linspace(low, high, 21)
 
 
 def _score_shares(counts: SetCounts, position: int, edges: NDArray[np.float64]) -> NDArray[np.float64]:
