@@ -67,11 +67,9 @@ def score_figure(scores: ScoreHistogram) -> str:
 def score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, ArrayLike]) -> None:
     """Bars side by side of the scores at two places, by the place's name in the legend."""
     centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
-    for side, colour, hatch, (name, heights) in zip(
-        (-0.5, 0.5), (BLUE, ORANGE), ("", "//"), places.items(), strict=True
-    ):
-        look: _Look = {"color": colour, "label": name, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-        axes.bar(centres + side * width, heights, width, **look)
+    looks: tuple[_Look, ...] = ({"color": BLUE}, {"color": ORANGE, "hatch": "//"})
+    for side, look, (name, heights) in zip((-0.5, 0.5), looks, places.items(), strict=True):
+        axes.bar(centres + side * width, heights, width, label=name, edgecolor="white", linewidth=0, **look)
     if len(centres) <= 12:
         axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
     axes.grid(axis="y", color=GRID)
