@@ -31,7 +31,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, Literal
@@ -289,88 +289,34 @@ class Template:
         return replace(prompt, compares=len(order))
 
 
-_SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
-_NUMBERS = (
-    *("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
-)
-"""In words as far as the original code has them; from there on in digits."""
-
-_QUESTION = "[Question]\n{question}\n\n"
-_REFERENCE = "[Reference Answer]\n{reference}\n\n"
 _CORRECT = "Reference answer, which is correct:\n{reference}\n\n"
 _GOOD_TRAJECTORY = "Reference, which does the task correctly:\n{reference}\n\n"
-_BLOCKS = (
-    "[Question]",
-    "[Reference Answer]",
-    "[The Start of Assistant {n}'s Answer]",
-    "[The End of Assistant {n}'s Answer]",
-)
-_JUDGELM_BLOCKS = (*_BLOCKS, "[System]", "[Response]")
-_REASONED_SYSTEM = (
-    "You are an impartial judge. You compare answers to a question and reason before you give your verdict."
-)
+_TEXTS = read_texts(Path(__file__).with_name("templates.toml"))
+_NUMBERS, _WORDS, _GRADE = (_TEXTS.pop(name) for name in ("numbers", "words", "judgelm-grade"))
+_MARK = re.compile("<([a-z]+)>")
 
 
-def _instruction(opening: str, answers: int) -> str:
-    count = _NUMBERS[answers] if answers < len(_NUMBERS) else str(answers)
-    names = f"{', '.join(str(rank) for rank in range(1, answers))} and {answers}"
-    return (
-        f"We would like to request your feedback on the performance of {count} AI assistants in response to the user "
-        f"question displayed above.\n{opening} rate the helpfulness, relevance, accuracy, level of details of their "
-        "responses. Each assistant receives an overall score on a scale of 1 to 10, where a higher score indicates "
-        f"better overall performance.\nPlease first output a single line containing only {count} values indicating the "
-        f"scores for Assistant {names}, respectively. The {count} scores are separated by a space. In the subsequent "
-        "line, please provide a comprehensive explanation of your evaluation, avoiding any potential bias and ensuring "
-        "that the order in which the responses were presented does not affect your judgment."
-    )
+def _expanded(text: str, words: Mapping[str, str]) -> str:
+    return _MARK.sub(lambda mark: _expanded(words[mark[1]], words), text)
 
 
-def _blocks(slots: Sequence[str], referenced: bool, before_end: str = "\n") -> str:
-    answers = "".join(
-        f"[The Start of Assistant {n}'s Answer]\n{{{slot}}}{before_end}[The End of Assistant {n}'s Answer]\n\n"
-        for n, slot in enumerate(slots, 1)
-    )
-    return _QUESTION + (_REFERENCE if referenced else "") + answers
+def _each(block: str, slots: Sequence[str], between: str = "") -> str:
+    """The block for each answer shown, with its rank and its slot."""
+    return between.join(block.replace("<n>", str(n)).replace("<slot>", slot) for n, slot in enumerate(slots, 1))
 
 
-def _v1(slots: Sequence[str], referenced: bool) -> Messages:
-    shown = _blocks(slots, referenced, "\n\n")
-    return ((None, f"{_SYSTEM}\n{shown}[System]\n{_instruction('Please', len(slots))}\n\n### Response:"),)
-
-
-def _asked(slots: Sequence[str], referenced: bool) -> str:
-    """The text that the paper's figures have in common with the chat messages."""
-    opening = "Based on the reference answer, please" if referenced else "Please"
-    return f"{_blocks(slots, referenced)}[System]\n{_instruction(opening, len(slots))}"
-
-
-def _paper(slots: Sequence[str], referenced: bool) -> Messages:
-    response = "[Response]\n" if "reference" in slots else ""
-    return ((None, f"{_SYSTEM}\n\n{_asked(slots, referenced)}\n\n{response}"),)
-
-
-def _chat(slots: Sequence[str], referenced: bool) -> Messages:
-    return (("system", _SYSTEM), ("user", _asked(slots, referenced)))
-
-
-def _compact(slots: Sequence[str], referenced: bool, ending: str = "[S]") -> Messages:
-    shown = "".join(f"[{n}] {{{slot}}}\n" for n, slot in enumerate(slots, 1))
-    return ((None, "[Q] {question}\n" + ("[R] {reference}\n" if referenced else "") + f"{shown}{ending}"),)
-
-
-def _reasoned_chat(slots: Sequence[str], referenced: bool) -> Messages:
-    measure = "Compare the answers with the reference answer. " if referenced else ""
-    better = "better" if len(slots) == 2 else "best"
-    verdicts = ", ".join(
-        f'"{verdict}" if the answer of Assistant {n} is {better}' for n, verdict in enumerate(_verdicts(len(slots)), 1)
-    )
-    task = (
-        f"Which assistant answers the question {better}? {measure}Judge what the answers say; neither their order nor "
-        "their length matters. First explain your reasons. Then end with your verdict on a line of its own: "
-        f"{verdicts}."
-    )
-    return (("system", _REASONED_SYSTEM), ("user", f"{_blocks(slots, referenced)}[Task]\n{task}"))
+def _messages(text: Mapping[str, Any], slots: Sequence[str], *, referenced: bool) -> Messages:
+    answers = len(slots)
+    words = _WORDS | {
+        "count": _NUMBERS[answers] if answers < len(_NUMBERS) else str(answers),
+        "names": f"{', '.join(map(str, range(1, answers)))} and {answers}",
+        "better": "better" if answers == 2 else "best",
+        "answers": _each(text.get("answer", _WORDS["answer"]), slots),
+        "verdicts": _each(_WORDS["verdict"], slots, ", "),
+    }
+    words |= text.get("referenced", {}) if referenced else {}
+    words |= text.get("alone", {}) if "reference" in slots else {}
+    return tuple((role or None, _expanded(message, words)) for role, message in text["messages"])
 
 
 def verdict_text(label: str) -> str:
@@ -378,39 +324,21 @@ def verdict_text(label: str) -> str:
     return f"[[{label}]]"
 
 
-def _verdicts(answers: int) -> tuple[str, ...]:
-    """The verdicts, which only the judge may write."""
-    return tuple(verdict_text(str(rank)) for rank in range(1, answers + 1))
-
-
-def _template(
-    template_id: str,
-    messages: Callable[[Sequence[str], bool], Messages],
-    delimiters: Callable[[int], tuple[str, ...]],
-    *,
-    reading: Literal["score-line", "verdict"] = "score-line",
-) -> Template:
-    """A template out of its messages, by what stands in the answers' blocks and whether the reference has its own."""
+def _template(template_id: str, text: Mapping[str, Any]) -> Template:
+    """A template of `templates.toml`."""
 
     @cache
     def layout(answers: int) -> Layout:
-        if answers == 1:
-            alone = messages(("reference", "answer_1"), False)
-            return Layout(plain=None, with_reference=alone, delimiters=delimiters(2))
-        slots = [f"answer_{rank}" for rank in range(1, answers + 1)]
+        slots = ["reference", "answer_1"] if answers == 1 else [f"answer_{rank}" for rank in range(1, answers + 1)]
+        marks = (len(slots) == 2 and text.get("pair_delimiters")) or text["delimiters"]
+        ranked = [mark.replace("<n>", str(rank)) for mark in marks for rank in range(1, len(slots) + 1)]
         return Layout(
-            plain=messages(slots, False), with_reference=messages(slots, True), delimiters=delimiters(answers)
+            plain=None if answers == 1 else _messages(text, slots, referenced=False),
+            with_reference=_messages(text, slots, referenced=answers > 1),
+            delimiters=tuple(dict.fromkeys(ranked)),
         )
 
-    return Template(id=template_id, layout=layout, reading=reading)
-
-
-def _compact_delimiters(answers: int) -> tuple[str, ...]:
-    return ("[Q]", "[R]", *(("[1]", "[2]") if answers == 2 else ("[{n}]",)), "[S]")
-
-
-def _reasoned_delimiters(answers: int, blocks: tuple[str, ...]) -> tuple[str, ...]:
-    return (*blocks, *_verdicts(answers))
+    return Template(id=template_id, layout=layout, reading=text.get("reading", "score-line"))
 
 
 MOST_LETTERS = len(ascii_uppercase)
@@ -473,22 +401,7 @@ TEMPLATES = {
     template.id: template
     for template in (
         Template(id="reward", layout=lambda answers: _REWARD, reading="reward"),
-        _template("judgelm-v1", _v1, lambda answers: (*_JUDGELM_BLOCKS, "### Response:")),
-        _template("judgelm-paper", _paper, lambda answers: _JUDGELM_BLOCKS),
-        _template("judgelm-chat", _chat, lambda answers: _JUDGELM_BLOCKS),
-        _template("judgelm-compact", _compact, _compact_delimiters),
-        _template(
-            "reasoned-chat",
-            _reasoned_chat,
-            partial(_reasoned_delimiters, blocks=(*_BLOCKS, "[Task]")),
-            reading="verdict",
-        ),
-        _template(
-            "reasoned-compact",
-            partial(_compact, ending="[S] "),
-            partial(_reasoned_delimiters, blocks=("[Q]", "[R]", "[{n}]", "[S]")),
-            reading="verdict",
-        ),
+        *(_template(name, text) for name, text in _TEXTS.items()),
         *(
             _reading_template(name, text["reading"], text.get("before", ""), text["after"])
             for name, text in read_texts(Path(__file__).with_name("readings.toml")).items()
@@ -536,35 +449,16 @@ def criterion_template(template: Template) -> Template:
     return TEMPLATES[name]
 
 
-_GRADE_DELIMITERS = (
-    "[Question]",
-    "[The Start of Assistant's Answer]",
-    "[The End of Assistant's Answer]",
-    "[System]",
-    "### Response:",
-)
-
-
 @cache
 def grading_family(scale: tuple[float, float]) -> PromptFamily:
     """The prompt on one scale, as a chat message (`chat`) and as plain text (`plain`)."""
-    low, high = scale
-    text = (
-        "You are a helpful and precise assistant for checking the quality of the answer.\n\n"
-        "[Question]\n{question}\n\n"
-        "[The Start of Assistant's Answer]\n{answer_1}\n[The End of Assistant's Answer]\n\n"
-        "[System]\nWe would like to request your feedback on the performance of an AI assistant in response to the "
-        "user question displayed above.\n"
-        "Please rate the helpfulness, relevance, accuracy, level of details of its response. The assistant receives an "
-        f"overall score on a scale of {low:g} to {high:g}, where a higher score indicates better overall performance.\n"
-        "Please first output a single line containing only one value indicating the score for the assistant. In the "
-        "subsequent line, please provide a comprehensive explanation of your evaluation, avoiding any potential bias."
-    )
+    low, high = (f"{score:g}" for score in scale)
+    text, delimiters = _expanded(_GRADE["text"], _WORDS | {"low": low, "high": high}), tuple(_GRADE["delimiters"])
     return PromptFamily(
         id="judgelm-grade",
         texts={
-            "chat": PromptText(text=text, kinds=ONE_ANSWER, delimiters=_GRADE_DELIMITERS),
-            "plain": PromptText(text=f"{text}\n\n### Response:\n", kinds=ONE_ANSWER, delimiters=_GRADE_DELIMITERS),
+            "chat": PromptText(text=text, kinds=ONE_ANSWER, delimiters=delimiters),
+            "plain": PromptText(text=f"{text}\n\n### Response:\n", kinds=ONE_ANSWER, delimiters=delimiters),
         },
     )
 

@@ -23,6 +23,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
 from judgelm.records import ThinkingMode
+from judgelm.yaml_files import read_yaml
 
 CARD_NAME = "judge.json"
 MODEL_CARD_NAME = "README.md"
@@ -309,30 +310,6 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
         )
 
 
-_KINDS = {
-    "pair": "pairs of answers",
-    "single": "single answers beside a reference",
-    "multi": "three answers and more",
-}
-_SETTINGS = {
-    "base_model": "base model",
-    "global_batch": "batch",
-    "learning_rate": "learning rate",
-    "reference_drop_prob": "probability of dropping a reference",
-    "reason_prob": "share of reasons kept",
-    "loss_on": "loss counts",
-    "quantization": "base quantised to",
-    "last_loss": "last training loss",
-}
-_ELSEWHERE = ("data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out", "metrics")
-"""Facts that stand in other sections."""
-_REFERENCE = {
-    "without": "No prompt for several answers showed a reference answer.",
-    "with": "Every prompt for several answers showed a reference answer.",
-    "both": "Prompts for several answers showed a reference answer or none.",
-}
-
-
 def write_model_card(folder: str | Path, card: Card) -> None:
     """Write `README.md` into a judge's folder, over that of other libraries.
 
@@ -357,7 +334,8 @@ def render_model_card(card: Card, *, name: str) -> str:
 
     facts = card.training
     base = str(facts.get("base_model") or "")
-    kinds = {_KINDS.get(kind, kind): count for kind, count in (facts.get("rows_by_kind") or {}).items()}
+    words = read_yaml(Path(__file__).with_name("model_card.yaml"))
+    kinds = {words["kinds"].get(kind, kind): count for kind, count in (facts.get("rows_by_kind") or {}).items()}
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     template = environment.from_string(Path(__file__).with_name("model_card.md.j2").read_text(encoding="utf-8"))
     return template.render(
@@ -366,7 +344,7 @@ def render_model_card(card: Card, *, name: str) -> str:
         name=name,
         base_id=base if HUB_ID.fullmatch(base) and not Path(base).exists() else None,
         answers=", ".join(kind for kind, count in kinds.items() if count) or "answers to a question",
-        reference=_REFERENCE.get(card.reference, ""),
+        reference=words["reference"].get(card.reference, ""),
         window=card.window and f"{card.window:,}",
         files=[(f"`{entry['file']}`", f"`{entry['sha']}`") for entry in facts.get("data") or ()],
         counts=[
@@ -376,21 +354,23 @@ def render_model_card(card: Card, *, name: str) -> str:
             ("rows with a reason", facts.get("rows_with_reason")),
             *((f"left out: {reason}", count) for reason, count in (facts.get("rows_left_out") or {}).items()),
         ],
-        settings=_settings(facts),
+        settings=_settings(facts, words),
         metrics=facts.get("metrics"),
         figures=_figures(facts.get("metrics") or {}),
         table=_table,
     )
 
 
-def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _settings(facts: Mapping[str, Any], words: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Name and value of everything that is neither data nor a result."""
     settings: list[tuple[str, Any]] = []
     for key, value in facts.items():
-        if isinstance(value, Mapping) and key not in _ELSEWHERE:
+        if key in words["elsewhere"]:
+            continue
+        if isinstance(value, Mapping):
             settings += [(f"{key}: {inner}", each) for inner, each in value.items()]
-        elif key not in _ELSEWHERE:
-            settings.append((_SETTINGS.get(key, key), value))
+        else:
+            settings.append((words["settings"].get(key, key), value))
     return settings
 
 

@@ -23,12 +23,14 @@ import json
 import re
 import sys
 import time
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -38,38 +40,21 @@ from jinja2 import Environment, TemplateError, TemplateRuntimeError
 from judgelm.parsing.thinking import CLOSE, OPEN, Thinking
 from judgelm.records import ThinkingMode
 
-# By hand stands what the table of TR39 lacks or takes for another sign.
-_SIGNS = {
-    "[": "【⟦〚⁅❲〔⦋⦍⦏⟬⸢⌈⌊⎡⎣〖〘「『⌜⌞ʃ∫",
-    "]": "】⟧〛⁆❳〕⦌⦎⦐⟭⸣⌉⌋⎤⎦〗〙」』⌝⌟ʅ",
-    "#": "♯⌗⋕⧣⧤⧥⩷⩨⩩ⵌ井",
-    "<": "≺",
-    ">": "≻",
-    "|": "￨∣ǀ│┃❘❙",
-    ":": "׃",
-    "'": "´ʿ׳΄᾽᾿",
-    "`": "ˋ‵",
-}
-_LETTERS = {
-    **{"c": "ϲ", "e": "ε", "f": "ẝ", "k": "κк", "m": "мʍ", "n": "пη", "t": "тτ", "u": "ц", "x": "χ"},
-    **{"C": "Ϲ", "I": "ӀІΙꓲ", "Q": "Ԛ"},
-}
+_TABLES: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("confusables.toml").read_text(encoding="utf-8")
+)
+_SIGNS, _LETTERS, _COMPOSED, _OTHERS, _DIGIT_FOR, ROMAN = (
+    _TABLES[name] for name in ("signs", "letters", "composed", "others", "digits", "roman")
+)
 OPENING, CLOSING = "\u27e6", "\u27e7"
 """What every other bracket is folded to: it passes for a square one and for an angle bracket alike."""
 _QUOTES = frozenset("\u201a\u201e\u2e42\u301d\u301e\u301f")
 """Quotation marks that Unicode counts as brackets."""
-_COMPOSED = {"[": "［﹇︗︹︻﹁﹃﹝｢🄪🉀🉁🉂🉃🉄🉅🉆🉇🉈ᶴ∬∭⨌", "#": "＃﹟", "<": "＜﹤≮⊀"}
-"""What decomposes into a text with the sign."""
-_OTHERS = {"<": "‹❮˂ᐸᚲ𝈶"}
-"""Confusables of TR39 that are no brackets by Unicode's category."""
-
 _TABLE = str.maketrans({odd: plain for table in (_SIGNS, _LETTERS) for plain, odds in table.items() for odd in odds})
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc\ufffd")
 _DRAWN_BLANK = {"\u2800": " "}
 """The braille pattern without dots is drawn as a blank."""
 _HIDDEN = frozenset(("Cf", "Cc", "Cn", "Co", "Cs", "Mc", "Me", "Mn"))
-ROMAN = {"i": "ⅰ", "v": "ⅴ", "x": "ⅹ", "l": "ⅼⅰ", "c": "ⅽ", "d": "ⅾ", "m": "ⅿ"}
-"""Roman numerals that are one letter each; they are not folded, since they pass for the letter and for a number."""
 
 _NAMED = re.compile(
     r"(?:LATIN (?:SMALL|CAPITAL) LETTER|LATIN LETTER SMALL CAPITAL|NEGATIVE (?:CIRCLED|SQUARED) LATIN CAPITAL LETTER"
@@ -154,7 +139,6 @@ _ANY_SIGNS = rf"(?:[^\w\[\]<>#{OPENING}{CLOSING}]|_)*+"
 _ANY_NUMBER = rf"[^\n\[\]<>#{OPENING}{CLOSING}]{{0,20}}?"
 _NUMBER = "[0-9\u2160-\u217f]+"
 _BLANKS = r"[\s\\]*+"
-_DIGIT_FOR = {"a": "4", "b": "8", "e": "3", "g": "9", "i": "1l", "l": "1i", "o": "0", "s": "5", "t": "7", "z": "2"}
 _ROMAN_FOR = {str(number): chr(0x215F + number) for number in range(1, 10)}
 _FEWEST_LETTERS = 4
 _PLAIN = re.compile(r"[\t\n\r -~]*")

@@ -24,27 +24,27 @@ from judgelm.jsonl import check_no_input
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.data_set_tables import (
     WINNERS,
-    LengthRow,
     Stage,
     appearances,
     findings,
     first_places,
-    length_figure,
     length_rows,
-    matrices,
     score_figure,
     share,
     source_rows,
     stages,
-    winner_figure,
 )
 from judgelm.reports.html import render_page
 from judgelm.reports.pairs import clipped
 from judgelm.reports.plots import LABEL_NAMES
 from judgelm.reports.wording import bounds, percent
 from judgelm.runs.run_files import input_identities
+from judgelm.yaml_files import read_yaml
 
 EXAMPLE_CAP = 3000
+_WORDS = read_yaml(Path(__file__).with_name("data_set_words.yaml"))
+DROPPED: dict[str, str] = _WORDS["dropped"]
+AMBIGUOUS: dict[str, str] = _WORDS["ambiguous"]
 _DESCRIPTIONS = ("README.md", "build.json", "report.html")
 
 
@@ -58,7 +58,6 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
     """
     counts = built.counts
     before, after, *held_out = stages(counts)
-    lengths = length_rows(counts.words)
     return render_page(
         "data_report.html.j2",
         styles=("report.css", "data_report.css"),
@@ -70,8 +69,7 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
         sources=source_rows(counts),
         findings=findings(counts),
         dependent=after.counts.pairs > after.units,
-        lengths=lengths,
-        matrices=matrices(before.counts, after.counts) if before.counts.models else (),
+        lengths=length_rows(counts.words),
         first_places=first_places(before, after),
         models=len(appearances(before.counts)),
         references=_references(counts, before, after),
@@ -80,23 +78,11 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
         examples=[_example(first, second) for _, first, second in counts.examples],
         built=built,
         options=json.dumps(dataclasses.asdict(options), indent=2, ensure_ascii=False),
-        figures=_figures(counts, before, after, lengths),
+        score_figure=Markup(score_figure(before, after)) if before.counts.scores else None,  # our own text alone
         winner_keys=dict(zip(WINNERS, LABEL_NAMES, strict=True)),
         ambiguous_words=AMBIGUOUS,
         drop_words=DROPPED,
     )
-
-
-def _figures(counts: BuildCounts, before: Stage, after: Stage, lengths: list[LengthRow]) -> dict[str, Markup]:
-    """Figures with data. Their text is our own, so the SVG needs no escaping."""
-    figures: dict[str, Markup] = {}
-    if before.counts.scores:
-        figures["scores"] = Markup(score_figure(before, after))
-    if before.counts.winners:
-        figures["winners"] = Markup(winner_figure(before, after))
-    if lengths:
-        figures["lengths"] = Markup(length_figure(counts.words, lengths))
-    return figures
 
 
 def _references(counts: BuildCounts, before: Stage, after: Stage) -> list[tuple[str, int, Estimate | None]]:
@@ -189,35 +175,6 @@ def _tokenizer(options: BuildOptions) -> Any:
     from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
 
     return load_tokenizer(options.tokenizer, None, EngineOptions(model=options.tokenizer))
-
-
-DROPPED: dict[str, str] = {
-    "no judgment": "neither scores nor a winner were given",
-    "winner without scores": "only a winner was given; winner_scores can say which scores stand for it",
-    "scores outside the scale": "a score that this build's scale does not have, such as 0 of 1 to 10",
-    "score line and scores differ": "the text's own score line contradicts the scores beside it",
-    "empty question": "nothing was asked",
-    "equal answers judged unequal": "both answers are the same text, and one was called better",
-    "too long": "prompt and reply need more tokens than max_tokens, or the texts more characters than max_characters",
-    "exact duplicate": "question and answers came before, in one order or the other",
-    "near duplicate": "question and answers came before but for small differences",
-    "question of an excluded file": "a file in exclude asks it too, nearly, or with the same passage",
-    "over max_per_question": "enough other pairs have the same question",
-    "left out for balance": "its outcome is the more frequent in its group of models and lengths",
-}
-
-AMBIGUOUS: dict[str, str] = {
-    "bare_name": "a number or letter that may stand for an answer, with no noun beside it",
-    "former_latter": "“former” or “latter” with no telling what was said before",
-    "no_such_answer": "an answer is named that the pair does not have",
-    "position_word": "an answer is named by where it stands, such as “the answer above”",
-    "quoted_name": "a quotation holds a name and is no quotation of an answer",
-    "said_in_answer": "the name may be the answer's own words",
-    "unnamed_ordinal": "“first” or “second” with no telling of what",
-    "unnamed_scores": "two scores in a sentence that does not name both answers",
-    "unsure_noun": "a noun that may or may not mean an answer, such as “option 1”",
-    "value_or_name": "“answer 1” may be the value that was answered",
-}
 
 
 def data_set_facts(options: BuildOptions) -> list[tuple[str, str]]:

@@ -14,7 +14,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.data.builder.counts import WORDS_STEP, BuildCounts, SetCounts
 from judgelm.metrics.resampling import LEVEL, Estimate
-from judgelm.reports.plots import BLUE, GREEN, GRID, INK, LABEL_NAMES, ORANGE, STYLE, svg
+from judgelm.reports.plots import STYLE, score_bars, svg
+from judgelm.studies.pair_metrics import score_edges
 
 MODELS_SHOWN = 8
 WINNERS = ("1", "tie", "2")
@@ -95,18 +96,6 @@ class LengthRow:
     all: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
-    """Pairs by model at place 1 (rows) and place 2 (columns); the last name may stand for all models not named.
-
-    `shades` are each count's part of the largest among named models, in [0, 1]; 0 for all others.
-    """
-
-    names: tuple[str, ...]
-    counts: tuple[tuple[int, ...], ...]
-    shades: tuple[tuple[float, ...], ...]
-
-
 def share(hits: int, n: int, units: float | None = None) -> Estimate | None:
     """A share with Wilson's 95 % interval, None of nothing.
 
@@ -180,17 +169,12 @@ def length_rows(words: Mapping[tuple[str, int], int]) -> list[LengthRow]:
     """A row for each kind of text; a bound is the end of its step."""
     rows = []
     for text_kind in ("question", "answer", "reason"):
-        steps = lengths(words, text_kind)
+        steps = {step: count for (kind, step), count in sorted(words.items()) if kind == text_kind}
         n = sum(steps.values())
         if n:
             half, most, longest = (_bound(steps, part * n) for part in (0.5, 0.9, 1.0))
             rows.append(LengthRow(text_kind=text_kind, n=n, half=half, most=most, all=longest))
     return rows
-
-
-def lengths(words: Mapping[tuple[str, int], int], text_kind: str) -> dict[int, int]:
-    """Texts of one kind by the beginning of their step, in words, ascending."""
-    return {step: count for (kind, step), count in sorted(words.items()) if kind == text_kind}
 
 
 def _bound(steps: Mapping[int, int], target: float) -> int:
@@ -200,29 +184,6 @@ def _bound(steps: Mapping[int, int], target: float) -> int:
         if seen >= target:
             return step + WORDS_STEP
     raise ValueError("more texts are wanted than there are")
-
-
-def matrices(before: SetCounts, after: SetCounts, shown: int = MODELS_SHOWN) -> tuple[Matrix, Matrix]:
-    """Pairs of models by position, with the same names in both matrices."""
-    pairs = appearances(before) + appearances(after)
-    names = [name for name, _ in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))]
-    rest = len(names) - shown
-    top = {name: index for index, name in enumerate(names if rest <= 1 else names[:shown])}
-    heads = (*top, f"{rest} others") if rest > 1 else tuple(top)
-    return _matrix(before, top, heads), _matrix(after, top, heads)
-
-
-def _matrix(counts: SetCounts, top: Mapping[str, int], heads: tuple[str, ...]) -> Matrix:
-    cells = [[0] * len(heads) for _ in heads]
-    for (first, second), count in counts.models.items():
-        cells[top.get(first, len(top))][top.get(second, len(top))] += count
-    most = max((count for row in cells[: len(top)] for count in row[: len(top)]), default=0) or 1
-    named = range(len(top))
-    shades = tuple(
-        tuple(count / most if at in named and index in named else 0 for index, count in enumerate(row))
-        for at, row in enumerate(cells)
-    )
-    return Matrix(names=heads, counts=tuple(map(tuple, cells)), shades=shades)
 
 
 def appearances(counts: SetCounts, places: Iterable[int] = (0, 1)) -> Counter[str]:
@@ -251,100 +212,23 @@ def first_places(
     return [(model, at_first(before, model), at_first(after, model)) for model in models]
 
 
-_PLACES = ((1, BLUE, "answer 1", ""), (2, ORANGE, "answer 2", "//"))
-_MOST_BARS = 40
-_WIDE_SCALE = 50
-
-
 def score_figure(before: Stage, after: Stage) -> str:
     """Scores by the place of the answer, before and after augmentation, as shares of each panel's answers."""
-    edges = _score_edges({score for stage in (before, after) for _, score in stage.counts.scores})
-    centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
+    scores = [score for stage in (before, after) for _, score in stage.counts.scores]
+    edges = score_edges(min(scores), max(scores))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.4, 3.3), layout="constrained")
         panels: Sequence[Axes] = figure.subplots(1, 2, sharey=True)
         for axes, stage in zip(panels, (before, after), strict=True):
-            for position, colour, name, hatch in _PLACES:
-                shares = 100 * _score_shares(stage.counts, position, edges)
-                bars = centres + (position - 1.5) * width
-                axes.bar(bars, shares, width, color=colour, label=name, hatch=hatch, edgecolor="white", linewidth=0)
-            if len(centres) <= 12:
-                axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
+            shares = {f"answer {place}": 100 * _score_shares(stage.counts, place, edges) for place in (1, 2)}
+            score_bars(axes, edges, shares)
             axes.set(title=stage.name, xlabel="Score (points)")
-            axes.grid(axis="y", color=GRID)
         panels[0].set_ylabel("Share of the place's scores (%)")
         figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="outside upper left", ncols=2)
         return svg(figure, "Histograms of scores at both places, before augmentation and as written")
-
-
-def _score_edges(scores: set[float]) -> NDArray[np.float64]:
-    """Bins of width 1 around whole scores, a half point counting upwards; twenty equal ones on a wide scale."""
-    low, high = np.floor(min(scores) + 0.5) - 0.5, np.floor(max(scores) + 0.5) + 0.5
-    return np.arange(low, high + 1) if high - low <= _WIDE_SCALE else np.linspace(low, high, 21)
 
 
 def _score_shares(counts: SetCounts, position: int, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     at_position = {score: count for (at, score), count in counts.scores.items() if at == position}
     heights = np.histogram(list(at_position), bins=edges, weights=list(at_position.values()))[0]
     return np.asarray(heights / max(heights.sum(), 1), dtype=np.float64)
-
-
-def winner_figure(before: Stage, after: Stage) -> str:
-    """Shares of winners with 95 % intervals, before and after augmentation."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.2, 3.1), layout="constrained")
-        axes = figure.add_subplot()
-        for stage, shift, colour, marker in ((before, -0.14, ORANGE, "s"), (after, 0.14, BLUE, "o")):
-            for index, winner in enumerate(WINNERS):
-                estimate = stage.winner(winner)
-                if estimate is None:
-                    continue
-                errors = 100 * np.clip([[estimate.value - estimate.low], [estimate.high - estimate.value]], 0, None)
-                axes.errorbar(
-                    100 * estimate.value,
-                    index + shift,
-                    xerr=errors,
-                    fmt=marker,
-                    color=colour,
-                    ecolor=INK,
-                    capsize=3,
-                    markersize=8,
-                    label="" if index else stage.name,
-                )
-        axes.set_yticks(range(len(WINNERS)), LABEL_NAMES)
-        axes.set_xlim(left=0)
-        axes.set_ylim(len(WINNERS) - 0.5, -0.5)
-        axes.set(xlabel="Share of rows (%)", ylabel="Winner")
-        axes.grid(axis="x", color=GRID)
-        figure.legend(frameon=False, loc="outside upper left", ncols=2)
-        return svg(figure, "Shares of winners with intervals, before augmentation and as written")
-
-
-def length_figure(words: Mapping[tuple[str, int], int], rows: Sequence[LengthRow]) -> str:
-    """Lengths of questions, answers and reasons; the longest 1 % are one hatched bar at the end."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.4, 2.9), layout="constrained")
-        panels = np.atleast_1d(figure.subplots(1, len(rows)))
-        for axes, row in zip(panels, rows, strict=True):
-            starts, counts, width = _length_bars(lengths(words, row.text_kind), row.n)
-            axes.bar(starts[:-1], counts[:-1], width, align="edge", color=GREEN, edgecolor="white", linewidth=0.5)
-            if counts[-1]:
-                bar = {"color": ORANGE, "hatch": "//", "edgecolor": "white", "linewidth": 0.5}
-                axes.bar(starts[-1], counts[-1], width, align="edge", **bar)
-            axes.set(title=f"{row.text_kind}s", xlabel="Length (words)")
-            axes.set_xlim(left=0)
-            axes.grid(axis="y", color=GRID)
-        panels[0].set_ylabel("Texts (count)")
-        return svg(figure, "Histograms of lengths in words")
-
-
-def _length_bars(steps: Mapping[int, int], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Bars of equal width up to the 99th percentile, and one for what is longer: starts, counts, width in words."""
-    values = np.array(list(steps), dtype=np.int64)
-    counts = np.array(list(steps.values()), dtype=np.int64)
-    reached = np.cumsum(counts) >= 0.99 * n
-    end = int(values[np.argmax(reached)]) + WORDS_STEP
-    width = WORDS_STEP * -(-end // (WORDS_STEP * _MOST_BARS))
-    bars = -(-end // width)
-    heights = np.bincount(np.minimum(values // width, bars), weights=counts, minlength=bars + 1)
-    return np.arange(bars + 1) * width, heights.astype(np.int64), width

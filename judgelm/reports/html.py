@@ -84,7 +84,9 @@ def render_report(
         facts=facts(manifest),
         throughput=throughput(manifest),
         sessions=sessions(manifest),
-        figures=_figures(evaluation),
+        label_names=plots.LABEL_NAMES,
+        # its text is ours and numbers, so the SVG is passed on as it is
+        score_figure=None if evaluation.scores is None else Markup(plots.score_figure(evaluation.scores)),
         groups=[_group_table(name, rows) for name, rows in evaluation.groups.items()],
         examples=failure_examples(evaluation, judgments),
         listed=listed,
@@ -149,19 +151,6 @@ def _environment() -> Environment:
         "human_sentence": wording.human_sentence,
     }
     return environment
-
-
-def _figures(evaluation: Evaluation) -> dict[str, Markup]:
-    """Figures that there are numbers for. Their text is ours and numbers, so the SVG is passed on as it is."""
-    parts: dict[str, Markup] = {}
-    shown = evaluation.headline
-    if shown is not None:
-        parts["confusion"] = Markup(plots.confusion_figure(shown))
-        if shown.position is not None:
-            parts["position"] = Markup(plots.position_figure(shown.position))
-    if evaluation.scores is not None:
-        parts["scores"] = Markup(plots.score_figure(evaluation.scores))
-    return parts
 
 
 def _group_table(name: str, rows: tuple[GroupRow, ...]) -> dict[str, object]:

@@ -8,7 +8,7 @@ and never read as mathematics; a figure says how many rows it leaves out.
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +22,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, ScoreHistogram
+from judgelm.studies.pair_metrics import ScoreHistogram
 from judgelm.studies.result import Bars, Figure, Forest, HeatMap, Lines, Series, Value
 from judgelm.studies.sentences import format_bounds
 
@@ -46,79 +46,33 @@ STYLE: dict[Any, Any] = {  # matplotlib types the keys as some 300 literals
     "axes.axisbelow": True,
     "text.parse_math": False,
 }
-_SHADES = LinearSegmentedColormap.from_list("white-blue", ["#ffffff", BLUE])
-
-
-def confusion_figure(treatment: PairMetrics) -> str:
-    """Labels against the judge's answers: counts in cells, shade and second line by share of the row."""
-    counts = np.array(treatment.confusion, dtype=np.float64)
-    totals = counts.sum(axis=1, keepdims=True)
-    shares = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
-    with _axes(4.6, 3.7) as (figure, axes):
-        axes.pcolormesh(shares, cmap=_SHADES, vmin=0, vmax=1, edgecolors="white", linewidth=2)
-        for row, column in np.ndindex(3, 3):
-            text = f"{counts[row, column]:,.0f}"
-            if totals[row, 0]:
-                text += f"\n{100 * shares[row, column]:.0f} %"
-            colour = "white" if shares[row, column] > 0.55 else INK
-            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize=11)
-        names = [f"{name}\n(n = {int(total)})" for name, total in zip(LABEL_NAMES, totals[:, 0], strict=True)]
-        axes.set_xticks([0.5, 1.5, 2.5], LABEL_NAMES)
-        axes.set_yticks([0.5, 1.5, 2.5], names)
-        axes.set(xlabel="Judge's answer", ylabel="Label")
-        axes.invert_yaxis()
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        return svg(figure, f"Confusion matrix of {treatment.n} pairs: labels in rows, the judge's answers in columns")
+_Look = dict[str, Any]
 
 
 def score_figure(scores: ScoreHistogram) -> str:
     """Histogram of scores for the answer shown first and the answer shown second."""
-    edges = np.array(scores.edges)
-    centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
-    with _axes(6.2, 3.3) as (figure, axes):
-        first, second = f"shown first (mean {scores.mean_first:.2f})", f"shown second (mean {scores.mean_second:.2f})"
-        axes.bar(centres - width / 2, scores.first, width, color=BLUE, label=first)
-        axes.bar(centres + width / 2, scores.second, width, color=ORANGE, label=second)
-        if len(centres) <= 12:
-            axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
+    first, second = f"shown first (mean {scores.mean_first:.2f})", f"shown second (mean {scores.mean_second:.2f})"
+    with mpl.rc_context(STYLE):
+        figure = Canvas(figsize=(6.2, 3.3), layout="constrained")
+        axes = figure.add_subplot()
+        score_bars(axes, np.array(scores.edges), {first: scores.first, second: scores.second})
         rest = (
             f"; {scores.not_finite} replies with a score that is not finite are left out" if scores.not_finite else ""
         )
         axes.set(xlabel=f"Score (points on the judge's scale){rest}", ylabel="Answers scored (count)")
-        axes.grid(axis="y", color=GRID)
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
         return svg(figure, "Histogram of the judge's scores by the place an answer was shown at")
 
 
-def position_figure(position: PositionEstimates) -> str:
-    """Consistency and lean with 95 % intervals."""
-    rows = (
-        ("same answer in\nboth orders", position.consistency, GREEN),
-        ("leans to the\nfirst place", position.toward_first, BLUE),
-        ("leans to the\nsecond place", position.toward_second, ORANGE),
-    )
-    with _axes(5.0, 2.9) as (figure, axes):
-        for index, (_, share, colour) in enumerate(rows):
-            value = 100 * share.value
-            errors = [[value - 100 * share.low], [100 * share.high - value]]
-            axes.barh(index, value, height=0.55, color=colour)
-            axes.errorbar(value, index, xerr=np.clip(errors, 0, None), color=INK, capsize=3, linewidth=1.2)
-            axes.text(max(value, 100 * share.high) + 2, index, f"{value:.1f} %", va="center")
-        axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
-        axes.set_xticks(range(0, 101, 20))
-        axes.set_xlim(0, 116)
-        axes.invert_yaxis()
-        axes.set(xlabel=f"Share of {position.consistency.n} pairs judged in both orders (%)", ylabel="Outcome")
-        axes.grid(axis="x", color=GRID)
-        return svg(figure, "Position bias: shares of pairs judged alike in both orders and leaning to either place")
-
-
-@contextmanager
-def _axes(width_in: float, height_in: float) -> Iterator[tuple[Canvas, Axes]]:
-    with mpl.rc_context(STYLE):
-        figure = Canvas(figsize=(width_in, height_in), layout="constrained")
-        yield figure, figure.add_subplot()
+def score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, ArrayLike]) -> None:
+    """Bars side by side of the scores at two places, by the place's name in the legend."""
+    centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
+    looks: tuple[_Look, ...] = ({"color": BLUE}, {"color": ORANGE, "hatch": "//"})
+    for side, look, (name, heights) in zip((-0.5, 0.5), looks, places.items(), strict=True):
+        axes.bar(centres + side * width, heights, width, label=name, edgecolor="white", linewidth=0, **look)
+    if len(centres) <= 12:
+        axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
+    axes.grid(axis="y", color=GRID)
 
 
 def svg(figure: Canvas, description: str) -> str:
@@ -161,7 +115,6 @@ _LONGEST = 38
 _WIDE_IN = 6.5
 _SOFT = "#566072"
 _LUMINANCE = (0.2126, 0.7152, 0.0722)
-_Look = dict[str, Any]
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _DASHES = ("-", "--", "-.", ":")
 _HATCHES = ("", "//", "..", "xx")

@@ -27,7 +27,7 @@ from judgelm.serving.middleware import ApiKeys, Metrics, RequestLog, RequestMidd
 from judgelm.serving.native_routes import native_routes
 from judgelm.serving.openai_routes import CompletionHandler, openai_routes
 from judgelm.serving.other_apis import other_routes
-from judgelm.serving.schemas import ErrorBody, Status
+from judgelm.serving.schemas import ERRORS, replies
 from judgelm.serving.settings import ServerSettings
 
 log = logging.getLogger("judgelm.serving")
@@ -65,7 +65,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses={"default": {"model": ErrorBody, "description": "An error."}},
+        responses=ERRORS,
     )
     app.state.traffic = traffic
     app.state.judges = judges
@@ -105,9 +105,9 @@ def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     async def prometheus() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.get("/livez", summary="Whether the server works, also while it shuts down", response_model=Status)(live)
+    app.get("/livez", summary="Whether the server works, also while it shuts down", responses=replies("Status"))(live)
     for path in ("/readyz", "/healthz", "/health"):
-        app.get(path, summary="Whether the server takes requests", response_model=Status)(ready)
+        app.get(path, summary="Whether the server takes requests", responses=replies("Status"))(ready)
     app.get(
         "/metrics",
         summary="Counters in Prometheus' text format",

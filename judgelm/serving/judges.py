@@ -15,7 +15,7 @@ from judgelm.modes.flow import RequestFlow
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, json_response, read_json
-from judgelm.serving.schemas import LoadBody, Loaded, UnloadBody, request_body
+from judgelm.serving.schemas import replies, request_body
 from judgelm.serving.settings import ServerSettings
 
 _IDLE_CHECK_S = 0.05
@@ -221,14 +221,14 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     router.post(
         "/v1/load_lora_adapter",
         summary="Load a LoRA adapter as a judge, from the server's folder of adapters",
-        response_model=Loaded,
-        openapi_extra=request_body(LoadBody),
+        responses=replies("Loaded"),
+        openapi_extra=request_body("LoadBody"),
     )(load)
     router.post(
         "/v1/unload_lora_adapter",
         summary="Unload a judge that is an adapter, when its requests in flight are answered",
-        response_model=Loaded,
-        openapi_extra=request_body(UnloadBody),
+        responses=replies("Loaded"),
+        openapi_extra=request_body("UnloadBody"),
     )(unload)
     return router
 

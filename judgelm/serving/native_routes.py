@@ -24,7 +24,7 @@ from judgelm.serving.handler import Explanation, JudgeHandler, UnjudgedError
 from judgelm.serving.http_errors import HttpError, read_json, typed_field, wait_for_answer
 from judgelm.serving.judges import ServedJudges
 from judgelm.serving.openai_routes import model_name
-from judgelm.serving.schemas import ExplanationBody, JudgeBody, JudgmentBody, Judgments, request_body
+from judgelm.serving.schemas import replies, request_body
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.tasks import ModeTask, read_task
 
@@ -86,14 +86,13 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     router.post(
         "/v1/judge",
         summary="Judge a sample, or several",
-        response_model=JudgmentBody | Judgments,
-        response_description="As in a run file.",
-        openapi_extra=request_body(JudgeBody),
+        responses=replies("Judgment", "Judgments", description="As in a run file."),
+        openapi_extra=request_body("JudgeBody"),
     )(judge)
     router.post(
         "/v1/judge/explain",
         summary="Explain how a request of /v1/chat/completions or /v1/completions is read, and judge it",
-        response_model=ExplanationBody,
+        responses=replies("Explanation"),
         openapi_extra=request_body(ChatBody, CompletionBody) | {"parameters": [_ASK]},
     )(explain)
     return router

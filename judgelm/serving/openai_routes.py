@@ -32,7 +32,7 @@ from judgelm.serving.http_errors import (
     wait_for_answer,
 )
 from judgelm.serving.judges import ServedJudges
-from judgelm.serving.schemas import ChatCompletion, Event, Model, Models, TextCompletion, request_body
+from judgelm.serving.schemas import replies, request_body
 from judgelm.serving.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
@@ -70,21 +70,19 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
 
     judging = "Judge what a chat asks to be judged"
     named = "As /v1/chat/completions, the model in the path"
-    post: tuple[tuple[str, Callable[..., Any], str, type[BaseModel], type[BaseModel]], ...] = (
-        (CHAT, chat, judging, ChatBody, ChatCompletion),
-        (ENGINE_CHAT, named_chat, named, ChatBody, ChatCompletion),
-        (AZURE_CHAT, chat, judging, ChatBody, ChatCompletion),
-        (DEPLOYMENT_CHAT, named_chat, named, ChatBody, ChatCompletion),
-        (f"/v1{DEPLOYMENT_CHAT}", named_chat, named, ChatBody, ChatCompletion),
-        (PLAIN, plain, "Judge what a plain prompt asks to be judged", CompletionBody, TextCompletion),
+    post: tuple[tuple[str, Callable[..., Any], str, type[BaseModel], str], ...] = (
+        (CHAT, chat, judging, ChatBody, "ChatCompletion"),
+        (ENGINE_CHAT, named_chat, named, ChatBody, "ChatCompletion"),
+        (AZURE_CHAT, chat, judging, ChatBody, "ChatCompletion"),
+        (DEPLOYMENT_CHAT, named_chat, named, ChatBody, "ChatCompletion"),
+        (f"/v1{DEPLOYMENT_CHAT}", named_chat, named, ChatBody, "ChatCompletion"),
+        (PLAIN, plain, "Judge what a plain prompt asks to be judged", CompletionBody, "TextCompletion"),
     )
-    streamed: dict[int | str, Any] = {200: {"content": {_EVENTS: {"schema": Event.model_json_schema()}}}}
     for path, endpoint, summary, body, reply in post:
-        router.post(path, summary=summary, response_model=reply, responses=streamed, openapi_extra=request_body(body))(
-            endpoint
-        )
-    router.get("/v1/models", summary="List the models", response_model=Models)(models)
-    router.get("/v1/models/{model:path}", summary="One model", response_model=Model)(one_model)
+        responses = replies(reply, events=True)
+        router.post(path, summary=summary, responses=responses, openapi_extra=request_body(body))(endpoint)
+    router.get("/v1/models", summary="List the models", responses=replies("Models"))(models)
+    router.get("/v1/models/{model:path}", summary="One model", responses=replies("Model"))(one_model)
     return router
 
 

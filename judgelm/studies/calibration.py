@@ -6,6 +6,7 @@ to make it. A label that is a tie takes no part: neither answer is the better on
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +34,10 @@ from judgelm.parsing.scores import kind_of_approximation
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import TIE_THRESHOLD, JoinedPair, group_by_value, join, questions_of, winner_of
 from judgelm.studies.pair_metrics import proper_losses
-from judgelm.studies.result import Figure, Lines, Series, StudyResult, Table, columns, forest, table
+from judgelm.studies.result import Figure, Layouts, Lines, Row, Series, StudyResult, Table, forest
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,67 +330,38 @@ _LEAST_IN_FOREST = 10
 
 def score_table(qualities: Sequence[CalibrationScores]) -> Table:
     """Each set of probabilities by all its numbers."""
-    return table(
+    return LAYOUTS.table(
+        "scores",
         [
             (each.name, each.brier, each.log_loss, each.error.error, each.error.by_chance, each.overconfidence)
             for each in qualities
         ],
-        columns("text", probabilities="Probabilities"),
-        columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
-        columns("number", error_by_chance="The same by chance alone"),
-        columns("share", overconfidence="Mean confidence minus share right"),
-        name="scores",
-        title="Scores of the probabilities",
-        note="Lower is better; always answering 0.5 has a Brier score of 0.250 and a log loss of 0.693. The "
-        "calibration error is never negative: read it beside what a perfectly calibrated judge with the same "
-        "probabilities and as many pairs would show. Confidence is the probability of the winner named, max(p, 1 - p).",
     )
 
 
 def gain_table(gains: Sequence[Gain]) -> Table:
     """Effect of each scaling over the pairs it was not fitted on."""
-    return table(
-        [(*gain,) for gain in gains],
-        columns("text", scaling="Scaling"),
-        columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
-        name="gains",
-        title="Effect of a scaling on the rest",
-        note="With the scaling minus without it, over the same pairs and resampled together; below 0 is better. The "
-        "scaling itself is held fixed.",
-    )
+    return LAYOUTS.table("gains", [(*gain,) for gain in gains])
 
 
 def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
     """The fitted parameters."""
     low, high = TEMPERATURES
-    return table(
+    return LAYOUTS.table(
+        "scalings",
         [
             (name, *([None] * 3 if fit is None else (fit.temperature, fit.slope, fit.intercept)))
             for name, fit in scalings.items()
         ],
-        columns("text", scaling="Scaling"),
-        columns("number", temperature="Temperature", slope="Slope", intercept="Intercept"),
-        name="scalings",
-        title="The scalings",
-        note="p becomes sigmoid(slope * logit(p) + intercept). A temperature is 1 / slope without intercept; above 1 "
-        "the judge was too sure. An intercept other than 0 prefers one position in the sample regardless of the judge. "
-        f"A row of dashes has no best fit: no temperature from {low:g} to {high:g} is best, or a threshold on the "
-        "probability separates the outcomes.",
+        low=low,
+        high=high,
     )
 
 
 def reliability_table(qualities: Sequence[CalibrationScores]) -> Table:
     """All reliability curves."""
     rows = [(quality.name, bin.low, bin.high, bin.mean, bin.hits) for quality in qualities for bin in quality.bins]
-    return table(
-        rows,
-        columns("text", probabilities="Probabilities"),
-        columns("number", above="Above", up_to="Up to", mean="Mean probability"),
-        columns("share", first_better="First is better"),
-        name="reliability",
-        title="Reliability of P(first better)",
-        note="Bins without pairs are left out; the first bin includes 0.",
-    )
+    return LAYOUTS.table("reliability", rows)
 
 
 def _numbers_by_value(
@@ -403,16 +377,8 @@ def _numbers_by_value(
 def group_tables(groups: GroupNumbers) -> Iterator[Table]:
     """One table for each grouping."""
     for name, numbers in groups.items():
-        yield table(
-            [(value, n, *estimates) for value, (n, estimates) in numbers.items()],
-            columns("text", value=name),
-            columns("count", pairs="Pairs"),
-            columns("number", brier="Brier score", log_loss="Log loss (nats)"),
-            columns("share", overconfidence="Mean confidence minus share right"),
-            name=f"by-{file_slug(name)}",
-            title=f"By {name}",
-            note="The probabilities as judged, over all pairs. Small groups have wide intervals.",
-        )
+        rows: list[Row] = [(value, n, *estimates) for value, (n, estimates) in numbers.items()]
+        yield LAYOUTS.table("by-group", rows, group=name, slug=file_slug(name))
 
 
 def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> Table:
@@ -421,39 +387,25 @@ def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> T
     wrong = [(p, row) for p, row in judged if np.sign(p - 0.5) == -row.truth]
     wrong.sort(key=lambda mistake: (-abs(mistake[0] - 0.5), mistake[1].id))
     listed = wrong[:MOST_MISTAKES]
-    return table(
-        [(row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in listed],
-        columns("text", id="Pair"),
-        columns("number", probability="P(first better)"),
-        columns("text", label="Label: better answer", question="Question"),
-        name="sure-and-wrong",
-        title="Sure and wrong",
-        note=f"{len(listed):,} of {len(wrong):,} pairs whose likelier winner is the wrong one, the surest first.",
-    )
+    shown = [(row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in listed]
+    return LAYOUTS.table("sure-and-wrong", shown, listed=len(listed), wrong=len(wrong))
 
 
 def figures(before: CalibrationScores, after: Sequence[CalibrationScores], groups: GroupNumbers) -> Iterator[Figure]:
     """Reliability curves, and overconfidence by group."""
-    yield _curve("reliability-all", "Reliability of P(first better), all pairs", [before])
+    yield _curve("reliability-all", [before])
     if len(after) > 1:
-        yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after)
+        yield _curve("reliability-rest", after)
     for name, numbers in groups.items():
         rows = [(value, estimates[2]) for value, (n, estimates) in numbers.items() if n >= _LEAST_IN_FOREST]
         if len(rows) > 1:
-            yield forest(
-                rows,
-                name=f"overconfidence-by-{file_slug(name)}",
-                title=f"Too sure or not sure enough, by {name} (of {_LEAST_IN_FOREST} pairs and more)",
-                x_label="Mean confidence minus share right (0.1 is 10 points too sure)",
-            )
+            words = {"group": name, "slug": file_slug(name), "least": _LEAST_IN_FOREST}
+            yield forest(rows, **LAYOUTS.figure("overconfidence", **words))
 
 
-def _curve(name: str, title: str, qualities: Sequence[CalibrationScores]) -> Lines:
+def _curve(name: str, qualities: Sequence[CalibrationScores]) -> Lines:
     return Lines(
-        name=name,
-        title=title,
-        x_label="Mean probability in the bin (0 to 1)",
-        y_label="Pairs whose first answer is better (share, 0 to 1)",
+        **LAYOUTS.figure(name),
         diagonal=True,
         series=tuple(
             Series(name=curve.name, x=tuple(bin.mean for bin in curve.bins), y=tuple(bin.hits for bin in curve.bins))

@@ -11,6 +11,7 @@ and Figures 20 to 23, where JudgeLM grades MM-Vet.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from judgelm.data.sources.graded import VisualQuestion
 from judgelm.errors import InputError
@@ -26,15 +27,11 @@ from judgelm.metrics.benchmark_scores import (
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
 from judgelm.studies.pair_labels import grouped
-from judgelm.studies.result import Bars, HeatMap, Row, StudyResult, Table, Value, bars, columns, point, table
+from judgelm.studies.result import Bars, HeatMap, Layouts, Row, StudyResult, Table, Value, bars, point
 from judgelm.studies.sentences import format_number
 
 _ALL = "all questions"
-_NOTE = (
-    "The mean is over the questions with a grade; failed judgments are in Questions and in Failed, and in no mean. "
-    "Rescaled puts the lowest grade of the scale at 0 and the highest at 1. Empty: no question has a grade. Without "
-    "interval: one image alone, or all grades alike, of which resampling cannot say how sure they are."
-)
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +109,8 @@ def capability_study(
         findings=tuple(_findings(models)),
         counts=_counts(models, questions),
         tables=(
-            _table("capabilities", "Per capability", [(m, group) for m in models for group in (m.overall, *m.alone)]),
-            _table("combinations", "Per combination of capabilities", [(m, g) for m in models for g in m.together]),
+            _table("capabilities", [(m, group) for m in models for group in (m.overall, *m.alone)]),
+            _table("combinations", [(m, g) for m in models for g in m.together]),
         ),
         figures=(_bars(models, names), _heat_map(models, combinations)),
         warnings=tuple(_warnings(models)),
@@ -210,21 +207,12 @@ def _warnings(models: Sequence[_Model]) -> list[str]:
     return lines
 
 
-def _table(name: str, title: str, groups: Sequence[tuple[_Model, GroupScore]]) -> Table:
+def _table(name: str, groups: Sequence[tuple[_Model, GroupScore]]) -> Table:
     def cells(model: _Model, score: GroupScore) -> Row:
         name, scaled = " + ".join(score.capabilities) or _ALL, rescaled(score.mean, model.scale)
         return (model.name, name, score.n, score.failed, score.mean, scaled)
 
-    return table(
-        [cells(*group) for group in groups],
-        columns("text", model="Answers of", capabilities="Capabilities"),
-        columns("count", n="Questions", failed="Failed"),
-        columns("number", mean="Mean grade"),
-        columns("share", rescaled="Rescaled"),
-        name=name,
-        title=title,
-        note=_NOTE,
-    )
+    return LAYOUTS.table(name, [cells(*group) for group in groups])
 
 
 def _bars(models: Sequence[_Model], names: Sequence[str]) -> Bars:
@@ -234,20 +222,13 @@ def _bars(models: Sequence[_Model], names: Sequence[str]) -> Bars:
             for model in models
         },
         (*names, _ALL),
-        name="capability-grades",
-        title="Grades by capability, rescaled to 0 to 1",
-        x_label="capability",
-        y_label="rescaled mean grade",
+        **LAYOUTS.figure("capability-grades"),
     )
 
 
 def _heat_map(models: Sequence[_Model], combinations: Sequence[tuple[str, ...]]) -> HeatMap:
     return HeatMap(
-        name="combination-grades",
-        title="Grades by combination of capabilities, rescaled to 0 to 1",
-        x_label="answers of",
-        y_label="combination",
-        value_label="rescaled mean grade",
+        **LAYOUTS.figure("combination-grades"),
         rows=tuple(" + ".join(combination) for combination in combinations),
         columns=tuple(model.name for model in models),
         values=tuple(

@@ -195,19 +195,20 @@ class ScoreHistogram:
     not_finite: int = 0
 
 
-def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
-    """Counts over every order shown, None where the judge wrote no finite scores.
+def score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
+    """Edges of bins of width 1 around whole scores, a half point counting upwards; of twenty on a scale above 50."""
+    low, high = np.floor(lowest + 0.5) - 0.5, np.floor(highest + 0.5) + 0.5
+    return np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
 
-    Bins have width 1 and lie around whole scores (a half point counts upwards); a scale wider than 50 gets twenty
-    equal ones.
-    """
+
+def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
+    """Counts over every order shown, None where the judge wrote no finite scores."""
     shown = [order.scores[:2] for judgment in judgments for order in judgment.shown if order.scores is not None]
     written = np.array(shown, dtype=np.float64).reshape(-1, 2)
     scores = written[np.isfinite(written).all(axis=1)]
     if not len(scores):
         return None
-    low, high = np.floor(scores.min() + 0.5) - 0.5, np.floor(scores.max() + 0.5) + 0.5
-    edges = np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
+    edges = score_edges(scores.min(), scores.max())
     first, second = (np.histogram(scores[:, position], bins=edges)[0].tolist() for position in (0, 1))
     mean_first, mean_second = scores.mean(axis=0).tolist()
     return ScoreHistogram(

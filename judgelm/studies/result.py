@@ -7,10 +7,12 @@ JSON, CSV, SVG, PNG and HTML.
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 from judgelm.jsonl import json_ready
 from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.yaml_files import read_yaml
 
 DEFAULT_RESAMPLING = Resampling()
 
@@ -75,6 +77,33 @@ def table(
 ) -> Table:
     """A table from its rows and the declared `columns` of their cells, in order; an `Estimate` brings its interval."""
     return Table(name=name, title=title, columns=tuple(chain(*groups)), rows=tuple(rows), source=source, note=note)
+
+
+class Layouts:
+    """Columns, titles and notes of a study's tables, and the words of its figures: a YAML file beside its module.
+
+    Texts may have fields of `str.format`.
+
+    Args:
+        path: of the file: `tables` and `figures` by name, columns as a list of {kind: {key: heading}}.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = read_yaml(path)
+
+    def table(self, name: str, rows: Iterable[Row], /, **words: object) -> Table:
+        """The table of that layout; `words` fill the fields of its texts."""
+        layout = {"name": name} | self._file["tables"][name]
+        groups = (
+            columns(kind, [(key, heading.format(**words)) for key, heading in headings.items()])
+            for group in layout.pop("columns")
+            for kind, headings in group.items()
+        )
+        return table(rows, *groups, **{key: text.format(**words) for key, text in layout.items()})
+
+    def figure(self, name: str, /, **words: object) -> dict[str, Any]:
+        """Name, title and labels of a figure, as its type takes them."""
+        return {key: text.format(**words) for key, text in ({"name": name} | self._file["figures"][name]).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from judgelm.metrics.correctness import CorrectnessScores, quality
 from judgelm.metrics.correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, LabelVerdict
-from judgelm.studies.benchmark.scoring_rules import JoinedJudgment, Report, by_subset
-from judgelm.studies.result import bars, columns, table
+from judgelm.studies.benchmark.scoring_rules import LAYOUTS, JoinedJudgment, Report, by_subset
+from judgelm.studies.result import bars
 from judgelm.studies.sentences import format_number, format_share
 
 _NUMBERS = (
@@ -46,32 +46,14 @@ def ratings_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
         values = spearmans.setdefault(name.partition(":")[0], [])
         values += [] if numbers.spearman is None else [numbers.spearman.value]
     means = [(name, float(np.mean(values)), len(values)) for name, values in spearmans.items() if values]
-    data_sets = table(
-        means,
-        columns("text", data_set="Data set"),
-        columns("number", spearman="Spearman, mean over properties"),
-        columns("count", properties="Properties"),
-        name="data-sets",
-        title="Data sets",
-        source="JUDGE-BENCH, results/utils/generate_tables.py",
-        note="A mean over properties of the same texts has no interval here; those of the properties are below.",
-    )
-    properties = table(
-        [(name, each.n, each.spearman, each.pearson, each.kendall) for name, each in correlations.items()],
-        columns("text", property="Property"),
-        columns("count", texts="Texts"),
-        columns("number", spearman="Spearman", pearson="Pearson", kendall="Kendall's tau-b"),
-        name="properties",
-        title="Grades and people's mean ratings",
-        note="Texts without a grade are left out. Empty: one side is constant.",
+    data_sets = LAYOUTS.table("data-sets", means)
+    properties = LAYOUTS.table(
+        "properties", [(name, each.n, each.spearman, each.pearson, each.kendall) for name, each in correlations.items()]
     )
     figure = bars(
         {"Spearman": [numbers.spearman for numbers in correlations.values()]},
         correlations,
-        name="by-property",
-        title="Correlation with people's ratings",
-        x_label="Property",
-        y_label="Spearman's correlation",
+        **LAYOUTS.figure("by-property"),
     )
     findings = [f"{name}: Spearman's correlation {mean:.2f} over {count} properties." for name, mean, count in means]
     return Report(findings, [data_sets, properties], [figure], _undefined(correlations))
@@ -129,26 +111,9 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
         name = f"GPT-4, gradings {first + 1} and {second + 1}"
         correlations[name] = grade_correlation(*sides, None, clusters, resampling)
     values = {name: [getattr(numbers, key) for key, _ in _NUMBERS] for name, numbers in correlations.items()}
-    grade_table = table(
-        [(name, correlations[name].n, *numbers) for name, numbers in values.items()],
-        columns("text", between="Between"),
-        columns("count", answers="Answers"),
-        columns("number", _NUMBERS),
-        name="correlations",
-        title="Grades and GPT-4's scores",
-        source="prometheus-eval, eval/utils.py",
-        note="Pearson, Kendall and Spearman with the mean of GPT-4's scores; kappas with their median, since a mean is "
-        "no grade. Answers without a grade are left out. The other rows: GPT-4's own gradings with each other. Empty: "
-        "one side is constant, or, for kappas, a grade is not whole.",
-    )
-    figure = bars(
-        values,
-        [heading for _, heading in _NUMBERS],
-        name="correlations-figure",
-        title="Grades and GPT-4's scores",
-        x_label="Statistic",
-        y_label="Value",
-    )
+    rows = [(name, correlations[name].n, *numbers) for name, numbers in values.items()]
+    grade_table = LAYOUTS.table("correlations", rows)
+    figure = bars(values, [heading for _, heading in _NUMBERS], **LAYOUTS.figure("correlations-figure"))
     judge, *others = (numbers.pearson for numbers in correlations.values())
     findings = []
     if judge is not None:
@@ -185,7 +150,8 @@ def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
     everything, *groups = (
         _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
     )
-    answers = table(
+    answers = LAYOUTS.table(
+        "answers",
         [
             (
                 name,
@@ -196,22 +162,11 @@ def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
             )
             for name, n, judged, lexical in (everything, *groups)
         ],
-        columns("text", answers="Data set and model"),
-        columns("count", n="Answers"),
-        columns("share", accuracy="Accuracy", f1="F1"),
-        columns("share", lexical_accuracy="Accuracy, lexical match", lexical_f1="F1, lexical match"),
-        name="answers",
-        title="Verdicts against people's",
-        source="QA-Eval, lexical_match.py",
-        note="F1 has correct as the class to be found. Empty: no answer is correct, or the rows have no texts.",
     )
     figure = bars(
         {"accuracy": [group.judged.accuracy for group in groups]},
         [group.name for group in groups],
-        name="by-model",
-        title="Accuracy of the verdicts",
-        x_label="Data set and model",
-        y_label="Accuracy",
+        **LAYOUTS.figure("by-model"),
     )
     shares = {
         f"Accuracy over {everything.n:,} answers": everything.judged.accuracy,

@@ -6,6 +6,7 @@ style of an answer leads the judge away from its content), and WMT's agreement w
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,10 @@ from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_sha
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.pair_labels import NOT_GIVEN, grouped, label_of, order_labels, orders_of, pair_label, pair_winner
-from judgelm.studies.result import Figure, Row, Table, columns, table
+from judgelm.studies.result import Figure, Layouts, Row, Table
 from judgelm.studies.sentences import format_number, format_share
+
+LAYOUTS = Layouts(Path(__file__).with_name("layouts.yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,22 +140,7 @@ def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
         )
     if not rows:
         return None
-    orders = table(
-        rows,
-        columns("text", subset="Set"),
-        columns("count", pairs="Pairs", unreadable="Unreadable orders"),
-        columns("share", given_right="As given", swapped_right="Swapped", both_right="Both right"),
-        columns("share", equal="Equal, LLMBar's count", agree="Equal, both readable"),
-        columns("number", kappa="Kappa between orders"),
-        columns("number", given_kappa="Kappa, as given", swapped_kappa="Kappa, swapped"),
-        name="orders",
-        title="Both orders, set by set",
-        source="LLMBar, LLMEvaluator/evaluate.py (statistics.json)",
-        note="LLMBar's count of equal orders takes two unreadable ones for equal; beside it the share over pairs whose "
-        "orders were both read. Kappas are Cohen's, over what was read; as given and swapped with the labels. They are "
-        "not those published: there kappa_False and kappa_True write a winner of 2 as 0 beside labels of 1 and 2, and "
-        "kappa_agreement takes an unreadable reply for a 2. Empty: undefined.",
-    )
+    orders = LAYOUTS.table("orders", rows)
     return Report(findings, [orders])
 
 
@@ -168,17 +156,7 @@ def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
             agreement = share(right, [member.cluster for member in members], resampling)
             scenarios = len({member.subset for member in members})
             rows.append((group, scenarios, agreement, consistency(members, resampling)))
-    groups = table(
-        rows,
-        columns("text", group="Group"),
-        columns("count", scenarios="Scenarios"),
-        columns("share", agreement="Agreement", consistency="Consistency"),
-        name="groups",
-        title="Auto-J's groups of scenarios",
-        source="Auto-J, codes/leaderboard/pairwise_eval.py and utils_constants.py",
-        note="Agreement: both orders give the label; an unreadable order does not. Consistency: over the pairs read in "
-        "both orders.",
-    )
+    groups = LAYOUTS.table("groups", rows)
     by_group = "; ".join(f"{row[0]} {format_share(row[2])}" for row in rows if isinstance(row[2], Estimate))
     return Report([f"Agreement by group: {by_group}."], [groups])
 
@@ -201,17 +179,7 @@ def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -
         judged, truths, keys = zip(*read, strict=True)
         kappa = cohens_kappa(np.array(judged), np.array(truths), keys, resampling)
     one_order = sum(sum(label is not None for label in labels_by_order(member)) == 1 for member in joined)
-    people = table(
-        ((len(labels), len(labels) - len(read), one_order, accuracy, kappa),),
-        columns("count", pairs="Pairs", unreadable="Unreadable", one_order="Decided by one order"),
-        columns("share", accuracy="Accuracy"),
-        columns("number", kappa="Cohen's kappa"),
-        name="people",
-        title="Agreement with people",
-        source="Wang et al. 2023, Large Language Models are not Fair Evaluators; i-Eval/FairEval",
-        note="The scores of the orders that could be read are averaged, as in the authors' code. A pair without a "
-        "readable order is wrong in the accuracy and left out of kappa. Kappa is empty where it is undefined.",
-    )
+    people = LAYOUTS.table("people", ((len(labels), len(labels) - len(read), one_order, accuracy, kappa),))
     return Report([f"Cohen's kappa with people is {format_number(kappa)}."], [people])
 
 
@@ -226,16 +194,7 @@ def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Re
         difficulty: {f"{domain}, {difficulty}": 1.0 for domain in RM_BENCH_SECTIONS} for difficulty in DIFFICULTIES
     }
     scores = section_scores(scored, sections, resampling).sections
-    difficulties = table(
-        scores.items(),
-        columns("text", difficulty="Difficulty"),
-        columns("share", accuracy="Accuracy"),
-        name="difficulties",
-        title="Styles of the chosen and the rejected answer",
-        source="RM-Bench, README.md and scripts/utils.py",
-        note="Easy: the chosen answer has more style (longer, then with markdown) than the rejected one; normal: the "
-        "same; hard: less. Each is the mean over the domains that were judged.",
-    )
+    difficulties = LAYOUTS.table("difficulties", scores.items())
     by_difficulty = "; ".join(f"{difficulty} {format_share(score)}" for difficulty, score in scores.items())
     return Report([f"By difficulty: {by_difficulty}."], [difficulties])
 
@@ -260,17 +219,7 @@ def translators_report(joined: Sequence[JoinedJudgment], resampling: Resampling)
         )
     if not rows:
         return None
-    people = table(
-        rows,
-        columns("text", languages="Languages"),
-        columns("count", pairs="Pairs"),
-        columns("share", judge="Judge and a translator", people="Two translators", difference="Difference"),
-        columns("number", fleiss_kappa="Fleiss' kappa of the translators"),
-        name="translators",
-        title="Agreement with single translators",
-        source="google/wmt-mqm-human-evaluation, generalMT2023/",
-        note="Over first better, second better and tie. Pairs that the judge failed on are left out here.",
-    )
+    people = LAYOUTS.table("translators", rows)
     return Report(findings, [people])
 
 

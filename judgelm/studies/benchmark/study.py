@@ -21,6 +21,7 @@ from judgelm.records import Judgment
 from judgelm.studies.benchmark.published import published_findings, published_table
 from judgelm.studies.benchmark.ratings import grades_report, open_qa_report, ratings_report
 from judgelm.studies.benchmark.scoring_rules import (
+    LAYOUTS,
     SCORING_RULES,
     TIES,
     JoinedJudgment,
@@ -31,7 +32,7 @@ from judgelm.studies.benchmark.scoring_rules import (
     ties_prompt,
 )
 from judgelm.studies.pair_labels import by_id, grouped
-from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, bars, columns, table
+from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, bars
 from judgelm.studies.sentences import format_share
 
 _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], Report]] = {
@@ -101,14 +102,7 @@ def _scored_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
     tables = [_score_table(overall, sections if rule.sections else tied, consistency(joined, resampling))]
     tables += [] if scores is None else [_subset_table(rule, scores)]
     subsets = {**(scores.subsets if scores else {}), **tied}
-    figure = bars(
-        {"score": subsets.values()},
-        subsets,
-        name="by-subset",
-        title="Score of each subset",
-        x_label="Subset",
-        y_label="Score",
-    )
+    figure = bars({"score": subsets.values()}, subsets, **LAYOUTS.figure("by-subset"))
     findings = [*_findings(benchmark.name, overall, sections), *more.findings]
     return Report(findings, [*tables, *more.tables], [figure])
 
@@ -151,25 +145,13 @@ def _score_table(
     overall: Estimate | float | None, sections: Mapping[str, Estimate], agreeing: Estimate | None
 ) -> Table:
     rows = (("overall", overall), *sections.items(), ("both orders agree", agreeing))
-    return table(
-        [row for row in rows if row[1] is not None],
-        columns("text", name=""),
-        columns("share", score="score"),
-        name="scores",
-        title="Scores",
-        note="Failures count as the protocol says. An overall score that Ties is part of has no interval.",
-    )
+    return LAYOUTS.table("scores", [row for row in rows if row[1] is not None])
 
 
 def _subset_table(rule: ScoringRule, scores: SectionScores) -> Table:
     weights = {subset: weight for subsets in (rule.sections or {}).values() for subset, weight in subsets.items()}
-    return table(
-        [(name, score, weights.get(name, float(score.n))) for name, score in scores.subsets.items()],
-        columns("text", subset="subset"),
-        columns("share", score="score"),
-        columns("number", weight="weight in its section"),
-        name="subsets",
-        title="Subsets",
+    return LAYOUTS.table(
+        "subsets", [(name, score, weights.get(name, float(score.n))) for name, score in scores.subsets.items()]
     )
 
 
