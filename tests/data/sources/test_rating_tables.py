@@ -1,6 +1,5 @@
 """Ratings as tables: long and wide files."""
 
-
 import pytest
 
 from judgelm.data.sources.rating_tables import (
