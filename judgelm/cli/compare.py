@@ -206,13 +206,20 @@ def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Pa
 
 
 def _self_preference(sides: Sequence[_Side], name: str, judge: str | None) -> list[str]:
-    """A warning where the judge is one of the models, by its name or its folder."""
-    own = [side.name for side in sides if {side.name, side.model} & ({name, judge} - {None})]
+    """A warning where the judge is one of the models, by its name, its folder, or the base of its card."""
+    own = [side.name for side in sides if _identities(side.name, side.model) & _identities(name, judge)]
     return [
         f"{name} judges answers of its own, as {side}: judges prefer what they wrote, so the win rate of {side} may be "
         "too high. Labels of people, or another judge, show by how much"
         for side in own
     ]
+
+
+def _identities(*names: str | None) -> set[str]:
+    from judgelm.judges.cards import card_names, judge_card
+
+    known = {name for name in names if name is not None}
+    return known | {judge_card(name).base.gguf_sha256 for name in known & set(card_names())}
 
 
 def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:

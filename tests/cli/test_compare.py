@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from judgelm.cli.compare import _identities
 from tests.support.jsonl_files import rows_of, write_rows
 
 JUDGE = ("--bootstrap", 100, "--engine", "scripted", "--judge")
@@ -165,6 +166,11 @@ def test_edited_pairs_are_not_written_over(compare):
 def test_a_judge_of_its_own_answers_is_named(compare):
     out = compare(models=("name=judge.json,engine=scripted,model=Paris", B))[1]
     assert "judge.json judges answers of its own" in out
+
+
+def test_an_adapter_is_its_base_too():
+    assert _identities("trained-judge") & _identities("qwen-1.5b")
+    assert not _identities("small-judge", None) & _identities("qwen-1.5b")
 
 
 def test_questions_by_name_are_taken_from_the_folder_or_say_which_file_to_give(cli, folder, monkeypatch):
