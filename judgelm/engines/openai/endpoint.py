@@ -37,19 +37,6 @@ _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "max_length", "token_li
 _NO_REPLY = re.compile(
     "filter|error|abort|cancel|safety|recit|block|prohibit|tool|function|refus|insufficient", re.IGNORECASE
 )
-_CODES = {
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "insufficient_quota": 402,
-    "insufficient_credits": 402,
-    "payment_required": 402,
-    "invalid_api_key": 401,
-    "authentication_error": 401,
-    "permission_error": 403,
-    "model_not_found": 404,
-    "context_length_exceeded": 400,
-}
-"""Errors that a gateway names without a status, by their code or type."""
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
 RATE_LIMIT_PATIENCE_S = 600.0
 MAX_BACKOFF_S = 60.0
@@ -158,46 +145,28 @@ class ReportedError(NamedTuple):
 
 
 def reported_error(data: Any) -> ReportedError | None:
-    """The error that a body reports instead of replies, or a choice instead of its text; None where there is none."""
+    """The error that a body reports instead of replies, or a choice instead of its text; None where there is none.
+
+    Gateways name the status in the error's `code`; other codes, such as their own of 5 digits, are those of a server
+    error. The upstream's message is in `metadata`.
+    """
     if not isinstance(data, dict):
         return None
     choices = data.get("choices")
-    if choices:
-        errors = (
-            [choice.get("error") for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
-        )
-        error = next(filter(None, errors), None)
+    if isinstance(choices, list) and choices:
+        error = next((each["error"] for each in choices if isinstance(each, dict) and each.get("error")), None)
     else:
-        error = data.get("error") or (data if data.keys() & {"message", "msg", "detail", "errors"} else None)
+        error = data.get("error") or (data if data.keys() & {"message", "msg", "detail"} else None)
     if error is None:
         return None
     fields = error if isinstance(error, dict) else data
-    codes = [fields.get(name) for name in ("status", "status_code", "code", "type")]
-    return ReportedError(
-        status=next((status for code in codes if (status := _status(code)) is not None), 500),
-        message=f"{_error_text(error, data)} (sent with status 200)",
-        code=next((code for code in codes[2:] if isinstance(code, str)), ""),
-    )
-
-
-def _status(code: Any) -> int | None:
-    """The HTTP status that a code means; None for other codes, such as a gateway's own 5-digit ones."""
-    if isinstance(code, str):
-        code = _CODES.get(code.lower(), code)
-    if isinstance(code, bool) or not isinstance(code, int | str) or re.fullmatch("[45][0-9]{2}", str(code)) is None:
-        return None
-    return int(code)
-
-
-def _error_text(error: Any, data: dict[str, Any]) -> str:
-    """The message, and the upstream's message where the gateway adds it."""
-    if not isinstance(error, dict):
-        return json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False)
-    message = error.get("message") or error.get("msg") or error.get("detail") or error
-    metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
-    return f"{text}: {raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)}" if raw else text
+    code, metadata = str(fields.get("code") or ""), fields.get("metadata")
+    message = fields.get("message") or fields.get("msg")
+    text = message if isinstance(message, str) else json.dumps(fields, ensure_ascii=False)
+    if isinstance(metadata, dict) and metadata.get("raw"):
+        text += f": {metadata['raw']}"
+    status = int(code) if re.fullmatch("[45][0-9]{2}", code) else 500
+    return ReportedError(status=status, message=f"{text} (sent with status 200)", code=code)
 
 
 def read_json(body: str) -> Any:
@@ -240,16 +209,15 @@ def read_choices(data: Any) -> tuple[Choice, ...]:
 
 def _choice(raw: _Choice) -> Choice:
     message = raw.message or _Message(content=raw.text)
-    text, parts_thinking, parts_refusal = _content(message.content)
+    text, parts_thinking = _content(message.content)
     thinking = message.reasoning_content or message.reasoning or parts_thinking
-    refusal = message.refusal or parts_refusal
     reason = _finish_reason(raw.finish_reason)
-    if text is None and not (refusal or thinking) and reason in ("stop", None):
+    if text is None and not (message.refusal or thinking) and reason in ("stop", None):
         raise BadReplyError("a finished reply without a text")
     return Choice(
         text=text,
         finish_reason=reason,
-        refusal=refusal or None,  # some servers write an empty one into every reply
+        refusal=message.refusal or None,  # some servers write an empty one into every reply
         steps=None if raw.logprobs is None else _steps(raw.logprobs),
         thinking=thinking.strip(),
     )
@@ -265,31 +233,23 @@ def _finish_reason(stated: str | None) -> str | None:
     return stated if stated and _NO_REPLY.search(stated) else None
 
 
-def _content(content: str | list[Any] | None) -> tuple[str | None, str, str]:
-    """Text, thinking and refusal of a message's content, which may be a list of parts."""
+def _content(content: str | list[Any] | None) -> tuple[str | None, str]:
+    """Text and thinking of a message's content, which may be a list of parts, as of Mistral's reasoning models."""
     if not isinstance(content, list):
-        return content, "", ""
-    texts: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
+        return content, ""
+    texts: dict[str, list[str]] = {"text": [], "thinking": []}
     for index, part in enumerate(content):
-        kind = "text" if isinstance(part, str) else str(part.get("type")) if isinstance(part, dict) else ""
-        kind = {"output_text": "text", "reasoning": "thinking", "reasoning_text": "thinking"}.get(kind, kind)
-        if kind == "redacted_thinking":
-            continue
+        kind = part.get("type") if isinstance(part, dict) else None
         if kind not in texts:
             raise BadReplyError(f"message.content.{index}: a part of type {kind or type(part).__name__!r}, not a text")
-        texts[kind].append(part if isinstance(part, str) else _part_text(part, index))
+        inner = part.get(kind)
+        if isinstance(inner, list):
+            inner = "".join(piece.get("text", "") for piece in inner if isinstance(piece, dict))
+        if not isinstance(inner, str):
+            raise BadReplyError(f"message.content.{index}: a part without a text")
+        texts[kind].append(inner)
     text = "".join(texts["text"]) if texts["text"] or not texts["thinking"] else None
-    return text, "\n\n".join(texts["thinking"]), "".join(texts["refusal"])
-
-
-def _part_text(part: dict[str, Any], index: int) -> str:
-    """The text of a part, which may be in parts again."""
-    inner = next((part[name] for name in ("text", "thinking", "reasoning", "refusal", "summary") if name in part), None)
-    if isinstance(inner, list):
-        inner = "".join(piece.get("text", "") if isinstance(piece, dict) else str(piece) for piece in inner)
-    if not isinstance(inner, str):
-        raise BadReplyError(f"message.content.{index}: a part without a text")
-    return inner
+    return text, "\n\n".join(texts["thinking"])
 
 
 def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
