@@ -13,6 +13,7 @@ from rich.table import Table
 from judgelm.cli.console import EXIT_INTERRUPTED, PlainConsole, Results, console, printed_rejects, watch, write_text
 from judgelm.cli.options import Config, EngineFlags, LabelOptions, LabelsOption, Overwrite, templates
 from judgelm.errors import ConfigError, InputError, RunError, not_found
+from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.labelled_set import LabelledSet
@@ -25,19 +26,6 @@ if TYPE_CHECKING:
 
 _RUNS = "candidates"
 _READINGS = ("letters", "yes-no", "grade")
-_README = """# {name}
-
-A judge without weights: `judge.json` says which model judges and how it is read. It was chosen among {count} ways of
-reading by `judgelm tune`, with {n} labelled pairs ({decided} with a winner, {questions} questions).
-
-{sentences}
-
-    judgelm-batch pairs.jsonl -o out.jsonl --model {folder}
-
-| reading | accuracy | failed |
-|---|---|---|
-{rows}
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +366,7 @@ def _write(job: TuningJob, card: "Card", tuned: "TuningResult") -> None:
     from judgelm.prompts.judge_card import MODEL_CARD_NAME, write_card
 
     rows = [f"| {name} | {_share(each.accuracy)} | {each.failed} |" for name, each in tuned.candidates.items()]
-    text = _README.format(
+    text = read_yaml(Path(__file__).with_suffix(".yaml"))["readme"].format(
         name=job.folder.resolve().name,
         folder=job.folder,
         count=len(tuned.candidates),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
+from judgelm.yaml_files import read_yaml
 
 Scaling = Literal["maximum", "unit"]
 """`maximum`: scores divided by the dimension's highest, as the authors do. `unit`: lowest 0 and highest 1."""
@@ -24,19 +26,7 @@ COMPLETION = ["item", "dimension", "model"]
 FamilyOf = Callable[[str], str | None]
 """Name of a judge or model -> its family; None where it has no relatives that are known."""
 
-_PATTERNS: tuple[tuple[str, str], ...] = (
-    ("Claude", r"claude"),
-    ("GPT", r"\bgpt-?\d|\bgpt\b|chatgpt"),
-    ("Llama 3", r"llama-?\s?3"),
-    ("Llama 2", r"llama-?\s?2"),
-    ("Mistral", r"mistral|mixtral"),
-    ("Command", r"\bcommand"),
-    ("Qwen", r"qwen|\bqwq"),
-    ("Gemma", r"gemma"),
-    ("Gemini", r"gemini"),
-    ("DeepSeek", r"deepseek"),
-    ("Phi", r"\bphi-?\d"),
-)
+_PATTERNS: dict[str, str] = read_yaml(Path(__file__).with_name("families.yaml"))
 
 PAPERS_WEAK_MODELS = ("Mistral 7B", "Llama 3 8B")
 """Removed in section 6.2; Figure 10's caption names Claude v2 as well."""
@@ -185,7 +175,7 @@ def family_by_name(name: str) -> str | None:
 
     The first five families are those of the paper's data and of HELM-Instruct; the others are ours.
     """
-    return next((family for family, pattern in _PATTERNS if re.search(pattern, name, re.IGNORECASE)), None)
+    return next((family for family, pattern in _PATTERNS.items() if re.search(pattern, name, re.IGNORECASE)), None)
 
 
 def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:

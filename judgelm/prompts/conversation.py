@@ -39,10 +39,11 @@ blocks, and section 6 and Figure 19 for talk about judgments.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.prompts.catalog import Layout, Template, fill, grading_family, sha_of
+from judgelm.prompts.catalog import Layout, Template, fill, grading_family, read_texts, sha_of
 from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
@@ -51,16 +52,7 @@ WHOLE = "dialogue"
 
 _LABEL = "[Turn {n}]\n"
 _BETWEEN = "\n\n"
-_NOTES = {
-    ("turn", 2): "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
-    "judge the answers to turn {count}; the turns before it show what they go on from.",
-    ("whole", 2): "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
-    "judge each assistant's answers to all turns together.",
-    ("turn", 1): "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
-    "answer to turn {count}; the turns before it show what it goes on from.",
-    ("whole", 1): "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
-    "answers to all turns together.",
-}
+_NOTES = read_texts(Path(__file__).with_name("dialogue_notes.toml"))
 _MARKERS = ("[Turn {n}]", "[Note]")
 
 
@@ -230,7 +222,7 @@ def dialogue_sha(template: Template) -> str:
     words = {
         "label": _LABEL,
         "between": _BETWEEN,
-        "notes": {f"{part} of {'one' if count == 1 else 'two'}": note for (part, count), note in _NOTES.items()},
+        "notes": _NOTES,
         "grades": grades,
         "grade": grading_family((1, 10)).sha,
     }
@@ -249,7 +241,8 @@ def _fill(layout: Layout, view: DialogueView, order: tuple[int, ...], *, assista
     }
     slots = {slot: list(_block(kind, shown)) for slot, (kind, shown) in texts.items()}
     if len(turns) > 1:
-        note = _NOTES["whole" if view.whole else "turn", assistants].replace("{count}", str(len(turns)))
+        part = f"{'whole' if view.whole else 'turn'} of {'one' if assistants == 1 else 'two'}"
+        note = _NOTES[part].replace("{count}", str(len(turns)))
         slots["question"].append(Span(_BETWEEN + note))
     sanitizer = sanitizer_for((*layout.delimiters, *_MARKERS))
     return fill(layout.messages(referenced=view.referenced), slots, sanitizer, chat=chat)
