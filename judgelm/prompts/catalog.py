@@ -4,11 +4,11 @@ A template shows one, two or more answers; each number of them has its layout. A
 `{reference}`, `{answer_1}`, `{answer_2}` and on. The bytes of the pair's are pinned by a sha that stands in every model
 card and every run, so that training, batch runs, server and page cannot drift apart; those of the others by tests.
 
-`judgelm-v1` holds the bytes that the released JudgeLM checkpoints were trained on (the original code's templates),
-`judgelm-paper` those of Figures 3 to 6, `judgelm-chat` the same words as chat messages for newer instruct models, and
-`judgelm-compact` the same blocks with short markers, for judges of a few million parameters. A single answer stands
-behind the reference, in the words of a pair without reference. In the paper (Figure 5) what comes before the forced
-score is `[Response]`; the other templates have nothing that a pair's has not.
+`templates.toml` has their words. `judgelm-v1` holds the bytes that the released JudgeLM checkpoints were trained on
+(the original code's templates), `judgelm-paper` those of Figures 3 to 6, `judgelm-chat` the same words as chat messages
+for newer instruct models, and `judgelm-compact` the same blocks with short markers, for judges of a few million
+parameters. A single answer stands behind the reference, in the words of a pair without reference. In the paper (Figure
+5) what comes before the forced score is `[Response]`; the other templates have nothing that a pair's has not.
 
 `reasoned-chat` and `reasoned-compact` are for judges that reason before their verdict, which `train/grpo.py` trains:
 they explain which answer is better and end with `[[1]]` or `[[2]]`. The words are ours. Reasoning first and a verdict
