@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,10 @@ from judgelm.studies.pair_labels import (
     questions_of,
 )
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, pair_metrics
-from judgelm.studies.result import Bars, Figure, HeatMap, Row, StudyResult, Table, bars, columns, forest, table
+from judgelm.studies.result import Bars, Figure, HeatMap, Layouts, Row, StudyResult, Table, bars, columns, forest, table
 from judgelm.studies.sentences import excerpt, few_pairs_sentence, file_slug, format_number, format_points, format_share
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,22 +337,7 @@ _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 def judge_table(results: Sequence[JudgeAgreement], rule: LabelRule) -> Table:
     """Each judge by itself; `rule` made two orders into one label."""
-    return table(
-        [_judge_row(result) for result in results],
-        columns("text", judge="Judge"),
-        columns("count", pairs="Pairs with a label", failed="Failed"),
-        columns("share", common="Agreement, common pairs"),
-        columns("number", kappa="Kappa with the labels, common pairs"),
-        columns("share", agreement="Agreement, own pairs", f1="Macro F1, own pairs"),
-        columns("share", consistency="Same answer in both orders", toward_first="Leans to the first place"),
-        columns("share", toward_second="Leans to the second place"),
-        name="judges",
-        title="Each judge against the labels",
-        note=f"Agreement, kappa and F1 of pairs judged in both orders: {RULE_NAMES[rule]}. Common pairs are those that "
-        "every judge labelled; compare the rows only there. Own pairs are all that the judge "
-        "labelled. Order effects need a run of both orders; kappa is undefined where judge and labels have one and "
-        "the same label throughout.",
-    )
+    return LAYOUTS.table("judges", [_judge_row(result) for result in results], rule=RULE_NAMES[rule])
 
 
 def _judge_row(result: JudgeAgreement) -> Row:
@@ -365,21 +353,7 @@ def _order_shares(position: PositionEstimates | None) -> tuple[Estimate | None, 
 
 def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
     """Every two judges."""
-    return table(
-        [_difference_row(pair, pair.test) for pair in comparisons],
-        columns("text", first="First judge", second="Second judge"),
-        columns("share", difference="Agreement of the first minus the second"),
-        columns("count", both="Both right", only_first="Only the first", only_second="Only the second"),
-        columns("count", neither="Neither"),
-        columns("number", p_value="McNemar, p", p_holm="the same, Holm"),
-        columns("share", same="Same verdict"),
-        columns("number", kappa="Kappa between them"),
-        name="differences",
-        title="Every two judges",
-        note="Over all pairs that both judges of a row labelled; differences are resampled pair by pair, by "
-        "question. McNemar's exact test takes pairs for independent, so with several pairs of one question trust the "
-        "interval; Holm corrects for all tests in this table. Kappa is undefined where both give one label throughout.",
-    )
+    return LAYOUTS.table("differences", [_difference_row(pair, pair.test) for pair in comparisons])
 
 
 def _difference_row(pair: PairedComparison, test: McNemar) -> Row:
@@ -389,17 +363,13 @@ def _difference_row(pair: PairedComparison, test: McNemar) -> Row:
 
 def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
     """Verdicts of two judges against each other, as counts."""
-    return table(
+    return LAYOUTS.table(
+        "verdicts",
         [
             (pair.first, pair.second, name, *(int(count) for count in counts))
             for pair in comparisons
             for name, counts in zip(_VERDICTS.values(), pair.verdicts, strict=True)
         ],
-        columns("text", first="First judge", second="Second judge", says="The first says"),
-        columns("count", first_better="The second: first better", tie="The second: tie"),
-        columns("count", second_better="The second: second better"),
-        name="verdicts",
-        title="Verdicts of two judges on the same pairs",
     )
 
 
@@ -452,18 +422,11 @@ def figures(
     """Agreements, differences, kappas, order effects, and agreement by group."""
     truths = votes.truths(votes.common).tolist()
     commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
-    yield forest(
-        [(result.name, result.common) for result in results],
-        name="agreement",
-        title="Agreement with the labels over the pairs that every judge labelled",
-        x_label="Agreement (share of pairs); dashed: always the most frequent label",
-        no_effect=commonest,
-    )
+    agreements = [(result.name, result.common) for result in results]
+    yield forest(agreements, **LAYOUTS.figure("agreement"), no_effect=commonest)
     yield forest(
         [(f"{result.first} − {result.second}", result.difference) for result in comparisons],
-        name="paired-differences",
-        title="Differences of agreement, pair by pair",
-        x_label="Agreement of the first minus the second (share of pairs)",
+        **LAYOUTS.figure("paired-differences"),
     )
     yield _kappa_map(results, comparisons)
     yield from _order_bars(results)
@@ -496,14 +459,7 @@ def _order_bars(results: Sequence[JudgeAgreement]) -> Iterator[Bars]:
     shares = {name: _order_shares(position) for name, position in positions.items() if position is not None}
     if not shares:
         return
-    yield bars(
-        shares,
-        ("same answer", "leans to first", "leans to second"),
-        name="orders",
-        title="Verdicts of the judges when the answers are shown in reverse",
-        x_label="Outcome",
-        y_label="Share of pairs judged in both orders (0 to 1)",
-    )
+    yield bars(shares, ("same answer", "leans to first", "leans to second"), **LAYOUTS.figure("orders"))
 
 
 def _group_bars(

@@ -10,6 +10,7 @@ Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Leng
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import kendalltau, spearmanr
@@ -23,8 +24,21 @@ from judgelm.modes.conversation import per_order
 from judgelm.parsing.scores import is_assigned
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.studies.pair_labels import first_better, grouped, orders_of
-from judgelm.studies.result import DEFAULT_RESAMPLING, Cell, Forest, Row, StudyResult, Table, columns, forest, table
+from judgelm.studies.result import (
+    DEFAULT_RESAMPLING,
+    Cell,
+    Forest,
+    Layouts,
+    Row,
+    StudyResult,
+    Table,
+    columns,
+    forest,
+    table,
+)
 from judgelm.studies.sentences import file_slug, format_number, format_share
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,16 +266,7 @@ def _position_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table:
         known = (position, "") if isinstance(position, Estimate) else (None, position)
         return (judge.judge, *known, len(judge.comparisons), judge.failed, judge.same_model, judge.soft)
 
-    return table(
-        [cells(judge, ratings.position) for judge, ratings in rated],
-        columns("text", judge="Judge"),
-        columns("number", first_position="First position, Elo points"),
-        columns("text", reason="No estimate because"),
-        columns("count", pairs="Pairs", failed="Failed", same_model="One model twice", soft="Soft verdicts"),
-        name="judges",
-        title="Judges",
-        note="First position: what standing first is worth; 0 for a judge without position bias.",
-    )
+    return LAYOUTS.table("judges", [cells(judge, ratings.position) for judge, ratings in rated])
 
 
 def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | None:
@@ -277,14 +282,7 @@ def _agreement_table(rated: Sequence[tuple[JudgeMatches, Ratings]]) -> Table | N
             rows.append((judge.judge, other.judge, float(rho), float(tau), len(common)))
     if not rows:
         return None
-    return table(
-        rows,
-        columns("text", judge="Judge", other="Other judge"),
-        columns("number", spearman="Spearman's ρ", kendall="Kendall's τ"),
-        columns("count", models="Models"),
-        name="rank-correlation",
-        title="Do judges rank alike?",
-    )
+    return LAYOUTS.table("rank-correlation", rows)
 
 
 def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
@@ -430,9 +428,7 @@ def _difficulty(pair: Comparison, difficulties: Mapping[str, float]) -> float:
 def _duel_forest(duels: Sequence[Mapping[str, Cell]]) -> Forest:
     return forest(
         [(f"{duel['model']} against {duel['baseline']}", duel["win_rate"], str(duel["annotator"])) for duel in duels],
-        name="win-rate",
-        title="Win rates of each two models",
-        x_label="Win rate",
+        **LAYOUTS.figure("win-rate"),
         no_effect=0.5,
     )
 

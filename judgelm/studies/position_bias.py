@@ -6,6 +6,7 @@ Source: JudgeLM, section 3.2 and Table 4, for consistency and bias; FairEval (Wa
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from judgelm.studies.result import (
     Bars,
     Cell,
     Forest,
+    Layouts,
     StudyResult,
     Table,
     bars,
@@ -29,6 +31,8 @@ from judgelm.studies.result import (
     table,
 )
 from judgelm.studies.sentences import format_number, format_share
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 _ALL = "all"
 _NOTE = (
@@ -165,9 +169,7 @@ def _table(rows: Sequence[_Measured]) -> Table:
 def _forest(rows: Sequence[_Measured]) -> Forest:
     return forest(
         [(row.name, row.position.consistency) for row in rows if row.position is not None],
-        name="consistency",
-        title="Share of pairs judged alike in both orders",
-        x_label="Consistency (share of pairs)",
+        **LAYOUTS.figure("consistency"),
         no_effect=1.0,
     )
 
@@ -180,10 +182,7 @@ def _bars(rows: Sequence[_Measured]) -> Bars:
             "toward 2nd": [position.toward_second for position in positions.values()],
         },
         positions,
-        name="leaning",
-        title="Where the judge leans when the orders disagree",
-        x_label="Pairs",
-        y_label="Share of pairs",
+        **LAYOUTS.figure("leaning"),
     )
 
 

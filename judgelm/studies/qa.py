@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,10 @@ from judgelm.studies.qa_scores import (
     type_figure,
     type_shares,
 )
-from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, columns, table
+from judgelm.studies.result import Bars, Figure, Layouts, Lines, Row, Series, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_number, format_points, format_share
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 FEW = 30
 
@@ -144,17 +147,11 @@ def _types_judge(
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
     shares = type_shares(answers, run, counting)
     agreed = type_correlations(answers, run, counting) if people else {}
-    types = table(
+    types = LAYOUTS.table(
+        "types",
         [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
-        columns("text", type="answer type"),
-        columns("count", answers="answers", em_false="with EM 0"),
-        columns("share", called_correct="of these called correct"),
-        columns("number", correlation="correlation with people"),
-        name="types",
-        title=f"By answer type, judged by {run.name}",
-        source="QA-Judge, Table 4 and Figure 2",
-        note=f"Types follow from rules over the question. All answering models together. {UNDEFINED} "
-        "It is also empty without human labels.",
+        judge=run.name,
+        undefined=UNDEFINED,
     )
     return types, type_figure(run, shares)
 
@@ -416,22 +413,7 @@ def authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: 
             counts = (read.total() - read[None], read["correct"], read["incorrect"], read["neither"], unlabelled)
             share = counting.share(answers, labelling)
             rows.append((run.judge, run.variant, words, *counts, share, score, theirs, own))
-    return table(
-        rows,
-        columns("text", judge="judge", prompt="prompt", rule="label is in"),
-        columns("count", asked="asked", correct="CORRECT", incorrect="INCORRECT", neither="neither: incorrect"),
-        columns("count", unlabelled="without a label to judgelm"),
-        columns("share", score="score, theirs", own_score="score, judgelm's"),
-        columns("number", correlation="correlation with people, theirs", own_correlation="judgelm's"),
-        name="authors-failures",
-        title="Failures as the authors' code counts them",
-        source="Alab-NII/llm-judge-extract-qa, run_judge.py and run_eval.py",
-        note="Their code takes every reply that is not exactly CORRECT where the rule looks for incorrect, and does "
-        "not count such replies; the paper reports no number of them. The second rule is theirs for Mistral 7B v0.3. A "
-        "score is the share of answers that match exactly or are called correct. judgelm's columns read replies by the "
-        "run's own rule and treat those without a label as the whole study does. "
-        f"{UNDEFINED} Empty without human labels.",
-    )
+    return LAYOUTS.table("authors-failures", rows, undefined=UNDEFINED)
 
 
 def type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:

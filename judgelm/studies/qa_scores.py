@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.parsing.verdicts import read_label_original
 from judgelm.records import Judgment, Sample, Unparsed, failure_name
 from judgelm.studies.pair_labels import NOT_GIVEN, called_correct, grouped
-from judgelm.studies.result import Bars, Row, Table, bars, columns, table
+from judgelm.studies.result import Bars, Layouts, Row, Table, bars, columns, table
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 QaFailureHandling = Literal["excluded", "as_incorrect"]
 
@@ -273,18 +276,7 @@ def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], 
             rows.append((data_set, model, run.name, *scores, gap, accepted))
     if not rows:
         return None
-    return table(
-        rows,
-        columns("text", data_set="data set", model="answering model", judge="judge"),
-        columns("share", em_first="EM first", all="all judged", gap="gap"),
-        columns("share", exact_correct="exact matches called correct"),
-        name="false-and-all",
-        title="The judge asked where EM is 0, or about every answer",
-        source="QA-Judge, Table 11",
-        note="Both from one run that judged every answer: EM first takes exact matches for correct without asking. "
-        "The gap is paired, over the answers that have both labels; undefined scores have no label at all, and the "
-        "last column is undefined where no answer matches exactly.",
-    )
+    return LAYOUTS.table("false-and-all", rows)
 
 
 def type_shares(

@@ -7,6 +7,7 @@ Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Ju
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ from judgelm.metrics.ratings import (
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.self_bias import BiasFit, debiased, mean_of
 from judgelm.metrics.true_win_rate import FEWEST_STRATUM_LABELS, Stratum, TooFewLabels, stratified_mean
-from judgelm.studies.result import Bars, Cell, HeatMap, Row, StudyResult, Table, bars, columns, table
+from judgelm.studies.result import Bars, Cell, HeatMap, Layouts, Row, StudyResult, Table, bars, columns, table
 from judgelm.studies.self_bias_fits import (
     Fits,
     Progress,
@@ -44,6 +45,8 @@ from judgelm.studies.self_bias_fits import (
     length_table,
     main_table,
 )
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 
 def study_self_bias(
@@ -207,18 +210,7 @@ def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) 
                 ranks = _ranks(frame, judge) if column == "own" else (None, None, None)
                 means = [mean_of(mine, name, resampling) for name in ("rating", "debiased", "reference")]
                 rows.append((judge, whose, *means, *ranks))
-    return table(
-        rows,
-        columns("text", judge="Judge", completions="Completions"),
-        columns("number", rated="As rated", debiased="Debiased", reference="Reference"),
-        columns("count", rank_as_rated="Rank as rated", rank_debiased="Rank debiased"),
-        columns("count", rank_by_the_reference="Rank by the reference"),
-        name="debiased",
-        title="Scores without the estimated self- and family-bias",
-        source="Play Favorites, section 7",
-        note="Mean normalised scores. Ranks: place of the judge's own completions among all models' by mean score, 1 "
-        "is best. Intervals do not count the uncertainty of the subtracted bias.",
-    )
+    return LAYOUTS.table("debiased", rows)
 
 
 def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
@@ -244,20 +236,7 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
         if hidden
         else "Labels are those in the file, taken for a random draw within each stratum."
     )
-    few_labels = table(
-        rows,
-        columns("text", judge="Judge"),
-        columns("number", classical="Labels alone", powered="Prediction-powered"),
-        columns("number", stratified="Prediction-powered, stratified", truth="Mean of all labels"),
-        columns("number", plain_width="Width, not stratified / labels alone"),
-        columns("number", width="Width, stratified / labels alone"),
-        columns("share", covered="Draws that cover the mean"),
-        name="few-labels",
-        title="Mean reference score from few labels and each judge's ratings",
-        source="Play Favorites, section 7; Fisch et al., Stratified Prediction-Powered Inference",
-        note="Strata: dimension and whether the model is of the judge's family (itself included); labels alone are "
-        f"stratified alike. {sampling} n: labels.",
-    )
+    few_labels = LAYOUTS.table("few-labels", rows, sampling=sampling)
     return few_labels, problems
 
 
@@ -340,19 +319,7 @@ def panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
         if panel is not None:
             sizes = (len(judges), panel.families, panel.completions)
             rows.append((", ".join(judges), *sizes, panel.correlation, panel.unevenness, panel.favour))
-    return table(
-        rows,
-        columns("text", panel="Panel"),
-        columns("count", judges="Judges", families="Families", completions="Completions"),
-        columns("number", correlation="Spearman", unevenness="Unevenness", favour="Favour"),
-        name="panels",
-        title="Panels of judges against the reference",
-        source="Play Favorites, section 7",
-        note="Of a panel's mean score over completions that all members rated. Unevenness: root mean square over "
-        "models of how much further than on average it is from the reference (a panel that scores all alike has that "
-        "of the reference itself). Favour: the same difference for models of the members' families less that for "
-        "others; empty where every model is of a member's family.",
-    )
+    return LAYOUTS.table("panels", rows)
 
 
 def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
@@ -395,15 +362,7 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
         own, family = int((used["own"] != "").sum()), int((used["family"] != "").sum())
         counts = (len(mine), missing, len(mine) - missing - len(used), len(used), own, family)
         rows.append((judge, paired.families.get(judge), *counts))
-    return table(
-        rows,
-        columns("text", judge="Judge", family="Family"),
-        columns("count", ratings="Ratings", unscored="No score", unreferenced="No reference"),
-        columns("count", used="Used", own="Of its own", family_completions="Of its family"),
-        name="coverage",
-        title="Ratings of each judge",
-        note="No score: NA, or a reply that could not be read; never taken for a number. No family: no relatives.",
-    )
+    return LAYOUTS.table("coverage", rows)
 
 
 def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
@@ -440,16 +399,9 @@ def agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | No
     if people["annotator"].nunique() < 2 and gold.empty:
         return None
     names = sorted(people["dimension"].unique())
-    return table(
+    return LAYOUTS.table(
+        "annotators",
         [(name, *_agreement(people[people["dimension"] == name], gold, name, resampling)) for name in names],
-        columns("text", dimension="Dimension"),
-        columns("number", alpha="Krippendorff's alpha"),
-        columns("share", observed="All agree", gold_accuracy="In gold range"),
-        columns("number", gold_correlation="Spearman with gold"),
-        name="annotators",
-        title="Agreement of the annotators",
-        source="Play Favorites, Table 4",
-        note="Alpha with ordinal distances. Empty: no completion has two ratings or a gold range, or all are alike.",
     )
 
 
@@ -478,16 +430,7 @@ def attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | No
         middle = rest.get(dimension)
         passed = None if middle is None or np.isnan(middle) else attention_accuracy(mine, float(middle), resampling)
         rows.append((str(judge), str(check), str(dimension), int(mine["score"].isna().sum()), passed))
-    return table(
-        rows,
-        columns("text", judge="Rater", check="Check", dimension="Dimension"),
-        columns("count", unscored="No score"),
-        columns("share", passed="Rated low"),
-        name="attention-checks",
-        title="Attention checks",
-        source="Play Favorites, section 4.3 and appendix B",
-        note="Rated low: below the middle between the lowest and highest score that the dimension has elsewhere.",
-    )
+    return LAYOUTS.table("attention-checks", rows)
 
 
 def _known(value: object) -> float | None:

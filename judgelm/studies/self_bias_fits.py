@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from judgelm.metrics.ratings import (
@@ -17,7 +18,9 @@ from judgelm.metrics.ratings import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias import BiasFit, BiasModel, Term, TermKind, TooFewRatings, fit_ordinal, fit_self_bias
-from judgelm.studies.result import Forest, Row, Table, columns, forest, table
+from judgelm.studies.result import Forest, Layouts, Row, Table, columns, forest, table
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 Progress = Callable[[str], None]
 LengthOver = Literal["prompt", "overall"]
@@ -287,16 +290,7 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
         correlation = rank_correlation(own["rating"].to_numpy(), own["length_feature"].to_numpy())
         terms = [check.term("length", judge) for check in (by_prompt, overall)]
         rows.append((judge, correlation, *(term.estimate if term else None for term in terms)))
-    return table(
-        rows,
-        columns("text", judge="Judge"),
-        columns("number", correlation="Spearman of rating and length", per_prompt="Coefficient, length per prompt"),
-        columns("number", overall="Coefficient, length overall"),
-        name="length",
-        title="Ratings and the length of completions",
-        source="Play Favorites, section 6.2 and Figure 7",
-        note="Length is tanh of the z-score, in (-1, 1); coefficients are beside reference, self- and family-bias.",
-    )
+    return LAYOUTS.table("length", rows)
 
 
 def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:

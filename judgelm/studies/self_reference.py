@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy import stats
@@ -29,6 +30,7 @@ from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.result import (
     Figure,
     HeatMap,
+    Layouts,
     Lines,
     Row,
     Series,
@@ -59,6 +61,8 @@ from judgelm.studies.self_reference_answers import (
     split_table,
 )
 from judgelm.studies.truth_file import AnswerTruth
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
 
@@ -165,18 +169,7 @@ def crossover_table(answers: JudgedAnswers) -> Table:
                 points.append((generation.value, change[1].f1.value))
         result = crossover(points)
         rows.append((dataset, result.n, result.gaining, result.last_without, result.from_accuracy, result.line))
-    return table(
-        rows,
-        columns("text", dataset="data set"),
-        columns("count", n="judges", gaining="with higher F1"),
-        columns("share", last_without="highest accuracy without gain", from_accuracy="all gain from"),
-        columns("share", line="a line through the gains is 0 at"),
-        name="crossover",
-        title="From which generation accuracy on self-reference is better than CoT",
-        source="Self-Reference, section 5.2 and Figure 4",
-        note="The paper finds about 50 % on MMLU-Pro and expects another value elsewhere. The line is fitted by least "
-        "squares to the judges' gains; it needs three judges, unlike accuracies and a rising line.",
-    )
+    return LAYOUTS.table("crossover", rows)
 
 
 def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
@@ -280,20 +273,7 @@ def correlation_table(results: Correlations) -> Table:
         remark = _remark(partial)
         keys = (dataset, judge, METHOD_NAMES[method], result.n)
         rows.append((*keys, *plain, partial.estimate, partial.fisher, strength, remark))
-    return table(
-        rows,
-        columns("text", dataset="data set", judge="judge", method="method"),
-        columns("count", n="n"),
-        columns("number", r_gj="r(G, J)", r_ga="r(G, A)", r_ja="r(J, A)", r_gj_given_a="r(G, J | A)"),
-        columns("number", fisher="the same, Fisher's interval"),
-        columns("text", band="strength", remark="remark"),
-        name="partial-correlation",
-        title="Generation and judgment, the agent's correctness held fixed",
-        source="Self-Reference, equations 13 and 14, Tables 3, 9 and 4",
-        note="G: the judge's own answer is right; J: its judgment is; A: the agent's answer is. Intervals resample "
-        "whole questions; Fisher's take the rows for independent. Weak is below 0.3, strong 0.5 and more. A "
-        "correlation with a constant is undefined; the paper prints 0.0000 for one.",
-    )
+    return LAYOUTS.table("partial-correlation", rows)
 
 
 def gains(answers: JudgedAnswers) -> Gains:
@@ -313,17 +293,7 @@ def gain_table(results: Correlations, gained: Gains) -> Table:
         cot, guided = (results[dataset, judge, method].g_j_given_a.estimate for method in ("cot", "guided"))
         strength = "undefined" if guided is None else band(guided.value)
         rows.append((dataset, judge, cot, guided, gain, strength))
-    return table(
-        rows,
-        columns("text", dataset="data set", judge="judge"),
-        columns("number", cot="CoT", guided="self-reference", gain="gain"),
-        columns("text", band="strength with self-reference"),
-        name="partial-correlation-gain",
-        title="Partial correlation with self-reference, and the gain over CoT",
-        source="Self-Reference, Tables 4, 11 and 12",
-        note="The gain is over the answers that both methods judged, so that it need not be the difference of the "
-        "other two columns where one method failed on some.",
-    )
+    return LAYOUTS.table("partial-correlation-gain", rows)
 
 
 def mean_gain(gained: Gains) -> tuple[float, int] | None:
@@ -416,14 +386,12 @@ def _figures(answers: JudgedAnswers, results: Correlations) -> tuple[Figure, ...
             drawn += _heat_maps(answers, dataset, method, index)
         if change := _change_map(answers, dataset, index):
             drawn.append(change)
-    partial = forest(  # Tables 3 and 4
+    partial = forest(
         [
             (f"{dataset}, {judge}", result.g_j_given_a.estimate, METHOD_NAMES[method])
             for (dataset, judge, method), result in results.items()
         ],
-        name="partial-correlations",
-        title="Generation and judgment, the agent's correctness held fixed",
-        x_label="partial correlation r(G, J | A)",
+        **LAYOUTS.figure("partial-correlations"),
     )
     return (*drawn, partial) if partial.rows else tuple(drawn)
 

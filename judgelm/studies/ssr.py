@@ -5,6 +5,7 @@ Source: SSR-Judge. Files and the way of comparing are described in `judgelm.stud
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from judgelm.studies.result import (
     Bars,
     Cell,
     Figure,
+    Layouts,
     Lines,
     Row,
     Series,
@@ -24,9 +26,7 @@ from judgelm.studies.result import (
     Table,
     Value,
     bars,
-    columns,
     forest,
-    table,
 )
 from judgelm.studies.ssr_items import (
     CONDITIONS,
@@ -46,6 +46,8 @@ from judgelm.studies.ssr_items import (
     tau_table,
 )
 from judgelm.studies.truth_file import PairTruth
+
+LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +140,7 @@ def _tables(
 def _nothing_judged(counts: Mapping[str, int], options: SsrOptions) -> StudyResult:
     """The result where no pair has a verdict in both runs: counts, and no share of nothing."""
     failed = zip(CONDITIONS, ("failed without reference", "failed with reference"), strict=False)
-    failures = table(
-        [(name, counts["failed in a run"], counts[key]) for name, key in failed],
-        columns("text", condition="condition"),
-        columns("count", pairs="pairs", failed="failed"),
-        name="failures",
-        title="Failed judgments",
-        note="A judge must write a verdict in its reply; try another judge, more tokens, or retry_unparseable.",
-    )
+    failures = LAYOUTS.table("failures", [(name, counts["failed in a run"], counts[key]) for name, key in failed])
     return StudyResult(
         study="ssr",
         title="Selective self-reference",
@@ -240,12 +235,7 @@ def _figures(items: SsrItems, options: SsrOptions, tables: Mapping[str, Table]) 
     yield from _over_tau(tables["every-tau"], items, options.split)
     yield _slices(tables["four-slices"], options.tau)
     gains = zip(*(tables["categories"].column(key) for key in ("category", "gain")), strict=True)
-    by_category = forest(  # section 4.5
-        [(str(name), gain) for name, gain in gains],
-        name="category-gains",
-        title="Gain of selective self-reference over no reference",
-        x_label="difference of PreferenceAcc",
-    )
+    by_category = forest([(str(name), gain) for name, gain in gains], **LAYOUTS.figure("category-gains"))
     if by_category.rows:
         yield by_category
 
@@ -405,17 +395,7 @@ def chosen_table(chosen: ChosenTaus) -> Table:
     """The chosen tau of each category and the number of items it was chosen on."""
     rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
-    return table(
-        rows,
-        columns("text", category="category"),
-        columns("count", n="n, calibration"),
-        columns("text", tau="tau"),
-        columns("share", accuracy="accuracy there, too good by the choice"),
-        name="chosen-tau",
-        title="Tau chosen on the calibration part",
-        note="The tau with the highest accuracy; of equal ones the highest, which shows fewer references. `never`: no "
-        "reference is best. These accuracies are those of the items chosen on; see the held-out part.",
-    )
+    return LAYOUTS.table("chosen-tau", rows)
 
 
 def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
@@ -428,14 +408,7 @@ def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, resampling
     pairs = [(index, 2) for index in range(len(names))]
     shares, gains = accuracies(credits, pairs, items.questions, resampling)
     gains[2] = None
-    return table(
-        zip(names, shares, gains, strict=True),
-        columns("text", way="way"),
-        columns("share", accuracy="PreferenceAcc", gain="gain over the fixed tau"),
-        name="held-out-tau",
-        title=f"Ways to set tau, on the held-out part, a split counts as {rule}",
-        source="SSR-Judge, sections 4.5 and 5 (suggested there, not tried)",
-    )
+    return LAYOUTS.table("held-out-tau", zip(names, shares, gains, strict=True), rule=rule)
 
 
 def _shown(tau: float) -> str:
