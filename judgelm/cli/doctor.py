@@ -82,7 +82,7 @@ def doctor(
     Examples:
         judgelm doctor
         judgelm doctor --quiet --json doctor.json
-        judgelm doctor --train configs/train/judgelm_7b.yaml --shape llama-7b --gpus 8 --sharding zero3
+        judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
 
     Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
     """

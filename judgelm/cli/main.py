@@ -65,7 +65,6 @@ _STUDIES = {
     "position-bias": "study.pairs:position_bias_command",
     "benchmark": "study.pairs:benchmark_command",
     "calibration": "study.pairs:calibration_command",
-    "capabilities": "study.answers:capabilities_command",
     "compare-judges": "study.pairs:compare_judges_command",
     "leaderboard": "study.pairs:leaderboard_command",
 }

@@ -132,7 +132,7 @@ def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | 
         if name not in _READINGS:
             raise not_found("reading", name, _READINGS)
     for name in named:
-        if not get_template(name).reads_words:
+        if get_template(name).reading not in _READINGS:
             raise ConfigError(f"--template {name}: it is for judges that were trained on it; leave it out")
         if get_template(name).takes_criterion and criterion is None:
             raise ConfigError(f"--template {name}: it asks about a criterion; give one with --criterion")
@@ -141,9 +141,8 @@ def _candidates(readings: Sequence[str], named: Sequence[str], criterion: str | 
     chosen = [
         name
         for name, each in TEMPLATES.items()
-        if each.reads_words
+        if each.reading in (readings or _READINGS)
         and (criterion is not None or not each.takes_criterion)
-        and (not readings or each.reading in readings)
         and (not named or name in named)
     ]
     if not chosen:

@@ -1,20 +1,16 @@
 """Metrics of published benchmarks of judges: votes over two orders, shared first places, weighted sections, ties.
 
-Mean scores by capability, where one question can need several: the score of a capability is the mean over all questions
-that need it, that of a combination the mean over those that need exactly these (MM-Vet, Yu et al. 2023, section 3).
-
 Source: JudgeBench (Tan et al. 2024), utils/metrics.py; RewardBench (Lambert et al. 2024), rewardbench/constants.py and
 utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
 """
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.metrics.resampling import Basis, Estimate, Floats, Resampling, defined_estimates, estimate, mean, ratio
+from judgelm.metrics.resampling import Basis, Estimate, Floats, Resampling, defined_estimates, estimate, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 """Of tied prompts right, reference prompts right, margins kept, margins kept beside the reference, margin size."""
@@ -197,90 +193,3 @@ def _margin_size(least: float | None, spread: float) -> float:
     if spread == 0:
         return math.copysign(1.0, least) if least else 0.0  # what tanh tends to
     return math.tanh(least / spread - 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graded:
-    """One question's score.
-
-    Attributes:
-        score: on whatever scale; None where the judgment failed.
-        capabilities: what the question asks for.
-        cluster: questions alike in it are resampled together (those about one image).
-    """
-
-    score: float | None
-    capabilities: frozenset[str]
-    cluster: Hashable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupScore:
-    """The mean score of a group of questions.
-
-    Attributes:
-        capabilities: that the group is of; none for all questions.
-        n: questions, failures included.
-        failed: of them without a score; they are not in the mean.
-        mean: None where no question has a score; a bare number where there is no interval: resampling says nothing
-            where there is one cluster alone, or where all scores are alike.
-    """
-
-    capabilities: tuple[str, ...]
-    n: int
-    failed: int
-    mean: Estimate | float | None
-
-
-def capability_order(questions: Sequence[frozenset[str]]) -> tuple[str, ...]:
-    """All capabilities, the most frequent first; alike frequent ones by name."""
-    counts = Counter(name for capabilities in questions for name in capabilities)
-    return tuple(sorted(counts, key=lambda name: (-counts[name], name)))
-
-
-def combination_order(questions: Sequence[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
-    """All combinations, the most frequent first; each with its capabilities in the order of all of them."""
-    order = {name: index for index, name in enumerate(capability_order(questions))}
-    counts = Counter(questions)
-    named = {names: tuple(sorted(names, key=order.__getitem__)) for names in counts}
-    return tuple(named[names] for names in sorted(counts, key=lambda names: (-counts[names], named[names])))
-
-
-def by_capability(graded: Sequence[Graded], names: Sequence[str], resampling: Resampling) -> list[GroupScore]:
-    """For each name the score over the questions that ask for it, whatever else they ask for."""
-    return [mean_score((name,), [row for row in graded if name in row.capabilities], resampling) for name in names]
-
-
-def by_combination(
-    graded: Sequence[Graded], combinations: Sequence[Sequence[str]], resampling: Resampling
-) -> list[GroupScore]:
-    """For each combination the score over the questions that ask for exactly that."""
-    return [
-        mean_score(names, [row for row in graded if row.capabilities == set(names)], resampling)
-        for names in combinations
-    ]
-
-
-def mean_score(capabilities: Sequence[str], graded: Sequence[Graded], resampling: Resampling) -> GroupScore:
-    """The mean over the questions with a score, and how many have none.
-
-    Args:
-        capabilities: what the group is of.
-        graded: its questions.
-        resampling: seed and number of resamples; clusters are the units.
-    """
-    scored = [(row.score, row.cluster) for row in graded if row.score is not None]
-    return GroupScore(
-        capabilities=tuple(capabilities),
-        n=len(graded),
-        failed=len(graded) - len(scored),
-        mean=_mean([score for score, _ in scored], [cluster for _, cluster in scored], resampling),
-    )
-
-
-def _mean(scores: Sequence[float], clusters: Sequence[Hashable], resampling: Resampling) -> Estimate | float | None:
-    if not scores:
-        return None
-    if len(set(clusters)) == 1 or len(set(scores)) == 1:
-        return float(np.mean(scores))
-    return mean(np.array(scores, dtype=np.float64), clusters, resampling)

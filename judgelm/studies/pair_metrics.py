@@ -202,8 +202,13 @@ def score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
 
 
 def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
-    """Counts over every order shown, None where the judge wrote no finite scores."""
-    shown = [order.scores[:2] for judgment in judgments for order in judgment.shown if order.scores is not None]
+    """Counts over every order shown, of answers read alone over their pairs; None without finite scores."""
+    pairs = [
+        pair
+        for judgment in judgments
+        for pair in ([order.scores for order in judgment.compared] if judgment.compared else [judgment.scores])
+    ]
+    shown = [pair[:2] for pair in pairs if pair is not None and len(pair) > 1]
     written = np.array(shown, dtype=np.float64).reshape(-1, 2)
     scores = written[np.isfinite(written).all(axis=1)]
     if not len(scores):

@@ -1,10 +1,10 @@
-"""`judgelm study qa`, `ssr`, `self-reference` and `capabilities` from the outside."""
+"""`judgelm study qa`, `ssr` and `self-reference` from the outside."""
 
 import json
 
 import pytest
 
-from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown
+from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown
 from tests.support.jsonl_files import write_rows
 from tests.support.judged_items import write_run
 
@@ -149,18 +149,3 @@ def test_no_run_two_runs_of_one_judge_and_bad_lines_are_errors(self_reference, t
         (tmp_path / "truth.jsonl").write_text('{"id": "1"}\n')
     code, err = self_reference(*options)
     assert (code, finding in err) == (1, True), err
-
-
-def test_capabilities_of_a_run_and_mm_vets_file(study, tmp_path):
-    questions, grades = tmp_path / "mm-vet.json", {"v1_0": 10, "v1_1": 1, "v1_2": 4}
-    asked = {name: {"imagename": f"{name}.png", "capability": ["ocr", "math"]} for name in grades}
-    questions.write_text(json.dumps(asked))
-    verdicts = {name: GradeVerdict(score=grade) for name, grade in grades.items()}
-    judged = (Judgment(sample_id=n, mode="multimodal", verdict=v, shown=()) for n, v in verdicts.items())
-    run = write_run(tmp_path / "emu.jsonl", judged)
-    manifest = {"fingerprint": {"mode": {"name": "multimodal", "scale": [0, 20]}}}
-    (tmp_path / "emu.run.json").write_text(json.dumps(manifest))
-    [row] = [
-        row for row in study("capabilities", run, "-q", questions)["capabilities"] if row["capabilities"] == "math"
-    ]
-    assert (row["model"], row["mean"]["value"], row["rescaled"]["value"]) == ("emu", 5.0, 0.25)  # 15 / 3, of 0 to 20

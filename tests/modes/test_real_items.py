@@ -23,10 +23,9 @@ OPTIONS = {
     "qa": SHORT,
     "multimodal": {},
 }
-ASKED = [mode for mode in MODES if mode not in ("reasoned", "trajectory", "reward")]
-"""Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py. Mode
-`trajectory` needs a judge that is read off words, `reward` a head of one number: tests/modes/test_trajectory.py,
-tests/modes/test_reward.py."""
+ASKED = [mode for mode in MODES if mode not in ("reasoned", "checklist", "trajectory", "reward")]
+"""Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py. The
+last three need a judge that is read off words, or a head of one number, and have files of their own."""
 
 NOT_THE_ENGINES = {"off_grammar", "out_of_range", "truncated", "too_long"}
 

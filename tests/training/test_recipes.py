@@ -21,6 +21,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import JudgeArguments, accumulation_steps, row_options
 from judgelm.training.grpo import GRPOArguments, JudgeGRPOConfig, check_grpo_arguments, prompts_of_a_generation
 from judgelm.training.preference import PreferenceArguments
+from judgelm.training.reward import JudgeRewardConfig, RewardArguments
 
 ROOT = Path(__file__).parents[2]
 TRAIN = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "dpo" not in path.stem)  # see test_dpo.py
@@ -38,6 +39,7 @@ def parse(path, *more):
     own, config = {
         "sft": (JudgeArguments, SFTConfig),
         "preference": (PreferenceArguments, SFTConfig),
+        "reward": (RewardArguments, JudgeRewardConfig),
         "grpo": (GRPOArguments, JudgeGRPOConfig),
     }[command_of(path)[2]]
     return TrlParser((own, config, ModelConfig)).parse_args_and_config(arguments)
@@ -47,8 +49,8 @@ def commands_of(path):
     """The launches in a config's first comment: the text, accelerate's config, the recipe, the training config."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
     text = " ".join(line.lstrip("# ").removesuffix("\\") for line in comment)
-    launch = r"accelerate launch --config_file (\S+) .*?train/(sft|preference|grpo)\.py +--config (\S+)"
-    named = re.findall(r"(judgelm train (sft|preference|grpo) --config (\S+))", text)
+    launch = r"accelerate launch --config_file (\S+) .*?train/(sft|preference|reward|grpo)\.py +--config (\S+)"
+    named = re.findall(r"(judgelm train (sft|preference|reward|grpo) --config (\S+))", text)
     ours = [(text, "configs/accelerate/cpu.yaml", recipe, f"configs/train/{name}.yaml") for text, recipe, name in named]
     return [(match[0], *match.groups()) for match in re.finditer(launch, text)] + ours
 

@@ -104,11 +104,11 @@ def test_prompts_end_in_the_last_column():
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """A random model with a chat template, whose tokenizer knows the prompts and their words."""
+    """A random model with a chat template, whose tokenizer knows the prompts of pairs and their words."""
     folder = tmp_path_factory.mktemp("words") / "base"
-    texts = [
-        text.get("before", "") + text["after"] for text in read_texts(ROOT / "judgelm/prompts/readings.toml").values()
-    ]
+    prompts = read_texts(ROOT / "judgelm/prompts/readings.toml")
+    shown = [prompts[f"{reading}{form}"] for reading in ("letters", "yes-no", "grade") for form in ("", "-criterion")]
+    texts = [text.get("before", "") + text["after"] for text in shown]
     texts += [
         "Question:\nReply with A or B alone. [Answer A] [End of answer B]\nA\nB\nYes\nNo\n 1 2 3",
         " ".join(WORDS),

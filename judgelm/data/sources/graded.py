@@ -20,14 +20,13 @@ import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from judgelm.data.readers.files import read_json, read_rows
 from judgelm.data.readers.formats import WRAPPERS
-from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row, unique
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row
 from judgelm.data.readers.values import describe, list_value
 from judgelm.data.sources.dialogues import read_turns, render_turns
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
@@ -168,20 +167,6 @@ _NEEDS = "question, answer, capability"
 _IDS = ("id", "question_id")
 
 
-class VisualQuestion(NamedTuple):
-    """Facts about a question that studies need besides its judgment.
-
-    Attributes:
-        capabilities: required capabilities, sorted.
-        image: identifies questions about one image; None where the file has no images.
-        model: model of the judged answer, where the row names it: a file can hold several models' answers.
-    """
-
-    capabilities: tuple[str, ...]
-    image: str | None
-    model: str | None = None
-
-
 def mm_vet_rows(
     questions: str, answers: Sequence[str] = (), on_reject: OnReject = raise_reject
 ) -> Iterator[dict[str, object]]:
@@ -221,28 +206,6 @@ def _holds_answers(path: str) -> bool:
     """True for an object of texts, which holds a model's answers; any other file holds questions."""
     content = _json_object(path) if _is_json(path) else None
     return bool(content and all(isinstance(text, str) for text in content.values()))
-
-
-def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
-    """Each question's capabilities by its id, from MM-Vet's own file or from any rows that have them.
-
-    Rows have `id` and `capabilities` or `capability`, a list of texts or one text; `image`, `images` or `imagename`
-    tells which questions are about one image, `answer_models` whose answer is judged.
-
-    Raises:
-        InputError: the file cannot be read, a row lacks its capabilities, or an id comes twice.
-    """
-
-    def read(row: Row) -> tuple[str, VisualQuestion]:
-        name = row.id(_IDS)
-        if name is None:
-            raise row.error(f"no id; each row needs one of {', '.join(_IDS)}")
-        models = row.data.get("answer_models")
-        model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
-        return name, VisualQuestion(_capabilities(row), _image_name(row), model)
-
-    read_once = unique(read, itemgetter(0))
-    return dict(convert_rows(_rows(str(path)), read_once, path=str(path), expected="id and capabilities"))
 
 
 def _rows(path: str) -> Iterator[Row | Reject]:
@@ -333,14 +296,6 @@ def _capabilities(row: Row) -> tuple[str, ...]:
     if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
         raise row.field_error(name, f'expected a list of texts such as ["ocr", "math"], got {describe(value)}')
     return tuple(sorted(set(values)))
-
-
-def _image_name(row: Row) -> str | None:
-    """The image's name, or the list of several images."""
-    for name in ("imagename", "image", "images"):
-        if value := row.data.get(name):
-            return value if isinstance(value, str) else json.dumps(value)
-    return None
 
 
 def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:

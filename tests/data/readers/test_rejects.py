@@ -12,7 +12,6 @@ from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject, RejectCounts, convert_rows
 from judgelm.data.samples import SampleStream, join_outputs, read_references
-from judgelm.data.sources.graded import read_capabilities
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import read_qa
 from judgelm.data.sources.rating_tables import read_ratings
@@ -45,7 +44,6 @@ READERS = {
     "a mix of seeds": (lambda path: sample_seeds({"a": SeedSource(paths=(path,))}, {"a": 1.0}, 1, 0), "instruction"),
     "ratings": (lambda path: read_ratings([path]), "item"),
     "own answers": (read_self_answers, "solves"),
-    "capabilities": (read_capabilities, "id"),
 }
 
 

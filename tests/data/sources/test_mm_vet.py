@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.sources.graded import VisualQuestion, mm_vet_rows, read_capabilities
+from judgelm.data.sources.graded import mm_vet_rows
 from judgelm.errors import InputError
 from tests.support.benchmark_files import imported
 
@@ -28,25 +28,20 @@ def written(tmp_path):
     return write
 
 
-def test_questions_become_plain_rows_with_capabilities_by_id(written, tmp_path):
+def test_questions_become_plain_rows_with_capabilities_by_id(written):
     first, second = mm_vet_rows(written(QUESTIONS))
     assert first == {
         "id": "v1_0", "question": "What is x?", "reference": "-1<AND>-5", "category": "math+ocr",
         "images": ["images/v1_0.png"], "capabilities": ["math", "ocr"],
     }  # fmt: skip
     assert second["reference"] == "1.25<OR>5/4"
-    assert read_capabilities(tmp_path / "mm-vet.json") == {
-        "v1_0": VisualQuestion(("math", "ocr"), "v1_0.png"),
-        "v1_1": VisualQuestion(("math",), "v1_0.png"),
-    }
 
 
 def test_a_models_answers_are_joined_by_id_and_a_question_without_is_a_reject(written, tmp_path):
     done, [row] = imported("mm-vet", tmp_path, written(QUESTIONS), written({"v1_0": "x = -1"}, "llava.json"))
     assert (row["id"], row["reference"], row["answer"]) == ("v1_0", "-1<AND>-5", "x = -1")
     assert "no answer to v1_1" in done.rejects[0].message
-    found = read_capabilities(tmp_path / "out.jsonl")["v1_0"]
-    assert found == VisualQuestion(("math", "ocr"), '["images/v1_0.png"]', "llava")
+    assert (row["capabilities"], row["answer_models"]) == (["math", "ocr"], ["llava"])
     with pytest.raises(InputError, match="got 0 and 1"):
         imported("mm-vet", tmp_path, tmp_path / "llava.json")
 
@@ -74,16 +69,12 @@ def test_images_within_a_question_of_version_2(written):
 
 
 @pytest.mark.parametrize(
-    ("row", "finding"),
-    [({"id": "1", "capability": []}, "expected a list of texts"), ({"capability": ["ocr"]}, "no id")],
-)
-def test_rows_that_do_not_say_are_errors(written, row, finding):
-    with pytest.raises(InputError, match=finding):
-        read_capabilities(written(row, "rows.jsonl"))
-
-
-@pytest.mark.parametrize(
-    ("change", "finding"), [({"answer": "<OR>"}, "tags and no answer"), ({"imagename": ""}, "no image")]
+    ("change", "finding"),
+    [
+        ({"capability": []}, "expected a list of texts"),
+        ({"answer": "<OR>"}, "tags and no answer"),
+        ({"imagename": ""}, "no image"),
+    ],
 )
 def test_a_question_that_cannot_be_asked_is_left_out_and_said(written, change, finding):
     rejects = []
