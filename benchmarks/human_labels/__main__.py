@@ -125,7 +125,7 @@ def run_judge(judge: JudgeOptions, todo: dict[str, Rows], options: argparse.Name
         rows = part_of_set if name == DEV else part_of_set.subset(judge.rows, options.seed)
         stored = options.out / "verdicts" / judge.name / f"{name}.json"
         if options.limit is None and stored.exists():
-            results[name] = read_verdicts(stored, rows)
+            results[name] = read_verdicts(stored, rows, options.seed)
             print(f"{judge.name}, {name}: verdicts of {stored}; delete it to judge the set again", flush=True)
         elif options.judge and options.only in (None, judge.name):
             pairs, run = folder / "pairs" / f"{name}.jsonl", folder / judge.name / f"{name}.jsonl"

@@ -83,14 +83,15 @@ class JudgedSet:
         return self.consistent is None and bool(np.array_equal(verdicts.given, verdicts.swapped, equal_nan=True))
 
 
-def read_verdicts(path: Path, rows: Rows) -> JudgedSet:
-    """The verdicts of an earlier run on the same pairs, which can be of another machine.
+def read_verdicts(path: Path, rows: Rows, seed: int = 0) -> JudgedSet:
+    """The verdicts of an earlier run on the same pairs, or on a smaller fixed subset; it can be of another machine.
 
     Raises:
         SystemExit: they are of other pairs.
     """
     record = json.loads(path.read_text(encoding="utf-8"))
     pairs = record.pop("first_better")
+    rows = rows.subset(len(pairs), seed)
     if set(pairs) != {sample.id for sample in rows.samples}:
         sys.exit(f"error: {path}: verdicts of other pairs; delete it to judge the set again")
     sides = np.array([pairs[sample.id] for sample in rows.samples], dtype=np.float64)

@@ -438,7 +438,7 @@ def _claim_rows(
         equal = replace(equal, value=1 - equal.value, low=1 - equal.high, high=1 - equal.low)
     shown = comparison.judgments.values()
     both = [(judged.consistent, judged.sample_id) for judged in shown if judged.consistent is not None]
-    without = "answers are read alone" if all(judged.reads_words for judged in shown) else "one order"
+    without = "answers are read alone" if any(judged.reads_words for judged in shown) else "one order"
     same = share(np.array([same for same, _ in both]), [key for _, key in both], resampling) if both else without
     estimates = claim.rows()
     corrected = estimates[-3:] if comparison.labels else []
