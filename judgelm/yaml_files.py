@@ -18,7 +18,7 @@ def parse_yaml(text: str) -> Any:
     import yaml  # late, so that a command's help comes without it
 
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, *_NO_VALUE) as error:
         raise ConfigError(_finding(error)) from None  # its own text shows the value, which may hold a password
 

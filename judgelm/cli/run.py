@@ -473,7 +473,7 @@ def judge_in_cascade(
 
 
 def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
-    """What the large judge was spared, and what it changed; agreement of both runs is `study compare-judges`'."""
+    """Pairs that the large judge did not see, and verdicts that it changed."""
     yield "pairs that the large judge was not shown", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
     if counts.passed_on_failed:
         yield "passed on since the small judge failed; then judged", f"{counts.passed_on_failed:,}; {counts.mended:,}"

@@ -221,7 +221,7 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str 
         row[-1] = ordered
         shown[frozenset((first, second))].add(ordered * (1 if first < second else -1))
     if not design[:, -1].any():
-        return design[:, :-1], "the order shown is unknown, or both orders were averaged"
+        return design[:, :-1], "the order shown is unknown, orders were averaged, or each answer was judged by itself"
     if all(len(orders) == 1 for orders in shown.values()):
         reason = "each two models were always shown in the same order, so that it cannot be told from their strengths"
         return design[:, :-1], reason

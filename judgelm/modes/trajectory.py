@@ -108,7 +108,7 @@ class Trajectory:
 
     @property
     def statements(self) -> Mapping[str, str]:
-        """What is asked, by the name of its part."""
+        """The statements asked about, by the name of the part."""
         if self.criterion is not None:
             return {"criterion": self.criterion}
         return {task: STATEMENTS[task] for task in self.tasks}

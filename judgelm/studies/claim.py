@@ -400,10 +400,12 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
     board = leaderboard_study([matches_of_run(comparison.judge, judgments, samples)], resampling)
     rows = _claim_rows(comparison, claim, board, resampling)
     winners = Counter(str(judgment.winner) for judgment in judgments.values())
+    alone = _reads_alone(comparison)
+    way = "Each answer is judged by itself" if alone else "Each pair is judged in both orders"
     return StudyResult(
         study="compare",
         title=f"{model} against {opponent}",
-        protocol=f"Each pair is judged in both orders; a tie is half a win. {board.protocol}",
+        protocol=f"{way}; a tie is half a win. {board.protocol}",
         findings=(*_comparison_findings(claim, comparison.judge), _elo_sentence(board, model)),
         counts={
             "questions": comparison.questions,
@@ -427,6 +429,11 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
     )
 
 
+def _reads_alone(comparison: ModelComparison) -> bool:
+    """True where the judge reads each answer by itself, so that there are no orders."""
+    return any(judgment.reads_words and not judgment.compared for judgment in comparison.judgments.values())
+
+
 def _claim_rows(
     comparison: ModelComparison, claim: WinRateClaim, board: StudyResult, resampling: Resampling
 ) -> list[tuple[str, Estimate | None, str]]:
@@ -438,7 +445,7 @@ def _claim_rows(
         equal = replace(equal, value=1 - equal.value, low=1 - equal.high, high=1 - equal.low)
     shown = comparison.judgments.values()
     both = [(judged.consistent, judged.sample_id) for judged in shown if judged.consistent is not None]
-    without = "answers are read alone" if any(judged.reads_words for judged in shown) else "one order"
+    without = "each answer is judged by itself" if _reads_alone(comparison) else "one order"
     same = share(np.array([same for same, _ in both]), [key for _, key in both], resampling) if both else without
     estimates = claim.rows()
     corrected = estimates[-3:] if comparison.labels else []

@@ -6,6 +6,7 @@ JSON, CSV, SVG, PNG and HTML.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -89,7 +90,12 @@ class Layouts:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = read_yaml(path)
+        self._path = path
+
+    @cached_property
+    def _file(self) -> dict[str, Any]:
+        content: dict[str, Any] = read_yaml(self._path)
+        return content
 
     def table(self, name: str, rows: Iterable[Row], /, **words: object) -> Table:
         """The table of that layout; `words` fill the fields of its texts."""

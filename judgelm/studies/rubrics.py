@@ -30,7 +30,7 @@ from judgelm.prompts.catalog import read_texts
 from judgelm.records import Judgment, Sample
 
 RubricSource = Literal["pairs", "question", "guide"]
-"""What criteria are written from."""
+"""The source that criteria are written from."""
 
 _PROMPTS = read_texts(Path(__file__).parents[1] / "prompts" / "rubrics.toml")
 _ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)")

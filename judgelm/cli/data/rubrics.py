@@ -107,14 +107,14 @@ def rubrics_command(
         first = read_judgments(job.run("training"))
         outcomes = {text: separation(text, first, labelled) for text in criteria}
         counts.update(each.outcome for each in outcomes.values())
-        kept = tuple(text for text, each in outcomes.items() if each.outcome == "kept")
-        if not kept:
+        useful = tuple(text for text, each in outcomes.items() if each.outcome == "kept")
+        if not useful:
             raise InputError(f"{out}: no criterion is left ({_listed(counts)}); name a larger model as --writer")
-        judge_pairs(job, "checklist", Checklist(criteria=kept), judge, held, quiet=results.quiet)
+        judge_pairs(job, "checklist", Checklist(criteria=useful), judge, held, quiet=results.quiet)
         judge_pairs(job, "yes-no", Pairwise(template="yes-no", tie_threshold=0.0), judge, held, quiet=results.quiet)
     runs = {name: read_judgments(job.run(name)) for name in ("checklist", "yes-no")}
     scores = rubric_scores(runs["checklist"], runs["yes-no"], labelled, held)
-    write_text(out / "criteria.yaml", "".join(f"- {json.dumps(text, ensure_ascii=False)}\n" for text in kept))
+    write_text(out / "criteria.yaml", "".join(f"- {json.dumps(text, ensure_ascii=False)}\n" for text in useful))
     separations = {text: each._asdict() | {"outcome": each.outcome} for text, each in outcomes.items()}
     figures = {name: asdict(score) for name, score in scores.items()}
     if results.write({"counts": counts, "criteria": separations} | figures):

@@ -1,4 +1,4 @@
-"""What answers are graded by: JUDGE-BENCH's rated properties, Prometheus' grading prompts, MM-Vet, and checklists.
+"""Criteria of graded answers: JUDGE-BENCH's rated properties, Prometheus' grading prompts, MM-Vet, and checklists.
 
 JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`). MM-Vet is read in three
 shapes:
