@@ -62,17 +62,25 @@ class KVCache:
 
     Args:
         expected: tokens for which there is room at once; the buffers grow when more come.
+        prefix: another prompt's, whose first tokens this one shares. It may be read in the same pass, if it comes
+            earlier in the row: each layer's are copied when this prompt's own tokens reach that layer.
+        shared: number of those tokens.
     """
 
-    __slots__ = ("_layers", "expected", "length")
+    __slots__ = ("_layers", "_prefix", "expected", "length")
 
-    def __init__(self, expected: int = 0) -> None:
+    def __init__(self, expected: int = 0, prefix: "KVCache | None" = None, shared: int = 0) -> None:
         self.expected = expected
-        self.length = 0
+        self.length = shared
+        self._prefix = prefix
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
         """Write new tokens behind `past` others; returns all up to them, shape (1, kv heads, tokens, head size)."""
+        if self._prefix is not None and layer not in self._layers:
+            keys, values = (tensor[:, :, : self.length] for tensor in self._prefix._layers[layer])
+            self._layers[layer] = self._grown(layer, keys, values, 0, self.length)
+            self.write(layer, keys, values, 0)
         end = past + key.shape[2]
         if layer not in self._layers or self._layers[layer][0].shape[2] < end:
             self._layers[layer] = self._grown(layer, key, value, past, end)
@@ -100,12 +108,7 @@ class KVCache:
     def advance(self, tokens: int) -> None:
         """Count tokens that a finished pass has written."""
         self.length += tokens
-
-    def copy_prefix(self, source: "KVCache", tokens: int) -> None:
-        """Copy another prompt's first tokens into this empty one."""
-        for layer, (keys, values) in source._layers.items():
-            self.write(layer, keys[:, :, :tokens], values[:, :, :tokens], 0)
-        self.length = tokens
+        self._prefix = None
 
 
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:

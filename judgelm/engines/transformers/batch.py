@@ -62,7 +62,7 @@ class NewPrompt:
 
     Attributes:
         queued: its request.
-        kv: its keys and values, with those of its cached prefix.
+        kv: its keys and values, with those of its shared prefix.
     """
 
     queued: QueuedRequest
@@ -127,7 +127,7 @@ class PackedRow:
         return row
 
 
-class CachedPrefix(NamedTuple):
+class SharedPrefix(NamedTuple):
     """The number of tokens that a prompt shares with an earlier one, and the earlier one's keys and values."""
 
     tokens: int
@@ -171,30 +171,28 @@ class PrefixCache:
         else:
             self.add(queued, kv, reply)
 
-    def longest_prefix(self, queued: QueuedRequest) -> CachedPrefix:
-        """The longest prefix that a recent prompt shares with this one."""
+    def longest_prefix(self, queued: QueuedRequest, fresh: Sequence[NewPrompt]) -> SharedPrefix:
+        """The longest prefix that a recent prompt, or one that the same pass reads before it, shares with this one."""
         continued = self._entries.get(self._continued_key(queued))
         recent = islice(reversed(self._entries.items()), _MAX_COMPARED)
         entries = [entry for (_, context), entry in recent if context == queued.context]
-        best = CachedPrefix(0, None)
+        entries += [(new.queued.ids, new.kv) for new in fresh if new.queued.context == queued.context]
+        best = SharedPrefix(0, None)
         for ids, kv in entries if continued is None else [continued]:
             tokens = shared_tokens(ids, queued)
             if tokens > best.tokens and (tokens >= MIN_SHARED_TOKENS or continued is not None):
-                best = CachedPrefix(tokens, kv)
+                best = SharedPrefix(tokens, kv)
         return best
 
     def has_continued(self, queued: QueuedRequest) -> bool:
         """True if the prompt continues a cached one."""
         return self._continued_key(queued) in self._entries
 
-    def new_kv(self, queued: QueuedRequest, prefix: CachedPrefix) -> KVCache:
-        """Keys and values for a new prompt, filled with its cached prefix."""
+    def new_kv(self, queued: QueuedRequest, prefix: SharedPrefix) -> KVCache:
+        """Keys and values for a new prompt, which begins with its shared prefix."""
         reply = min(queued.request.sampling.max_tokens, _REPLY_TOKENS)
-        kv = KVCache(len(queued.ids) + max(queued.tree_nodes, reply))
-        if prefix.kv is not None:
-            self.reused_tokens += prefix.tokens
-            kv.copy_prefix(prefix.kv, prefix.tokens)
-        return kv
+        self.reused_tokens += prefix.tokens
+        return KVCache(len(queued.ids) + max(queued.tree_nodes, reply), prefix.kv, prefix.tokens)
 
     def clear(self) -> None:
         """Free the memory."""

@@ -19,8 +19,6 @@ import transformers
 from judgelm.engines.base import EngineOptions, check_head, prepare_request, refuse_images
 from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.engines.transformers.batch import (
-    MIN_SHARED_TOKENS,
-    CachedPrefix,
     ImageFeatures,
     NewPrompt,
     PackedRow,
@@ -30,7 +28,6 @@ from judgelm.engines.transformers.batch import (
     is_device_lost,
     is_out_of_memory,
     kv_capacity,
-    shared_tokens,
 )
 from judgelm.engines.transformers.layers import install_head
 from judgelm.engines.transformers.loaded_model import LoadedModel, LoraAdapters, load, no_vision_reason
@@ -45,9 +42,8 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
 
-_CPU_BATCH_TOKENS = 2048
+_CPU_BATCH_TOKENS = 1024
 _CUDA_BATCH_TOKENS = 8192
-_LOOK_AHEAD = 32
 
 
 class TransformersEngine:
@@ -222,11 +218,10 @@ class TransformersEngine:
 
         Another error in a model that has worked is that of a request, which then fails by itself.
         """
-        scheduled = self._schedule()
+        fresh = self._schedule()
         try:
             self._decoding.make_room()
             running = list(self._decoding)
-            fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
             logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
             greedy = logits.argmax(-1).tolist()  # waits for the device; score trees and sampled replies wait again
             begun = self._begin(fresh, logits[len(running) :], greedy[len(running) :])
@@ -244,47 +239,38 @@ class TransformersEngine:
                     self._finish(sequence)
             return
         gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
-        fresh_requests = [queued for queued, _ in scheduled]
+        fresh_requests = [new.queued for new in fresh]
         self._decoding.discard({queued.request.key for queued in fresh_requests})
         if out_of_memory:
             self._shrink_batch(fresh_requests, message)
         else:
             self._isolate(fresh_requests, message)
 
-    def _schedule(self) -> list[tuple[QueuedRequest, CachedPrefix]]:
-        """New prompts for this pass, with their cached prefixes, within the budgets of tokens, sequences and memory.
-
-        A prompt that shares a long prefix with another of this pass waits for the next pass, when that is cached.
-        """
-        scheduled: list[tuple[QueuedRequest, CachedPrefix]] = []
-        passed_over: list[QueuedRequest] = []
+    def _schedule(self) -> list[NewPrompt]:
+        """New prompts for this pass, with their shared prefixes, within the budgets of tokens, sequences and memory."""
+        fresh: list[NewPrompt] = []
         tokens = sequences = len(self._decoding)
         reserved = self._decoding.tokens
         alone = any(sequence.parent.alone for sequence in self._decoding)
-        while self._waiting and len(passed_over) < _LOOK_AHEAD:
+        while self._waiting:
             queued = self._waiting[0]
-            busy = bool(scheduled or sequences)
             n = queued.request.sampling.n
             room = queued.capacity * n
-            if busy and (sequences + n > self.max_num_seqs or reserved + room > self.kv_capacity):
-                break
-            if busy and (alone or queued.alone):
-                break
-            prefix = self._prefix_cache.longest_prefix(queued)
-            alike = [other for other, _ in scheduled if other.context == queued.context]
-            soon_cached = max((shared_tokens(other.ids, queued) for other in alike), default=0)
-            if soon_cached >= prefix.tokens + MIN_SHARED_TOKENS:
-                passed_over.append(self._waiting.popleft())
-                continue
+            prefix = self._prefix_cache.longest_prefix(queued, fresh)
             new = len(queued.ids) - prefix.tokens + queued.tree_nodes
-            if busy and tokens + new > self.max_num_batched_tokens:
+            if (fresh or sequences) and (
+                sequences + n > self.max_num_seqs
+                or reserved + room > self.kv_capacity
+                or alone
+                or queued.alone
+                or tokens + new > self.max_num_batched_tokens
+            ):
                 break
             tokens, reserved, sequences = tokens + new, reserved + room, sequences + n
             self._waiting.popleft()
-            scheduled.append((queued, prefix))
+            fresh.append(NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)))
             alone = queued.alone
-        self._waiting.extendleft(reversed(passed_over))
-        return sorted(scheduled, key=lambda item: item[0].request.adapter or "")
+        return sorted(fresh, key=lambda new: new.queued.request.adapter or "")
 
     def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
         """Run a pass; logits as in `PackedRow.build`, shape (tokens, vocabulary)."""

@@ -28,6 +28,8 @@ from judgelm.errors import ConfigError
 from judgelm.package import EVERYDAY_PAIRS
 from judgelm.prompts.truncation import Tokenizer
 
+_KEPT_BYTES = 24 * 2**20
+"""Below glibc's 32 MiB, above which each block of memory is one of its own."""
 _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 MIGRATIONS = (0.55, 0.65, 0.75)
 """Migration strengths of SmoothQuant, 0 to 1: 1 moves all of the activations' range into the weights."""
@@ -73,7 +75,18 @@ class PackedMlp(nn.Module):
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down
 
     def forward(self, row: Tensor) -> Tensor:
-        """Shape (..., hidden) to the same."""
+        """Shape (1, tokens, hidden) to the same.
+
+        Tokens go in chunks whose intermediate values glibc keeps for the next chunk. It returns larger ones to the
+        system, and to get their pages again takes as long as a product. Adapters need all tokens of the pass at once.
+        """
+        if any(type(layer) is not PackedLinear for layer in self.children()):
+            return self._chunk(row)
+        size = row.shape[1] * self.gate_proj.out_features * row.itemsize
+        chunks = [self._chunk(chunk) for chunk in row.tensor_split(1 + size // _KEPT_BYTES, 1)]
+        return chunks[0] if len(chunks) == 1 else torch.cat(chunks, 1)
+
+    def _chunk(self, row: Tensor) -> Tensor:
         output: Tensor = self.down_proj(self.up_proj.times(row, self.gate_proj(row, "swish")))
         return output
 
@@ -87,8 +100,15 @@ class PackedNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, row: Tensor) -> Tensor:
-        """Shape (..., hidden) to the same."""
-        return F.rms_norm(row, self.weight.shape, self.weight, self.epsilon)
+        """Shape (..., hidden) to the same.
+
+        torch's CPU build computes `rms_norm` in seven passes over float32 copies, and a scale for each channel in one.
+        """
+        channels = row.reshape(1, -1, row.shape[-1])
+        size = torch.linalg.vector_norm(channels[0], dim=1, dtype=torch.float32)
+        square = size.square_().div_(row.shape[-1])
+        scaled = F.batch_norm(channels, torch.zeros_like(square), square, eps=self.epsilon)
+        return scaled.mul_(self.weight).view(row.shape)
 
 
 @torch.inference_mode()

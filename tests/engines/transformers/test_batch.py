@@ -57,8 +57,8 @@ def engine_like(engine):
     return load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"], dtype="float32"))
 
 
-def test_prompts_alike_in_one_batch_wait_for_the_first_and_nothing_else_does(engine):
-    """Three of one question stand between others: all are answered, as if each were alone."""
+def test_prompts_alike_in_one_pass_are_answered_as_if_each_were_alone(engine):
+    """Three of one question stand between others, and each of them continues one before it in the row."""
     mixed = requests_of({str(number): (f"a red fox {number}", "some big dog") for number in range(3)})
     others = [replace(one, key=f"other {one.key}", prompt=Prompt(spans=one.prompt.spans[::-1])) for one in mixed]
     requests = [mixed[0], mixed[1], others[0], mixed[2], others[1], others[2]]
@@ -66,6 +66,27 @@ def test_prompts_alike_in_one_batch_wait_for_the_first_and_nothing_else_does(eng
     for request in requests:
         [alone] = run(engine_like(engine), [request]).values()
         assert alone.texts == together[request.key].texts
+
+
+def test_a_beginning_that_prompts_of_one_pass_share_is_computed_once(engine):
+    requests = requests_of({str(number): (f"a red fox {number}", "some big dog") for number in range(4)})
+    engine.submit(requests)
+    with torch.inference_mode():
+        engine._step()
+    assert not engine._waiting  # one pass for all
+    assert engine.stats()["reused_prompt_tokens"] >= sum(shared(engine, requests))
+
+
+def test_a_chain_of_prompts_shares_what_each_has_in_common_with_the_one_before(engine):
+    """The third prompt shares more with the second than with the first, and the second is new in the same pass."""
+    answers = {"1": ("one", "fox"), "2": ("two " * 30, "fox"), "3": ("two " * 30, "dog")}
+    requests = requests_of(answers)
+    together = run(engine, requests)
+    chain = [shared(engine, requests[:2])[0], shared(engine, requests[1:])[0]]
+    assert chain[0] < chain[1]
+    assert engine.stats()["reused_prompt_tokens"] == sum(chain)
+    [alone] = run(engine_like(engine), [requests[2]]).values()
+    assert alone.candidate_logprobs == pytest.approx(together["3"].candidate_logprobs, abs=1e-4)
 
 
 def test_sampled_replies_are_the_same_whatever_was_known(engine):

@@ -67,6 +67,26 @@ def distance(config):
     return model, (packed - exact).abs().mean().item(), (plain - exact).abs().mean().item()
 
 
+@torch.inference_mode()
+def test_chunks_of_a_long_row_give_its_output(monkeypatch):
+    model = packable_model(LlamaConfig(**SIZES), torch.float32)
+    rows = torch.randn(1, 100, SIZES["hidden_size"])
+    expected = model.model.layers[0].mlp(rows)
+    pack(model)
+    monkeypatch.setattr("judgelm.engines.transformers.layers._KEPT_BYTES", 7 * SIZES["intermediate_size"] * 4)
+    assert torch.allclose(model.model.layers[0].mlp(rows), expected, atol=EXACT)  # 15 chunks of 6 or 7 tokens
+
+
+@torch.inference_mode()
+def test_a_norm_of_nothing_and_of_zeros():
+    norm = PackedNorm(nn.Parameter(torch.full((8,), 2.0)), 1e-6)
+    assert norm(torch.empty(1, 0, 8)).shape == (1, 0, 8)
+    assert norm(torch.zeros(1, 2, 8)).tolist() == torch.zeros(1, 2, 8).tolist()
+    # sqrt(mean(1, 1, ..., 9)) = sqrt(2)
+    row = torch.tensor([[[1.0] * 7 + [3.0]]])
+    assert torch.allclose(norm(row), row * 2 / 2**0.5)
+
+
 @in_bfloat16
 @pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
 def test_a_packed_model_is_as_exact_as_the_plain_one(config):
