@@ -69,10 +69,10 @@ _NEEDS = {
     **dict.fromkeys(("gemma3", "gemma3n", "gemma4", "paligemma"), _BOTH_WAYS),
     "mllama": "cross-attention to the image",
 }
-_MAX_SLICES = 4
-"""More stretches of a row than this are gathered into one product, since each product takes a call."""
-TokenGroups = dict[str, list[slice] | Tensor]
-"""The tokens of a pass that each adapter computes: stretches of the row, or places, shape (tokens,)."""
+_MIN_STRETCH = 32
+"""Shorter stretches of a row are gathered into one product, since each product takes a call; gathering copies them."""
+TokenGroups = dict[str, list[slice | Tensor]]
+"""The tokens of a pass that each adapter computes: long stretches of the row, and the places of all short ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,11 +328,12 @@ class AdaptedLinear(nn.Module):
             if (factors := self.factors.get(adapter)) is None:
                 continue
             down, up = factors
-            if isinstance(tokens, Tensor):
-                output[0].index_add_(0, tokens, F.linear(F.linear(row[0, tokens], down), up))
-                continue
             for stretch in tokens:
-                output[0, stretch].addmm_(F.linear(row[0, stretch], down), up.T)
+                product = F.linear(row[0, stretch], down)
+                if isinstance(stretch, Tensor):
+                    output[0].index_add_(0, stretch, F.linear(product, up))
+                else:
+                    output[0, stretch].addmm_(product, up.T)
         return F.silu(output) if activation == "swish" else output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
@@ -409,11 +410,15 @@ class LoraAdapters:
             start = end
         self._groups.clear()
         for adapter, slices in stretches.items():
-            self._groups[adapter] = slices if len(slices) <= _MAX_SLICES else self._places(slices)
+            self._groups[adapter] = self._gathered(slices)
 
-    def _places(self, slices: list[slice]) -> Tensor:
-        places = [token for stretch in slices for token in range(stretch.start, stretch.stop)]
-        return torch.tensor(places, device=self._loaded.model.device)
+    def _gathered(self, slices: list[slice]) -> list[slice | Tensor]:
+        """The long stretches, then the places of the short ones, shape (tokens,); a single one stays a stretch."""
+        short = [stretch for stretch in slices if stretch.stop - stretch.start < _MIN_STRETCH]
+        if len(short) < 2:
+            return [*slices]
+        places = torch.cat([torch.arange(stretch.start, stretch.stop) for stretch in short])
+        return [*(each for each in slices if each not in short), places.to(self._loaded.model.device)]
 
     def _layer(self, name: str, adapter: str, down: Tensor, up: Tensor) -> AdaptedLinear:
         """The wrapped layer of that name, new or not, for factors of these shapes.
