@@ -2,12 +2,15 @@
 
     python -m benchmarks.server_load
     python -m benchmarks.server_load --soak 600
-    python -m benchmarks.server_load --pairs pairs.jsonl --model my-judge --count 200
+    python -m benchmarks.server_load --pairs pairs.jsonl --model my-judge --count 200 [--reading yes-no]
+    python -m benchmarks.server_load --start --model my-judge
 
 A server of its own process, with the scripted engine unless `--model` says otherwise, and clients that each keep one
 connection and ask as soon as they are answered. Every pair has its own scores in the script, so a reply that belongs to
 another request is detected. Clients share the machine's cores with the server: its limit lies above the figure.
 With `--pairs` the same pairs go through `judgelm-batch` and through the server in turns, and the ratio is of one round.
+With `--start` a server is started `--rounds` times, and each start is split into imports and the rest, by Python's own
+record of imports (`-X importtime`) of that same process, which makes imports somewhat slower.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -77,7 +81,10 @@ def main() -> None:
     """Run what the options ask for and print it as JSON."""
     options = parsed()
     with tempfile.TemporaryDirectory() as folder:
-        result = compare(options, Path(folder)) if options.pairs else press(options, Path(folder))
+        if options.start:
+            result = {"starts": [start(options.model, options.reading) for _ in range(options.rounds)]}
+        else:
+            result = compare(options, Path(folder)) if options.pairs else press(options, Path(folder))
     print(json.dumps(result, indent=1))
 
 
@@ -89,11 +96,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--soak", type=float, default=0.0, help="go on for so many seconds and watch the memory")
     parser.add_argument("--pairs", help="a file that judgelm-batch reads")
     parser.add_argument("--count", type=int, default=200, help="how many of the pairs")
-    parser.add_argument("--rounds", type=int, default=3, help="of batch and server in turns")
-    parser.add_argument("--model", help="judge for --pairs")
+    parser.add_argument("--rounds", type=int, default=3, help="of batch and server in turns, or starts")
+    parser.add_argument("--start", action="store_true", help="time from process start to the first answer")
+    parser.add_argument("--model", help="judge for --pairs or --start")
+    parser.add_argument("--reading", help="how the judge is read, as for judgelm serve; default: its card's")
     options = parser.parse_args()
-    if bool(options.pairs) != bool(options.model):
-        parser.error("--pairs and --model go together")
+    if bool(options.pairs or options.start) != bool(options.model) or (options.pairs and options.start):
+        parser.error("--model goes with either --pairs or --start, and each of these needs it")
+    if options.reading and not options.model:
+        parser.error("--reading needs --model")
     return options
 
 
@@ -142,7 +153,8 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         Question("/v1/judge", json.dumps(row).encode(), b'"id": ' + json.dumps(row["id"]).encode()) for row in rows
     ]
     rounds = []
-    with Judge(options.model) as judge, server(options.model) as (url, _):
+    flags = reading_flags(options.reading)
+    with Judge(options.model, reading=options.reading) as judge, server(options.model, *flags) as (url, _):
         asyncio.run(load(url, questions[:8], 8))
         judge.judge_file(str(pairs), out=str(folder / "warm.jsonl"))
         for index in range(options.rounds):
@@ -156,18 +168,61 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return {"pairs": len(rows), "rounds": rounds, "median_ratio": statistics.median(entry["ratio"] for entry in rounds)}
 
 
+def start(model: str, reading: str | None) -> dict[str, float]:
+    """One start of a server up to its first answer, in seconds since the process began.
+
+    `load_and_bind_s` is all that is no import before clients can connect; `first_answer_s` the first pair's own time.
+    """
+    body = json.dumps({"id": "0", **pair_of(0)}).encode()
+    question = Question("/v1/judge", body, b'"id": "0"')
+    imports: list[str] = []
+    began = time.monotonic()
+    with server(model, *reading_flags(reading), python=("-X", "importtime"), imports=imports) as (url, _):
+        listening_s = time.monotonic() - began
+        answered = asyncio.run(load(url, [question], 1))
+        total_s = time.monotonic() - began
+        imported = list(imports)  # what ends the server may import more
+    if answered.errors + answered.lost + answered.wrong:
+        raise SystemExit(f"the first request failed: {answered.first_error}")
+    own_us = (re.match(r"import time:\s+(\d+) \|", line) for line in imported)  # without what a module imports itself
+    imports_s = sum(int(match[1]) for match in own_us if match) / 1e6
+    split = {
+        "imports_s": imports_s, "load_and_bind_s": listening_s - imports_s,
+        "first_answer_s": answered.seconds, "total_s": total_s, "total_without_imports_s": total_s - imports_s,
+    }  # fmt: skip
+    return {name: round(seconds, 2) for name, seconds in split.items()}
+
+
+def reading_flags(reading: str | None) -> tuple[str, ...]:
+    """The option of `judgelm serve` for a reading; none leaves it to the judge's card."""
+    return () if reading is None else ("--reading", reading)
+
+
 @contextmanager
-def server(model: str, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server of its own process, ended by SIGTERM."""
-    command = [sys.executable, "-m", "judgelm", "serve", model, "--port", "0", *flags]
+def server(
+    model: str, *flags: str, python: Sequence[str] = (), imports: list[str] | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server of its own process with these options of Python, ended by SIGTERM.
+
+    Its lines on the error stream are added to `imports` as they come.
+    """
+    lines = [] if imports is None else imports
+    command = [sys.executable, *python, "-m", "judgelm", "serve", model, "--port", "0", *flags]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        url = next(match[0] for line in process.stderr if (match := re.search(r"http://[^/]+/v1", line)))
+        url = ""
+        while not url:
+            if not (line := process.stderr.readline()):
+                raise SystemExit("the server did not start: " + "".join(lines[-5:]))
+            lines.append(line)
+            url = match[0] if (match := re.search(r"http://[^/]+/v1", line)) else ""
+        reader = threading.Thread(target=lines.extend, args=(process.stderr,), daemon=True)
+        reader.start()  # a full pipe would block the server
         yield url, process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=90)
+        process.wait(timeout=90)
 
 
 async def load(url: str, questions: Sequence[Question], clients: int) -> Load:
