@@ -202,6 +202,22 @@ def test_mixed_requests_are_answered_as_by_each_adapter_alone(tiny_judge, tiny_a
     assert texts[0] != texts[1] != texts[2] != texts[0]
 
 
+@torch.inference_mode()
+def test_interleaved_replies_and_prompts_get_their_own_adapters_product(tiny_judge, tiny_adapters):
+    one, two = map(str, tiny_adapters)
+    engine = load_with(tiny_judge)
+    for name in (one, two):
+        engine.load_adapter(name)
+    # three replies each, in turn (places 0 to 5), then a prompt of 40 tokens each
+    engine._adapters.select([*[(name, 1) for _ in range(3) for name in (one, two)], (one, 40), (two, 40)])
+    layer = engine._loaded.model.model.layers[0].self_attn.q_proj
+    row = torch.randn(1, 86, layer.base.in_features, generator=torch.Generator().manual_seed(0))
+    mixed_output = layer(row)
+    for name, places in ((one, [0, 2, 4, *range(6, 46)]), (two, [1, 3, 5, *range(46, 86)])):
+        engine._adapters.select([(name, 86)])
+        assert torch.allclose(mixed_output[0, places], layer(row)[0, places], atol=1e-5)
+
+
 def test_an_adapter_is_unloaded_and_loaded_again_while_others_answer(tiny_judge, tiny_adapters):
     one, two = map(str, tiny_adapters)
     engine = load_with(tiny_judge)
