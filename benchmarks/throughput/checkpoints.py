@@ -16,6 +16,7 @@ from transformers import AutoConfig
 
 _LINEAR = re.compile(r"model\.layers\.\d+\..*_proj\.weight")
 _ROTATED = re.compile(r"\.(q|k)_proj\.weight$")
+_ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
 _ROUNDED = gguf.GGMLQuantizationType
 
 
@@ -55,7 +56,7 @@ def write_w8a8(folder: Path, out: Path) -> None:
 
 
 def write_gguf(folder: Path, out: Path, kind: str) -> None:
-    """Write a Llama as GGUF without a tokenizer: it is to be given token ids.
+    """Write a Llama or a Qwen2 as GGUF without a tokenizer: it is to be given token ids.
 
     Args:
         folder: of the judge, in safetensors.
@@ -63,7 +64,7 @@ def write_gguf(folder: Path, out: Path, kind: str) -> None:
         kind: `Q8_0` or `F16`, of the matrices; vectors stay in float32.
     """
     config: Any = AutoConfig.from_pretrained(folder)
-    writer = gguf.GGUFWriter(out, "llama")
+    writer = gguf.GGUFWriter(out, config.model_type)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -75,12 +76,12 @@ def write_gguf(folder: Path, out: Path, kind: str) -> None:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_vocab_size(config.vocab_size)
     writer.add_tokenizer_model("none")
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    names = gguf.get_tensor_name_map(_ARCHITECTURES[config.model_type], config.num_hidden_layers)
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads}
     for name, tensor in _tensors(folder):
-        own = names.get_name(name, try_suffixes=(".weight",))
+        own = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert own is not None, f"GGUF has no name for {name}"
-        if rotated := _ROTATED.search(name):
+        if config.model_type == "llama" and (rotated := _ROTATED.search(name)):
             tensor = _interleaved(tensor, heads[rotated[1]])
         rounding = _ROUNDED.F32 if tensor.ndim == 1 else _ROUNDED[kind]
         writer.add_tensor(own, gguf.quantize(tensor.float().numpy(), rounding), raw_dtype=rounding)
