@@ -2,10 +2,10 @@
 
     judgelm data import pandalm ../shared/data/pandalm/testset-v1.json -o pandalm.jsonl
     python -m benchmarks.formats_agree --model small-judge --pairs pandalm.jsonl --work runs/formats \
-        --formats float32 bfloat16 float32+int8 bfloat16+int8
+        --formats float32 bfloat16
 
-Each pair is judged in both orders; its verdict is the answer that their mean P(first better) names. `+int8` adds
-`--quantization int8`. A change is a verdict that differs from the first format's; its interval is Wilson's. The same
+Each pair is judged in both orders; its verdict is the answer that their mean P(first better) names. `+8bit` adds
+`--quantization 8bit`. A change is a verdict that differs from the first format's; its interval is Wilson's. The same
 command goes on after an interruption. Times are those of judging, without loading, of the latest session.
 """
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", required=True, type=Path)
     parser.add_argument("--work", required=True, type=Path)
-    parser.add_argument("--formats", nargs="+", default=["float32", "bfloat16", "float32+int8"])
+    parser.add_argument("--formats", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--limit", type=int)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,7 @@ import torch
 from torch import nn
 
 from benchmarks.gpu.peak_flops import seconds_of
-from judgelm.engines.base import INT8
-from judgelm.engines.dtype import this_cpu_flags
-from judgelm.engines.transformers.layers import Int8Linear, PackedLinear, is_packable
+from judgelm.engines.transformers.layers import PackedLinear, is_packable
 
 _ROWS = 1024
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
@@ -40,7 +38,7 @@ def ceiling_tokens_per_s(config: Any, format: str, device: str, block_s: float) 
 
     Args:
         config: of a Llama or a Qwen2.
-        format: `float32`, `bfloat16`, `float16` or `int8`; products of integers alone, without their rounding.
+        format: `float32`, `bfloat16`, `float16` or `int8`; the product of integers alone.
         device: `cpu` or `cuda`.
         block_s: seconds of each of five measurements, of which the best counts.
     """
@@ -67,10 +65,9 @@ def layer_sizes(config: Any) -> list[tuple[int, int]]:
 
 def _product(features: int, outputs: int, format: str, device: str) -> Callable[[], object]:
     """A product of a matrix with rows, in the form in which this machine computes it fastest."""
-    if format == INT8:
-        int8 = Int8Linear(nn.Linear(features, outputs, bias=False), torch.ones(features), this_cpu_flags())
-        integers = torch.randint(1, 255, (int8.blocks, _ROWS, features // int8.blocks), dtype=torch.uint8)
-        return lambda: [int8.product(integers, block) for block in range(int8.blocks)]
+    if format == "int8":
+        integers, weight = (torch.randint(-127, 127, (count, features), dtype=torch.int8) for count in (_ROWS, outputs))
+        return lambda: torch._int_mm(integers, weight.T)
     dtype = getattr(torch, format)
     plain = nn.Linear(features, outputs, bias=False, dtype=dtype, device=device)
     rows = torch.randn(_ROWS, features, dtype=dtype, device=device)

@@ -19,7 +19,6 @@ from benchmarks.throughput.systems import (
     W8A8,
     Timing,
 )
-from judgelm.engines.base import INT8
 
 Rate = tuple[str, str, Workload]
 """Of a system, a format and a workload; `FLOAT` stands for each floating-point format in turn, the same in a ratio."""
@@ -34,10 +33,9 @@ RATIOS: Sequence[tuple[str, Rate, Rate, float | None]] = (
     ("judgelm / original loop", (JUDGELM, FLOAT, "score"), (ORIGINAL, FLOAT, "score"), 1.9),
     ("judgelm / original loop, fast evaluation", (JUDGELM, FLOAT, "score"), (ORIGINAL_FAST, FLOAT, "score"), None),
     ("judgelm on vLLM / vLLM", (JUDGELM_VLLM, FLOAT, "score"), (VLLM, FLOAT, "score"), 0.95),
-    ("judgelm int8 / judgelm", (JUDGELM, INT8, "score"), (JUDGELM, FLOAT, "score"), None),
-    ("judgelm int8 / best peer in floating point", (JUDGELM, INT8, "score"), (BEST, FLOAT, "score"), 1.25),
-    ("judgelm int8 / vLLM W8A8", (JUDGELM, INT8, "score"), (VLLM, W8A8, "score"), None),
-    ("judgelm int8 / llama.cpp Q8_0", (JUDGELM, INT8, "score"), (LLAMA_CPP, Q8_0, "score"), 1.0),
+    ("judgelm / best peer in floating point", (JUDGELM, FLOAT, "score"), (BEST, FLOAT, "score"), None),
+    ("judgelm / vLLM W8A8", (JUDGELM, FLOAT, "score"), (VLLM, W8A8, "score"), None),
+    ("judgelm / llama.cpp Q8_0", (JUDGELM, FLOAT, "score"), (LLAMA_CPP, Q8_0, "score"), None),
     ("judgelm / llama.cpp F16", (JUDGELM, FLOAT, "score"), (LLAMA_CPP, F16, "score"), None),
     ("judgelm, both orders / one", (JUDGELM, FLOAT, "both"), (JUDGELM, FLOAT, "score"), 1 / 1.75),
     ("judgelm on vLLM, both orders / one", (JUDGELM_VLLM, FLOAT, "both"), (JUDGELM_VLLM, FLOAT, "score"), None),

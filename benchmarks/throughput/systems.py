@@ -26,9 +26,8 @@ from benchmarks.throughput.checkpoints import write_gguf, write_w8a8
 from benchmarks.throughput.engine import EngineSystem
 from benchmarks.throughput.layer_products import needed_tokens
 from benchmarks.throughput.llama import LlamaCpp
-from judgelm.engines.base import INT8, EngineOptions
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.transformers.layers import runs_int8
 from judgelm.records import Sample
 
 ORIGINAL, ORIGINAL_FAST, ORIGINAL_REASONS = "original loop", "original loop, fast", "original loop, reasons"
@@ -38,7 +37,7 @@ W8A8, Q8_0, F16 = "W8A8", "Q8_0", "F16"
 
 _PADDED_BATCH = 8
 _WARM_UP_PAIRS = 60
-_GROUND = {W8A8: INT8, Q8_0: INT8, F16: "float32"}
+_GROUND = {W8A8: "int8", Q8_0: "int8", F16: "float32"}
 """The format of the ceiling that a peer's format stands against."""
 
 
@@ -123,14 +122,12 @@ def systems_of(dtype: str, device: str, *, writes_reasons: bool) -> tuple[list[S
         systems += [SystemKind(name=name, format=dtype, workloads=rest) for name in (ORIGINAL_REASONS, JUDGELM_ALONE)]
     if device == "cpu":
         other = "float32" if dtype != "float32" else "bfloat16"
-        formats = [(JUDGELM, other), (VLLM, other), (JUDGELM, INT8), (VLLM, W8A8), (LLAMA_CPP, Q8_0), (LLAMA_CPP, F16)]
+        formats = [(JUDGELM, other), (VLLM, other), (VLLM, W8A8), (LLAMA_CPP, Q8_0), (LLAMA_CPP, F16)]
         systems += [SystemKind(name=name, format=format, workloads=("score",)) for name, format in formats]
     missing = {
         JUDGELM_VLLM: _missing("vllm"), VLLM: _missing("vllm"), LLAMA_CPP: _missing("llama_cpp"),
     }  # fmt: skip
     left_out = {name: reason for name, reason in missing.items() if reason}
-    if not runs_int8():
-        systems = [system for system in systems if system.format != INT8]
     return [system for system in systems if system.name not in left_out], [
         f"{name}: {reason}" for name, reason in left_out.items()
     ]
@@ -206,13 +203,7 @@ def _load(setting: Setting, kind: SystemKind) -> System:
     if kind.name == JUDGELM_VLLM:
         return EngineSystem(load_engine("vllm", options), setting.template)
     if kind.name in {JUDGELM, JUDGELM_ALONE}:
-        quantized = kind.format == INT8
-        options = EngineOptions(
-            model=str(setting.folder),
-            device=setting.device,
-            dtype="auto" if quantized else kind.format,
-            quantization=INT8 if quantized else None,
-        )
+        options = EngineOptions(model=str(setting.folder), device=setting.device, dtype=kind.format)
         if kind.name == JUDGELM_ALONE:
             options = replace(options, max_num_seqs=1)
         return EngineSystem(load_engine("transformers", options), setting.template)

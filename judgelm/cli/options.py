@@ -115,7 +115,7 @@ class EngineFlags:
         adapter: PEFT adapter put on the model.
         dtype: auto, float32, bfloat16, float16; auto is the checkpoint's, or on a CPU float32 where that is faster.
         device: auto, cpu, cuda, cuda:0, ...
-        quantization: 4bit or 8bit through bitsandbytes; int8 on x86 CPUs.
+        quantization: 4bit or 8bit through bitsandbytes.
         revision: Hub revision.
         max_num_batched_tokens: Maximum tokens in one forward pass.
         max_num_seqs: Maximum sequences in flight.

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
 """Names of the engines that load a model on this machine or on workers."""
-INT8 = "int8"
 """Quantization with products of 8-bit integers on the CPU; other names are bitsandbytes'."""
 Result = TypeVar("Result")
 T = TypeVar("T")
@@ -115,7 +114,7 @@ class EngineOptions:
         dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype`), `float32`, `bfloat16` or
             `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
-        quantization: `4bit` or `8bit` through bitsandbytes, `int8` on x86 CPUs, or None.
+        quantization: `4bit` or `8bit` through bitsandbytes, or None.
         max_num_batched_tokens: maximum tokens in one forward pass; None lets the engine choose.
         max_num_seqs: maximum sequences in flight.
         max_model_len: context window in tokens, where the model's config does not state it or it should be shorter.

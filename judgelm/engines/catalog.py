@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from judgelm.engines.base import (
-    INT8,
     MODEL_ENGINES,
     Engine,
     EngineOptions,
@@ -174,7 +173,7 @@ def _load_scripted(options: EngineOptions) -> Engine:
 def _load_transformers(options: EngineOptions) -> Engine:
     require_local()
     require_version("transformers")
-    if options.quantization not in (None, INT8):
+    if options.quantization is not None:
         require("bitsandbytes", extra="train")
     from judgelm.engines.model_files import has_reward_head
     from judgelm.engines.transformers.engine import RewardEngine, TransformersEngine

@@ -19,7 +19,7 @@ import psutil
 import torch
 from safetensors import SafetensorError, safe_open
 
-from judgelm.engines.base import INT8, EngineOptions
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf.checkpoint import gguf_record
 from judgelm.engines.weights import all_parameters
 
@@ -68,7 +68,7 @@ def resolve_dtype(
         has_bfloat16: whether the CUDA device computes in bfloat16; called for float32 checkpoints alone.
     """
     stored = stored_dtype(base, config)
-    quantized = options.quantization not in (None, INT8) or getattr(config, "quantization_config", None) is not None
+    quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
     if options.dtype == "auto" and device.startswith("cuda"):
         return choose_gpu_dtype(stored, has_bfloat16)
     if quantized:

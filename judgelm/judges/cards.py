@@ -101,7 +101,7 @@ class ChangedVerdicts:
     """Verdicts that a numeric format changed in a measurement.
 
     Attributes:
-        format: `bfloat16`, `int8`, ...
+        format: `bfloat16`, ...
         against: the format that it was compared with.
         pairs: the set that was judged, in both orders.
         n: its pairs.

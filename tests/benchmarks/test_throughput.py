@@ -119,11 +119,11 @@ def test_a_result_is_the_median_over_rounds():
             [
                 timing(name, "score", 0, seconds=seconds, format=kind)
                 for name, kind, seconds in (
-                    ("judgelm", "int8", 1.0), ("judgelm", "float32", 0.1), ("vLLM", "float32", 2.0),
+                    ("judgelm", "float32", 1.0), ("judgelm on vLLM", "float32", 0.1), ("vLLM", "float32", 2.0),
                     ("vLLM", "W8A8", 0.2), ("llama.cpp", "F16", 4.0),
                 )
             ],
-            "judgelm int8 / best peer in floating point", (2, 2, 2),
+            "judgelm / best peer in floating point (float32)", (2, 2, 2),
         ),
         (  # of written tokens
             [
@@ -133,7 +133,7 @@ def test_a_result_is_the_median_over_rounds():
             "reasons: judgelm / its batch of one (bfloat16)", (8, 8, 8),
         ),
     ],
-    ids=["format", "int8", "reasons"],
+    ids=["format", "best peer", "reasons"],
 )  # fmt: skip
 def test_a_ratio_is_taken_within_a_round(timings, name, expected):
     spread, _ = ratios(timings)[name]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from judgelm.engines.gguf.checkpoint import checkpoint_of
-from judgelm.engines.transformers.layers import runs_int8
 from judgelm.judge import Judge
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
@@ -38,12 +37,7 @@ def exact(probabilities):
     return probabilities(dtype="float32")
 
 
-# on PandaLM 0.0049 and 0.0102 (docs/judging.md); a logit rounded to a multiple of 1/8 alone moves P by 0.0114
-@pytest.mark.parametrize(
-    ("options", "most"), [({"dtype": "bfloat16"}, 0.01), ({"dtype": "float32", "quantization": "int8"}, 0.02)]
-)
-def test_a_format_moves_the_probability_as_little_as_measured(probabilities, exact, options, most):
-    if "quantization" in options and not runs_int8():
-        pytest.skip("int8 needs an x86 CPU with oneDNN")
-    moved = np.abs(probabilities(**options) - exact)
-    assert 0 < moved.mean() < most
+# on PandaLM 0.0049 (docs/judging.md); a logit rounded to a multiple of 1/8 alone moves P by 0.0114
+def test_bfloat16_moves_the_probability_as_little_as_measured(probabilities, exact):
+    moved = np.abs(probabilities(dtype="bfloat16") - exact)
+    assert 0 < moved.mean() < 0.01

@@ -42,7 +42,7 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
 
-_CPU_BATCH_TOKENS = 1024
+_CPU_BATCH_TOKENS = 2048
 _CUDA_BATCH_TOKENS = 8192
 
 

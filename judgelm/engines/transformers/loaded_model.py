@@ -28,7 +28,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from judgelm.engines.base import INT8, EngineOptions, thinking_policy
+from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf.checkpoint import gguf_note, gguf_record
 from judgelm.engines.images import Vision
@@ -48,7 +48,7 @@ from judgelm.engines.model_files import (
     without_progress_bars,
 )
 from judgelm.engines.transformers.attention import ATTENTION_NAME
-from judgelm.engines.transformers.layers import check_int8, pack, quantise
+from judgelm.engines.transformers.layers import pack
 from judgelm.engines.weights import adapter_vocabulary, check_weights, first_not_finite, safe_unpickling
 from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.parsing.thinking import Thinking
@@ -113,8 +113,6 @@ def load(options: EngineOptions) -> LoadedModel:
     rewards = has_reward_head(options)
     if rewards and options.quantization is not None:
         raise ConfigError(f"{options.model}: a reward model is read unquantised; leave --quantization out")
-    if options.quantization == INT8:
-        check_int8(device)
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     config = load_config(base, options)
@@ -126,14 +124,13 @@ def load(options: EngineOptions) -> LoadedModel:
     model, choice = in_gpu_dtype(model, choice, device)
     if adapter is not None:
         model = attach_adapter(model, adapter)
-        if options.quantization in (None, INT8):  # a merged one costs no time per token
+        if options.quantization is None:  # a merged one costs no time per token
             model = model.merge_and_unload()
     check_vocabulary(adapter or base, tokenizer, model)
     model.eval()
     if not runs_packed(model):
         kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
         raise ModelError(f"{base}: the transformers engine cannot run {kind} models packed; use --engine vllm")
-    int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""
     pack(model.base_model if rewards else model)  # its head stays as it is
     window = window_of(model.config, tokenizer, options)
     return LoadedModel(
@@ -144,7 +141,7 @@ def load(options: EngineOptions) -> LoadedModel:
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
         vision=Vision.load(base, options) if vision else None,
-        notes=tuple(note for note in (gguf_note(base), choice.note, int8_note) if note),
+        notes=tuple(note for note in (gguf_note(base), choice.note) if note),
         thinking=thinking_policy(options, window=window, resumes=True),
     )
 
@@ -222,7 +219,7 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
 
 
 def _quantization(name: str | None) -> Any:
-    if name in (None, INT8):
+    if name is None:
         return None
     make: Any = BitsAndBytesConfig  # its constructor is untyped
     if name == "4bit":
@@ -234,7 +231,7 @@ def _quantization(name: str | None) -> Any:
         )
     if name == "8bit":
         return make(load_in_8bit=True)
-    raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit, int8")
+    raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit")
 
 
 def runs_packed(model: Any) -> bool:

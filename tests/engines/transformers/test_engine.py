@@ -244,7 +244,7 @@ def test_a_broken_model_folder_is_named_with_the_way_out(tiny_model, tmp_path, b
 def test_options_that_do_not_exist(tiny_model):
     with pytest.raises(ConfigError, match="dtype 'float64x' does not exist"):
         load(tiny_model, dtype="float64x")
-    with pytest.raises(ConfigError, match="quantization '3bit' does not exist; available: 4bit, 8bit, int8"):
+    with pytest.raises(ConfigError, match="quantization '3bit' does not exist; available: 4bit, 8bit"):
         load(tiny_model, quantization="3bit")
     with pytest.raises(ConfigError, match="device 'gpux' does not exist"):
         load(tiny_model, device="gpux")
