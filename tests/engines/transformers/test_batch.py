@@ -8,12 +8,13 @@ import psutil
 import pytest
 import torch
 
+from benchmarks.throughput.layer_products import needed_tokens
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.dtype import available_bytes
 from judgelm.engines.transformers.batch import PassThread
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Prompt, Request, Sample, Sampling
+from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import run
 
 QUESTION = "what does the quick brown fox do when the lazy dog sleeps in the sun all day " * 2
@@ -87,6 +88,24 @@ def test_a_chain_of_prompts_shares_what_each_has_in_common_with_the_one_before(e
     assert engine.stats()["reused_prompt_tokens"] == sum(chain)
     [alone] = run(engine_like(engine), [requests[2]]).values()
     assert alone.candidate_logprobs == pytest.approx(together["3"].candidate_logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("answers", [2, 5])
+def test_nearly_all_that_prompts_share_is_computed_once(tiny_model, answers):
+    """20 questions of half a prompt, over many passes: at most 1.1 times the tokens that perfect sharing leaves."""
+    options = EngineOptions(model=str(tiny_model), dtype="float32", max_num_batched_tokens=1024)
+    engine = load_engine("transformers", options)
+    spans = [f"question {question} " + QUESTION + f"answer {answer} of {question} " + "some dog " * 8
+             for question in range(20) for answer in range(answers)]  # fmt: skip
+    requests = [
+        Request(key=str(place), prompt=Prompt(spans=(Span(text),)), sampling=Sampling(max_tokens=1))
+        for place, text in enumerate(spans)
+    ]
+    tokens = sum(completion.prompt_tokens for completion in run(engine, requests).values())
+    ids = [engine._adapters.truncator(None).truncate(request.prompt, 1).ids for request in requests]
+    computed = tokens - engine.stats()["reused_prompt_tokens"]
+    assert needed_tokens(ids) <= computed <= 1.1 * needed_tokens(ids)
+    assert needed_tokens(ids) < 0.8 * tokens
 
 
 def test_sampled_replies_are_the_same_whatever_was_known(engine):
