@@ -150,7 +150,7 @@ def ratios(timings: Sequence[Timing]) -> dict[str, tuple[Spread, float | None]]:
     spreads = {}
     for format in dict.fromkeys(timing.format for timing in timings if timing.format in _FLOATS):
         for name, numerator, denominator, aim in RATIOS:
-            has_float = FLOAT in (numerator[1], denominator[1]) and denominator[0] != BEST
+            has_float = FLOAT in (numerator[1], denominator[1])
             each = [
                 first / second
                 for rates in _rates_by_round(timings)
