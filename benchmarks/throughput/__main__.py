@@ -19,9 +19,11 @@ of 256 tokens.
 """
 
 import argparse
+import math
 import os
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -46,6 +48,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import resolve_dtype
 from judgelm.engines.weights import all_parameters
+from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.machine import look_at_devices
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Sample
@@ -57,8 +60,12 @@ def main() -> None:
     if options.page:
         write_all()
         return
-    samples = spread(options.pairs, options.count) if options.pairs else list(made_up_pairs(options.count))
-    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        samples = spread(options.pairs, options.count) if options.pairs else list(made_up_pairs(options.count))
+        options.out.mkdir(parents=True, exist_ok=True)
+        check_model(options.model)
+    except (JudgelmError, OSError) as error:
+        sys.exit(f"benchmarks.throughput: {error}")
     with tempfile.TemporaryDirectory() as work:
         setting = prepare(options, samples, Path(work))
         config = AutoConfig.from_pretrained(setting.folder)
@@ -68,45 +75,94 @@ def main() -> None:
                 str(setting.folder), config, EngineOptions(model=str(setting.folder)), device=options.device
             ).dtype
         )
-        systems, left_out = systems_of(dtype, options.device, writes_reasons=options.model is None)
-        systems = [
-            system
-            for system in systems
-            if not options.only or {system.name, f"{system.name}: {system.format}"} & set(options.only)
-        ]
+        writes_reasons = options.model is None and options.reasons > 0
+        systems, left_out = systems_of(dtype, options.device, writes_reasons=writes_reasons)
+        systems = chosen(systems, options.only, options.alone)
         write_checkpoints(setting, systems)
         timings, ceilings = measure_rounds(options, setting, systems, samples, config)
     write_page(options, config, timings, ceilings, left_out)
 
 
-def parsed() -> argparse.Namespace:
-    """The command line; `--quick` is a tiny model, few pairs, one round."""
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; `--quick` changes the defaults to a tiny model, few pairs, one round."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=Path, help="a file of pairs, in any form that judgelm-batch reads")
     parser.add_argument("--model", type=Path, help="a judge's folder instead of random weights")
     parser.add_argument("--shape", choices=SHAPES, default="0.5B", help="of random weights")
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--reasons", type=int, default=32, help="of the pairs for the rows with reasons")
-    parser.add_argument("--alone", type=int, default=2, help="of the pairs for systems that write one reason at a time")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--count", type=_at_least(1), default=60)
+    parser.add_argument(
+        "--reasons", type=_at_least(0), default=32, help="of the pairs for the rows with reasons; 0: none"
+    )
+    parser.add_argument("--alone", type=_at_least(0), default=2, help="of them for one reason at a time; 0: none")
+    parser.add_argument("--rounds", type=_at_least(1), default=3)
     parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="default: judgelm's auto")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--peak", type=float, default=0.2, help="seconds of a block of a ceiling; it takes five")
+    parser.add_argument("--peak", type=_seconds, default=0.2, help="seconds of a block of a ceiling; it takes five")
     parser.add_argument("--only", action="append", help="a system, or `system: format`; once for each to run")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     parser.add_argument("--page", action="store_true", help="write the page of all measurements, and measure nothing")
     parser.add_argument("--quick", action="store_true", help="a tiny model and 8 pairs, to see that all of it runs")
-    options = parser.parse_args()
-    if options.quick:
-        options.shape, options.count, options.reasons, options.alone = "tiny", 8, 4, 1
-        options.rounds, options.peak = 1, 0.01
+    if parser.parse_known_args(arguments)[0].quick:
+        parser.set_defaults(shape="tiny", count=8, reasons=4, alone=1, rounds=1, peak=0.01)
+    options = parser.parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("argument --device: torch finds no GPU here; take --device cpu")
     return options
 
 
+def _at_least(least: int) -> Callable[[str], int]:
+    """Parse a whole number, `least` or more."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        return int(text)
+
+    return number
+
+
+def _seconds(text: str) -> float:
+    """Parse a finite number above 0."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
+
+
 def spread(file: Path, count: int) -> list[Sample]:
-    """So many pairs from all over a file: neighbours are often of one question, and share much of their prompts."""
-    every = list(SampleStream([str(file)]))
-    return [every[index * len(every) // count] for index in range(min(count, len(every)))]
+    """Take so many pairs from all over a file: neighbours are often of one question, and share much of their prompts.
+
+    Raises:
+        InputError: the file cannot be read, has rows that are no pairs, or has fewer pairs.
+    """
+    every = list(SampleStream([str(file)], answers=(2, 2)))
+    if len(every) < count:
+        raise InputError(f"{file}: {len(every)} pairs, but --count is {count}; take --count {len(every)} or less")
+    return [every[index * len(every) // count] for index in range(count)]
+
+
+def check_model(folder: Path | None) -> None:
+    """Refuse a folder without a model, which transformers would take for a name of the hub.
+
+    Raises:
+        ConfigError: it has no `config.json`.
+    """
+    if folder is not None and not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"{folder}: no config.json; --model takes the folder of a judge in safetensors, adapter merged"
+        )
+
+
+def chosen(systems: Sequence[SystemKind], only: Sequence[str] | None, alone: int) -> list[SystemKind]:
+    """Return the systems that `--only` names, without those that write alone if there are no pairs for them."""
+    able = [system for system in systems if alone or not system.is_alone]
+    names = {name: system for system in able for name in (system.name, f"{system.name}: {system.format}")}
+    if unknown := [name for name in only or () if name not in names]:
+        sys.exit(f"benchmarks.throughput: --only {unknown[0]!r}: not among the systems here: {', '.join(names)}")
+    return [system for system in able if not only or {system.name, f"{system.name}: {system.format}"} & set(only)]
 
 
 def prepare(options: argparse.Namespace, samples: list[Sample], work: Path) -> Setting:

@@ -10,13 +10,14 @@ import torch
 from transformers import LlamaConfig
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
+from benchmarks.throughput import __main__ as throughput
 from benchmarks.throughput.baselines import OriginalLoop, PaddedBatches, PlainModel
 from benchmarks.throughput.engine import EngineSystem
 from benchmarks.throughput.layer_products import ceiling_tokens_per_s, layer_sizes, needed_tokens
 from benchmarks.throughput.page import page
 from benchmarks.throughput.record import Measurement
 from benchmarks.throughput.results import Ceiling, ratios, results_of
-from benchmarks.throughput.systems import Timing
+from benchmarks.throughput.systems import Timing, systems_of
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
@@ -172,12 +173,68 @@ def test_the_ceiling_multiplies_the_models_own_matrices():
     assert ceiling_tokens_per_s(config, "float32", "cpu", 0.001) > 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "finding"),
+    [
+        ("--count 0", "--count: '0' is not a whole number of 1 or more"),
+        ("--count -3", "--count: '-3' is not"),
+        ("--count 1.5", "--count: '1.5' is not"),
+        ("--rounds 0", "--rounds: '0' is not"),
+        ("--reasons -1", "--reasons: '-1' is not a whole number of 0 or more"),
+        ("--alone one", "--alone: 'one' is not"),
+        ("--peak 0", "--peak: '0' is not a number of seconds above 0"),
+        ("--peak nan", "--peak: 'nan' is not"),
+        ("--peak inf", "--peak: 'inf' is not"),
+        ("--model nowhere", "nowhere: no config.json; --model takes the folder of a judge"),
+        ("--pairs nowhere.jsonl", "nowhere.jsonl"),
+        ("--pairs .", "benchmarks.throughput: "),
+        ("--pairs empty.jsonl", "empty.jsonl"),
+        ("--pairs three.jsonl --count 4", "three.jsonl: 3 pairs, but --count is 4; take --count 3 or less"),
+        ("--pairs single.jsonl --count 1", "single.jsonl:1: "),
+        ("--pairs text.jsonl --count 1", "text.jsonl"),
+        ("--quick --out text.jsonl", "text.jsonl"),
+        ("--quick --only nobody", "--only 'nobody': not among the systems here: original loop, original loop: "),
+        ("--quick --alone 0 --only judgelm,one", "--only 'judgelm, one': not among the systems here"),
+        ("--quick --reasons 0 --only judgelm,one", "--only 'judgelm, one': not among the systems here"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_in_a_sentence(arguments, finding, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pair = {"question": "q", "answer_1": "a", "answer_2": "b"}
+    Path("three.jsonl").write_text("".join(json.dumps(pair | {"id": str(i)}) + "\n" for i in range(3)))
+    Path("single.jsonl").write_text('{"id": "1", "question": "q", "answers": ["a"]}\n')
+    Path("empty.jsonl").touch()
+    Path("text.jsonl").write_text("no JSON\n")
+    monkeypatch.setattr("sys.argv", ["throughput", *(part.replace(",", ", ") for part in arguments.split())])
+    with pytest.raises(SystemExit) as end:
+        throughput.main()
+    assert finding in f"{end.value.code}{capsys.readouterr().err}"
+    assert end.value.code not in (0, None)
+
+
+def test_quick_changes_the_defaults_and_no_option_that_is_given():
+    options = throughput.parsed(["--quick", "--reasons", "0"])
+    assert (options.count, options.reasons, options.shape) == (8, 0, "tiny")
+
+
+def test_no_pairs_for_reasons_leave_out_what_writes_them():
+    systems, _ = systems_of("float32", "cpu", writes_reasons=True)
+    alone = [system.name for system in systems if system.is_alone]
+    assert alone == ["original loop, reasons", "judgelm, one"]
+    assert throughput.chosen(systems, None, alone=0) == [system for system in systems if system.name not in alone]
+    assert {system.name for system in throughput.chosen(systems, ["vLLM", "judgelm: float32"], 1)} == {
+        "vLLM",
+        "judgelm",
+    }
+
+
 @pytest.mark.slow
 def test_the_benchmark_runs(tmp_path):
     command = [sys.executable, "-m", "benchmarks.throughput", "--quick", "--out", str(tmp_path)]
-    only = ["--only", "original loop", "--only", "judgelm"]
+    only = ["--only", "original loop", "--only", "judgelm", "--reasons", "0"]
     subprocess.run([*command, *only], check=True, capture_output=True, text=True)
     measured = Measurement.read(tmp_path / "throughput.json")
     assert {timing.system for timing in measured.timings} == {"original loop", "judgelm"}
+    assert {timing.workload for timing in measured.timings} == {"score", "distribution", "both"}
     assert "judgelm / original loop" in (tmp_path / "throughput.md").read_text()
     assert (tmp_path / "throughput.svg").read_text().startswith("<?xml")
