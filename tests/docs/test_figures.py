@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import figures
 from benchmarks.findings.tables import render
 from judgelm.dialects.catalog import DIALECTS
 
@@ -21,9 +22,10 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def rows(text: str, heads: str) -> list[list[str]]:
-    """The cells of the table whose first line begins so."""
-    [table] = re.findall(rf"^\| {re.escape(heads)}.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+    """The cells of the tables whose first line begins so."""
+    tables = re.findall(rf"^\| {re.escape(heads)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
+    assert tables
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in "".join(tables).splitlines()]
 
 
 def measured() -> str:
@@ -68,14 +70,18 @@ def test_the_findings_show_every_row_of_their_tables_and_no_other_interval():
     assert set(INTERVAL.findall(page)) <= set(INTERVAL.findall(tables))
 
 
-def test_every_figure_has_n_a_command_and_a_date():
+def test_the_page_of_benchmarks_is_that_of_the_stored_results():
+    assert TABLE.read_text(encoding="utf-8") == figures.render(figures.read())
+
+
+def test_every_figure_has_n_a_command_a_date_and_a_machine():
+    machines = figures.read().machines
     for what, *cells in rows(TABLE.read_text(encoding="utf-8"), "what"):
-        if what.startswith("**"):
-            continue
-        figure, n, command, date = (cell.rstrip(" |") for cell in cells)
+        figure, n, command, date, machine = (cell.rstrip(" |") for cell in cells)
         assert NUMBER.search(figure), what
         assert NUMBER.search(n), what
-        assert re.fullmatch(r"\d\d?", date), what
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", date), what
+        assert machine in machines, what
         assert re.search(r"`(make|python|bash|pytest|judgelm-batch|judgelm) [^`]+`", command), what
 
 
