@@ -3,7 +3,8 @@
 Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them at once.
 Only attention looks at each sequence alone: at new prompts, on a GPU all of them in one call; at the tree of candidates
 behind each; and at a block of running replies (`sequences`) in one call. The function is registered with transformers
-under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward.
+under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward. Training without padding takes
+the same segments, whose keys and values carry gradients (`TrainedKV`).
 """
 
 import math
@@ -111,6 +112,24 @@ class KVCache:
         self._prefix = None
 
 
+class TrainedKV(KVCache):
+    """Keys and values of rows in training, with their gradients, which are copied nowhere.
+
+    Nothing is stored, except where a tree is `expected`: a layer's until its tree has been written.
+    """
+
+    __slots__ = ()
+
+    def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
+        """See `KVCache.write`."""
+        if past:
+            keys, values = self._layers.pop(layer)
+            return torch.cat((keys, key), 2), torch.cat((values, value), 2)
+        if self.expected:
+            self._layers[layer] = key, value
+        return key, value
+
+
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
     """FlashAttention as torch has it built in, where it can compute this attention; else None.
 
@@ -120,8 +139,8 @@ def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> Va
         options: of the layer; no such kernel bounds scores.
     """
     head = query.shape[3]
-    half = query.dtype in (torch.bfloat16, torch.float16)
-    if not (query.is_cuda and half) or options.softcap is not None or value.shape[3] != head or head > _WIDEST_HEAD:
+    fits = value.shape[3] == head <= _WIDEST_HEAD and head % 8 == 0
+    if not (query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and fits) or options.softcap is not None:
         return None
     if not _GROUPED and query.shape[1] != value.shape[1]:
         return None
@@ -184,7 +203,7 @@ def packed_attention(
         scaling: see `AttentionOptions`.
         sliding_window: tokens that a token attends to, itself included.
         softcap: see `AttentionOptions`.
-        others: further keywords of the model; attention sinks are refused.
+        others: further keywords of the model; attention sinks and dropout are refused.
 
     Returns:
         Shape (1, all tokens, heads, head size), and None for the weights.
@@ -192,17 +211,16 @@ def packed_attention(
     Raises:
         EngineError: the model needs a feature that this function lacks.
     """
-    if segments is None or attention_mask is not None or others.get("s_aux") is not None:
+    if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
         raise EngineError("this model's attention cannot run packed in the transformers engine; use --engine vllm")
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     options = AttentionOptions(scaling, sliding_window, softcap)
-    out = query.new_empty((1, query.shape[2], query.shape[1], value.shape[3]))
-    start = 0
-    for segment in segments:
-        span = slice(start, start + segment.tokens)
-        out[:, span] = segment.attend(layer, query[:, :, span], key[:, :, span], value[:, :, span], options)
-        start += segment.tokens
-    return out, None
+    bounds = accumulate((segment.tokens for segment in segments), initial=0)
+    each = [
+        segment.attend(layer, query[:, :, begin:end], key[:, :, begin:end], value[:, :, begin:end], options)
+        for segment, (begin, end) in zip(segments, pairwise(bounds), strict=True)
+    ]
+    return each[0] if len(each) == 1 else torch.cat(each, 1), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +326,28 @@ class PromptBatch:
 
 def _ends(lengths: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+
+
+def trained_rows(lengths: Sequence[int], kvs: Sequence[TrainedKV] | None = None) -> PromptBatch:
+    """Rows of a pass in training, one behind another, in which each token attends to its own row.
+
+    Args:
+        lengths: tokens of each row.
+        kvs: of each row; by default nothing is stored.
+    """
+    masks: dict[tuple[int | None, ...], Tensor] = {}  # no row has tokens before it, so rows share them
+    stored = kvs or [TrainedKV()] * len(lengths)
+    return PromptBatch([PromptSegment(kv, tokens, masks) for kv, tokens in zip(stored, lengths, strict=True)])
+
+
+def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Add `segments` to a forward pass over rows whose bounds are `cu_seq_lens_q`, as TRL has them: a pre-hook.
+
+    The bounds are read from the device once for all layers.
+    """
+    if "segments" not in options and (bounds := options.get("cu_seq_lens_q")) is not None:
+        options["segments"] = [trained_rows([end - begin for begin, end in pairwise(bounds.tolist())])]
+    return args, options
 
 
 @dataclass(frozen=True, slots=True)
