@@ -204,7 +204,7 @@ def test_options_without_a_meaning_are_refused(option):
 
 
 def settings(tiny_judge, path, **options):
-    steps = {"num_train_epochs": 3, "learning_rate": 0.01, "save_steps": 3, "dtype": "float32", "lora_dropout": 0.1}
+    steps = {"num_train_epochs": 3, "learning_rate": 0.01, "save_steps": 3, "dtype": "float32"}
     return {"swap_prob": 0.0, "train_data": [path], "model_name_or_path": str(tiny_judge)} | steps | LORA | options
 
 
