@@ -18,7 +18,6 @@ That equals a separate pass for each score line.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -35,7 +34,7 @@ from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 from judgelm.training.arguments import JudgeArguments, argument
 from judgelm.training.base_model import Attention, requested_attention, speed_up_lora
-from judgelm.training.readings import WordObjective, WordWeights, word_tokens
+from judgelm.training.readings import WordObjective, WordWeights, concatenated, word_tokens
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import JudgeMixin, settle_padding
 
@@ -141,19 +140,16 @@ def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> d
         tree: of all prompts.
 
     Returns:
-        `input_ids` and `position_ids`, shape (1, tokens); `lengths`, shape (prompts,), of the prompts; and `scored`,
-        shape (prompts x (1 + nodes),): the columns of each prompt's end and nodes.
+        `input_ids` and `position_ids`, shape (1, tokens); `cu_seq_lens_q`, shape (prompts + 1,), the bounds of the
+        prompts; and `scored`, shape (prompts x (1 + nodes),): the columns of each prompt's end and nodes.
     """
-    lengths = torch.tensor([len(prompt) for prompt in prompts])
-    ends, nodes = lengths.cumsum(0)[:, None], len(tree["tokens"])
-    columns = torch.arange(len(prompts) * nodes).reshape(len(prompts), nodes) + ends[-1]
-    depths = (lengths[:, None] + tree["depths"]).flatten()
-    return {
-        "input_ids": torch.cat([torch.tensor([*chain(*prompts)]), tree["tokens"].repeat(len(prompts))])[None],
-        "position_ids": torch.cat([*map(torch.arange, lengths.tolist()), depths])[None],
-        "lengths": lengths,
-        "scored": torch.cat([ends - 1, columns], 1).flatten(),
-    }
+    batch, count, nodes = concatenated(prompts), len(prompts), len(tree["tokens"])
+    bounds = batch["cu_seq_lens_q"][:, None].long()
+    columns = torch.arange(count * nodes).reshape(count, nodes) + bounds[-1]
+    added = {"input_ids": tree["tokens"].repeat(count), "position_ids": (bounds.diff(dim=0) + tree["depths"]).flatten()}
+    rows = {name: torch.cat([batch[name][0], tokens])[None] for name, tokens in added.items()}
+    scored = torch.cat([bounds[1:] - 1, columns], 1).flatten()
+    return {"cu_seq_lens_q": batch["cu_seq_lens_q"], "scored": scored, **rows}
 
 
 def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
@@ -289,7 +285,7 @@ class _PairTrainer(SFTTrainer):
     ) -> None:
         args.completion_only_loss = False
         self.padding = settle_padding(model, args, trees=not get_template(judge.template).reads_words)
-        objective = self._objective = objective_of(judge, processing_class, padding_free=args.padding_free)
+        objective = self._objective = objective_of(judge, processing_class, args.padding_free)
         args.padding_free = False  # its own collator lays the rows out, which TRL 1.16 would refuse
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
         speed_up_lora(self)
@@ -340,7 +336,7 @@ class DistributionTrainer(JudgeMixin, _PairTrainer):
 
 
 def objective_of(
-    judge: PreferenceArguments, tokenizer: Any, *, padding_free: bool = False
+    judge: PreferenceArguments, tokenizer: Any, padding_free: bool
 ) -> "ScoreLineObjective | WordObjective":
     """The loss of the judge's reading, with its collator.
 
@@ -351,12 +347,11 @@ def objective_of(
     template = get_template(judge.template)
     if not template.reads_words:
         trees = ScoreLineTrees(tokenizer, judge.template, scale)
-        weights = (judge.consistency_weight, judge.score_line_weight)
-        return ScoreLineObjective(trees, *weights, padding_free=padding_free)
-    word_weights = WordWeights(
+        return ScoreLineObjective(trees, judge.consistency_weight, judge.score_line_weight, padding_free)
+    weights = WordWeights(
         consistency=judge.consistency_weight, word=judge.word_weight, pointwise=judge.pointwise_weight
     )
-    return WordObjective(word_tokens(tokenizer, template, scale), word_weights, padding_free=padding_free)
+    return WordObjective(word_tokens(tokenizer, template, scale), weights, padding_free)
 
 
 class ScoreLineObjective:
@@ -370,12 +365,7 @@ class ScoreLineObjective:
     """
 
     def __init__(
-        self,
-        trees: ScoreLineTrees,
-        consistency_weight: float,
-        score_line_weight: float,
-        *,
-        padding_free: bool = False,
+        self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
     ) -> None:
         self._trees = trees
         self._collate = concatenated_trees if padding_free else tree_batch
@@ -407,7 +397,7 @@ class ScoreLineObjective:
         ids, tree = batch["input_ids"], batch["tree"]
         inputs = {"input_ids": ids, "position_ids": batch["position_ids"]}
         if "attention_mask" not in batch:
-            segments = tree_segments(batch["lengths"].tolist(), tree["visible"])
+            segments = tree_segments(batch["cu_seq_lens_q"].diff().tolist(), tree["visible"])
             return inputs | {"segments": segments, "logits_to_keep": batch["scored"]}
         # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
         scored = torch.arange(ids.shape[1] - 1 - len(tree["tokens"]), ids.shape[1], device=ids.device)

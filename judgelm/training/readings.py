@@ -19,12 +19,12 @@ Source: Bradley and Terry 1952, for sigmoid(z).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.errors import ConfigError
@@ -91,7 +91,7 @@ class WordObjective:
         padding_free: lays prompts one behind another instead of padding them.
     """
 
-    def __init__(self, words: WordTokens, weights: WordWeights, *, padding_free: bool = False) -> None:
+    def __init__(self, words: WordTokens, weights: WordWeights, padding_free: bool = False) -> None:
         self._words = words
         self._weights = weights
         self._collate = concatenated if padding_free else left_padded
@@ -140,13 +140,8 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 
 def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Inputs of one forward pass over prompts one behind another, shape (1, tokens), with their bounds."""
-    lengths = [len(prompt) for prompt in prompts]
-    bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-    return {
-        "input_ids": torch.tensor([*chain(*prompts)])[None],
-        "position_ids": torch.cat([torch.arange(length) for length in lengths])[None],
-        "cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": max(lengths), "max_length_k": max(lengths),
-    }  # fmt: skip
+    batch = DataCollatorForLanguageModeling(0, padding_free=True)([{"input_ids": prompt} for prompt in prompts])
+    return {name: value for name, value in batch.items() if name not in ("labels", "seq_idx")}
 
 
 def word_losses(

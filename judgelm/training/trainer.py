@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from trl.trainer import utils as trl_utils
 from judgelm.engines.transformers.attention import ATTENTION_NAME, add_segments
 from judgelm.engines.transformers.loaded_model import runs_packed
 from judgelm.errors import ConfigError, TrainingError
-from judgelm.training.arguments import rows_per_step
+from judgelm.training.arguments import argument, rows_per_step
 from judgelm.training.base_model import speed_up_lora
 from judgelm.training.rows.builder import IGNORED
 from judgelm.training.rows.dataset import EpochRows, Schedule
@@ -85,9 +85,8 @@ class PrecisionMixin:
 class JudgeSFTConfig(PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
     """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
 
-    padding_free: bool | None = field(  # type: ignore[assignment]  # TRL's has no third value
-        default=None,
-        metadata={"help": "Lay rows one behind another instead of padding them; left out, where the attention can."},
+    padding_free: bool | None = argument(  # type: ignore[assignment]  # TRL's has no third value
+        "Lay rows one behind another instead of padding them; left out, where the attention can.", default=None
     )
 
 
@@ -328,13 +327,10 @@ def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
         ConfigError: `padding_free` is true, and the model cannot.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
-    obstacle = "" if flash and not trees else packing_obstacle(model, trees=trees)
-    if not obstacle and args.torch_compile and not flash:
-        obstacle = "torch_compile would compile again for each number of tokens"
+    obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)
     if obstacle and args.padding_free:
         raise ConfigError(
-            f"padding_free is true, but {model.config._name_or_path} cannot be trained without padding: {obstacle}; "
-            "leave padding_free out"
+            f"padding_free is true, but {model.config._name_or_path} needs padded rows: {obstacle}; leave it out"
         )
     if obstacle or args.padding_free is False:
         args.padding_free = False
@@ -346,29 +342,28 @@ def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
     return "no padding"
 
 
-def packing_obstacle(model: Any, *, trees: bool = False) -> str:
+def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
     """The reason why judgelm's packed attention cannot train a model; empty where it can.
 
     Args:
         model: loaded.
+        args: TRL's `SFTConfig`.
         trees: whether a tree of score lines follows each row.
     """
     config, attention = model.config, model.config._attn_implementation
-    text = config.get_text_config()
+    text, kind = config.get_text_config(), config.model_type
     dropout = [name for name, rate in text.to_dict().items() if "att" in name and "drop" in name and rate]
     reasons = {
         f"its attention is {attention}, not sdpa": attention not in ("sdpa", ATTENTION_NAME),
-        f"{config.model_type} models have parts for more than text": text is not config,
-        f"{config.model_type} layers have more than attention that transformers lets one replace": not runs_packed(
-            model
+        f"{kind} models have parts for more than text": text is not config,
+        f"{kind} layers have more than an attention that can be replaced": not runs_packed(model),
+        f"{kind} layers attend to sinks": any(name.endswith("sinks") for name, _ in model.named_parameters()),
+        f"{kind} tokens see later ones": getattr(
+            text, "use_bidirectional_attention", not getattr(text, "is_causal", 1)
         ),
-        f"{config.model_type} layers attend to sinks": any(
-            name.endswith("sinks") for name, _ in model.named_parameters()
-        ),
-        "it attends to later tokens": getattr(text, "use_bidirectional_attention", False)
-        or getattr(text, "is_causal", True) is False,
         f"it drops attention at random ({', '.join(dropout)})": dropout,
         "score lines do not fit a sliding window": trees and getattr(text, "sliding_window", None) is not None,
+        "torch_compile would compile again for each number of tokens": args.torch_compile,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
 

@@ -144,7 +144,7 @@ CANNOT = {
     "attention is eager": (GROUPED, "eager", "its attention is eager, not sdpa"),
     "sinks": (MOE, "sdpa", "gpt_oss layers attend to sinks"),
     "no interface": (FalconConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4), "sdpa",
-                     "falcon layers have more than attention"),
+                     "falcon layers have more than an attention"),
     "dropout": (LlamaConfig(**SHAPE, attention_dropout=0.1), "sdpa", r"at random \(attention_dropout\)"),
     "dropout by another name": (GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=4), "sdpa", "attn_pdrop"),
 }  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_model_that_cannot_is_padded_with_the_reason_and_refused_on_request(ca
     config, attention, reason = CANNOT[case]
     model, args = model_of(config, "eager"), arguments()
     model.config._attn_implementation = attention
-    with pytest.raises(ConfigError, match=f"padding_free is true, but .*{reason}.*leave padding_free out"):
+    with pytest.raises(ConfigError, match=f"padding_free is true, but .*{reason}.*leave it out"):
         settle_padding(model, arguments(padding_free=True))
     assert settle_padding(model, args).startswith("padded rows (")
     assert (args.padding_free, model.config._attn_implementation) == (False, attention)
@@ -163,8 +163,8 @@ def test_a_model_that_cannot_is_padded_with_the_reason_and_refused_on_request(ca
 
 def test_score_lines_and_compilation_have_obstacles_of_their_own():
     sliding = model_of(CAUSAL["a window shorter than rows"])
-    assert packing_obstacle(sliding) == ""
-    assert packing_obstacle(sliding, trees=True) == "score lines do not fit a sliding window"
+    assert packing_obstacle(sliding, arguments()) == ""
+    assert packing_obstacle(sliding, arguments(), trees=True) == "score lines do not fit a sliding window"
     assert "torch_compile" in settle_padding(model_of(GROUPED), arguments(torch_compile=True))
     assert settle_padding(model_of(GROUPED), arguments(False)) == "padded rows (padding_free is false)"
 

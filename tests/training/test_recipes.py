@@ -66,7 +66,7 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
     commands = commands_of(path)
     assert {command[3] for command in commands} == {f"configs/train/{path.name}"}
     if path.stem.startswith("judgelm"):
-        assert (model.attn_implementation, sft.padding_free) == (None, None)  # "No recipe names one"
+        assert (model.attn_implementation, sft.padding_free) == (None, False)  # "No recipe names one"
     if path.stem.startswith("judgelm") and commands[0][2] == "sft":
         assert judge.global_batch == 128
     rows = sft.per_device_train_batch_size
