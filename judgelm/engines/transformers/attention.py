@@ -8,7 +8,7 @@ the same segments, whose keys and values carry gradients (`TrainedKV`).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import signature
@@ -215,12 +215,17 @@ def packed_attention(
         raise EngineError("this model's attention cannot run packed in the transformers engine; use --engine vllm")
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     options = AttentionOptions(scaling, sliding_window, softcap)
-    bounds = accumulate((segment.tokens for segment in segments), initial=0)
     each = [
-        segment.attend(layer, query[:, :, begin:end], key[:, :, begin:end], value[:, :, begin:end], options)
-        for segment, (begin, end) in zip(segments, pairwise(bounds), strict=True)
+        segment.attend(layer, queries, keys, values, options)
+        for segment, (queries, keys, values) in zip(segments, _split(segments, query, key, value), strict=True)
     ]
     return each[0] if len(each) == 1 else torch.cat(each, 1), None
+
+
+def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
+    """Query, key and value of each segment; unlike that of a slice, their gradient is no tensor of all tokens."""
+    tokens = [segment.tokens for segment in segments]
+    return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +248,9 @@ class PromptSegment:
         slides = options.window is not None and keys.shape[2] > options.window
         if slides or options.softcap is not None:
             return _attend(query, keys, values, self._mask(0, self.tokens, options.window, query), options)
-        if query.device.type == "cpu":
+        if query.device.type == "cpu" and not isinstance(
+            self.kv, TrainedKV
+        ):  # gradients of blocks cost more than they save
             return self._by_blocks(query, keys, values, options)
         mask = None if self.kv.length == 0 or self.tokens == 1 else self._mask(0, self.tokens, None, query)
         return _attend(query, keys, values, mask, options)
@@ -293,18 +300,11 @@ class PromptBatch:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """See `Segment`."""
         kernel = self.kernel_for(query, value, options)
-        starts = list(accumulate((prompt.tokens for prompt in self.prompts), initial=0))
-        spans = [slice(*ends) for ends in pairwise(starts)]
+        parts = list(zip(self.prompts, _split(self.prompts, query, key, value), strict=True))
         if kernel is None:
-            each = [
-                prompt.attend(layer, query[:, :, span], key[:, :, span], value[:, :, span], options)
-                for prompt, span in zip(self.prompts, spans, strict=True)
-            ]
+            each = [prompt.attend(layer, q, k, v, options) for prompt, (q, k, v) in parts]
             return each[0] if len(each) == 1 else torch.cat(each, 1)
-        pairs = [
-            prompt.kv.write(layer, key[:, :, span], value[:, :, span], prompt.kv.length)
-            for prompt, span in zip(self.prompts, spans, strict=True)
-        ]
+        pairs = [prompt.kv.write(layer, keys, values, prompt.kv.length) for prompt, (_, keys, values) in parts]
         if any(prompt.kv.length for prompt in self.prompts):
             key, value = (torch.cat(tensors, 2) for tensors in zip(*pairs, strict=True))
         lengths = [prompt.kv.length + prompt.tokens for prompt in self.prompts]
