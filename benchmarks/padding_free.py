@@ -10,7 +10,8 @@ spread evenly over the order that `train_sampling_strategy: group_by_length` giv
 are those of a large run. Batches and loss are TRL's; bfloat16 is autocast over float32 weights, as `bf16: true` is.
 Attention of padded rows is FlashAttention 2 on a GPU where flash-attn is installed, else torch's `sdpa`. Rows that are
 not padded pass it with a mask of (tokens of a pass) squared, and judgelm's packed attention, the default, without one.
-Preferences on the score lines of `train/preference.py` are measured on the world's pairs, both orders in a pass.
+Preferences on the score lines of `train/preference.py` are measured on the world's pairs, with DATA on those of
+`benchmarks.useful_tokens`, which are longer; both orders stand in a pass.
 
 With --mfu: a model of 7B's shape (on the CPU a small one) with weights in bfloat16, checkpointed, without padding. MFU
 is 6 (full training) or 4 (LoRA: no gradient of frozen weights) x parameters x tokens over time, over the bfloat16
@@ -41,6 +42,7 @@ from transformers.utils import is_flash_attn_2_available
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from trl.trainer.utils import add_fused_lm_head
 
+from benchmarks.row_preparation import judgelm_rows
 from benchmarks.synthetic.pairs import generate
 from benchmarks.tiny_model import make_tokenizer
 from judgelm.data.samples import SampleStream
@@ -109,11 +111,12 @@ def world_rows() -> list[Row]:
     return [{"input_ids": row.input_ids.tolist(), "labels": row.labels.tolist()} for row in built]
 
 
-def world_pairs() -> tuple[list[dict[str, Any]], Any]:
-    """The synthetic world's pairs as rows of `train/preference.py`, in their random order, and their tokenizer."""
+def pair_rows(data: Path | None) -> tuple[list[dict[str, Any]], Any]:
+    """Pairs as rows of `train/preference.py`, in random order, and their tokenizer."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.jsonl"
-        texts = [json.dumps(row) for row in generate(POPULATION // 4, seed=0, split="train")]
+        source = judgelm_rows(data, 200) if data else generate(POPULATION // 4, seed=0, split="train")
+        texts = [json.dumps(row) for row in source]
         path.write_text("\n".join(texts), encoding="utf-8")
         tokenizer = make_tokenizer(texts, vocab_size=VOCABULARY, max_positions=WINDOW)
         options = PairRowOptions(template="judgelm-compact", window=WINDOW, swap_prob=0.0)
@@ -194,7 +197,7 @@ def compare_preferences(dtype: str, options: argparse.Namespace) -> None:
     """Train P(first better) of score lines, padded and not, in turn; both orders of a pair are rows of one pass."""
     model = make_model(SMALL, options.device, torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    pairs, tokenizer = world_pairs()
+    pairs, tokenizer = pair_rows(options.data)
     size = options.rows_per_pass // 2
     examples = [pairs[begin : begin + size] for begin in range(0, options.passes * size, size)]
     trees = ScoreLineTrees(tokenizer, "judgelm-compact", (1, 10))
@@ -209,7 +212,13 @@ def compare_preferences(dtype: str, options: argparse.Namespace) -> None:
         layout: partial(preference_step, model, optimizer, objectives[layout], batches[layout], autocast, layout)
         for layout in objectives
     }
-    take_turns(f"preferences, world | {dtype}", run, shown["random, not padded"], shown, options)
+    take_turns(
+        f"preferences, {'long' if options.data else 'world'} | {dtype}",
+        run,
+        shown["random, not padded"],
+        shown,
+        options,
+    )
 
 
 def preference_step(
