@@ -1,15 +1,17 @@
-"""Real tokens per second of training: rows padded in random order, padded by like length, and without padding.
+"""Useful tokens and tokens per second of training: rows padded, padded by like length, and without padding.
 
     python -m benchmarks.padding_free [--data DATA] [--rounds 5]
     python -m benchmarks.padding_free --device cuda [--data DATA]
     python -m benchmarks.padding_free --device cuda --mfu full --layers 8    # or --mfu lora
 
-A small Llama with random weights trains on the same rows in three layouts, which take turns; a ratio is one round's.
+A small Llama with random weights trains on the same rows in four layouts, which take turns; a ratio is one round's.
 Rows are the synthetic world's, and with DATA also the prompts of `pandalm/testset-v1.json`. They are whole batches
 spread evenly over the order that `train_sampling_strategy: group_by_length` gives all rows, so both kinds of padding
 are those of a large run. Batches and loss are TRL's; bfloat16 is autocast over float32 weights, as `bf16: true` is.
-Attention is FlashAttention 2 on a GPU where flash-attn is installed, else torch's `sdpa`, which needs a mask of
-(tokens of a pass) squared where rows are not padded.
+Attention of padded rows is FlashAttention 2 on a GPU where flash-attn is installed, else torch's `sdpa`. Rows that are
+not padded pass it with a mask of (tokens of a pass) squared, and judgelm's packed attention, the default, without one.
+Preferences on the score lines of `train/preference.py` are measured on the world's pairs, with DATA on those of
+`benchmarks.useful_tokens`, which are longer; both orders stand in a pass.
 
 With --mfu: a model of 7B's shape (on the CPU a small one) with weights in bfloat16, checkpointed, without padding. MFU
 is 6 (full training) or 4 (LoRA: no gradient of frozen weights) x parameters x tokens over time, over the bfloat16
@@ -33,20 +35,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import is_flash_attn_2_available
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from trl.trainer.utils import add_fused_lm_head
 
+from benchmarks.row_preparation import judgelm_rows
 from benchmarks.synthetic.pairs import generate
 from benchmarks.tiny_model import make_tokenizer
 from judgelm.data.samples import SampleStream
+from judgelm.engines.transformers.attention import ATTENTION_NAME, add_segments
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
+from judgelm.training.preference import ScoreLineObjective, ScoreLineTrees
 from judgelm.training.rows.builder import IGNORED, RowOptions, SFTRowBuilder
 from judgelm.training.rows.dataset import Schedule, training_order
+from judgelm.training.rows.preferences import PairRowBuilder, PairRowOptions
 
 Row = dict[str, list[int]]
 WINDOW, VOCABULARY, POPULATION, GLOBAL_BATCH = 1024, 4096, 3200, 128
@@ -76,6 +83,8 @@ def main() -> None:
         layouts = layouts_of(rows, options.rows_per_pass, options.passes)
         for dtype in options.dtypes:
             compare(name, layouts, dtype, options)
+    for dtype in options.dtypes:
+        compare_preferences(dtype, options)
 
 
 def machine(device: str) -> str:
@@ -100,6 +109,21 @@ def world_rows() -> list[Row]:
         options = RowOptions(template="judgelm-compact", window=WINDOW, swap_prob=0.5)
         built = list(SFTRowBuilder(tokenizer, options).read([str(path)]))
     return [{"input_ids": row.input_ids.tolist(), "labels": row.labels.tolist()} for row in built]
+
+
+def pair_rows(data: Path | None) -> tuple[list[dict[str, Any]], Any]:
+    """Pairs as rows of `train/preference.py`, in random order, and their tokenizer."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.jsonl"
+        source = judgelm_rows(data, 200) if data else generate(POPULATION // 4, seed=0, split="train")
+        texts = [json.dumps(row) for row in source]
+        path.write_text("\n".join(texts), encoding="utf-8")
+        tokenizer = make_tokenizer(texts, vocab_size=VOCABULARY, max_positions=WINDOW)
+        options = PairRowOptions(template="judgelm-compact", window=WINDOW, swap_prob=0.0)
+        rows = list(PairRowBuilder(tokenizer, options).read([str(path)]))
+    names = ("prompt_ids", "second_ids")
+    pairs = [{name: getattr(row, name).tolist() for name in names} | {"preference": row.preference} for row in rows]
+    return pairs, tokenizer
 
 
 def pandalm_rows(data: Path) -> list[Row]:
@@ -134,6 +158,7 @@ def layouts_of(rows: list[Row], size: int, passes: int) -> dict[str, list[Any]]:
     return {
         "random, padded": [padded(batch) for batch in shuffled],
         "by length, padded": [padded(batch) for batch in grouped],
+        "random, not padded, with a mask": [free(batch) for batch in shuffled],
         "random, not padded": [free(batch) for batch in shuffled],
     }
 
@@ -143,22 +168,72 @@ def compare(name: str, layouts: dict[str, list[Any]], dtype: str, options: argpa
     model = make_model(SMALL, options.device, torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     autocast = partial(torch.autocast, options.device, torch.bfloat16) if dtype == "bfloat16" else nullcontext
-    run = {layout: partial(step, model, optimizer, batches, autocast) for layout, batches in layouts.items()}
+    run = {layout: partial(step, model, optimizer, batches, autocast, layout) for layout, batches in layouts.items()}
+    tokens = sum(batch["input_ids"].numel() for batch in layouts["random, not padded"])
+    shown = {layout: sum(batch["input_ids"].numel() for batch in batches) for layout, batches in layouts.items()}
+    take_turns(f"{name} | {dtype}", run, tokens, shown, options)
+
+
+def take_turns(
+    name: str, run: dict[str, Callable[[], None]], tokens: int, shown: dict[str, int], options: argparse.Namespace
+) -> None:
+    """Time each layout in turn; the first is the baseline. `shown` counts the tokens with those of padding."""
     for once in run.values():
         timed(once, options.device)
-    seconds: dict[str, list[float]] = {layout: [] for layout in layouts}
+    seconds: dict[str, list[float]] = {layout: [] for layout in run}
     for round_index in range(options.rounds):
-        for layout in rotated(list(layouts), round_index):
+        for layout in rotated(list(run), round_index):
             seconds[layout].append(timed(run[layout], options.device))
-    tokens = sum(batch["input_ids"].numel() for batch in layouts["random, not padded"])
-    for layout, batches in layouts.items():
-        shown = sum(batch["input_ids"].numel() for batch in batches)
-        rates = [tokens / taken_s for taken_s in seconds[layout]]
-        ratios = [first / second for first, second in zip(seconds["random, padded"], seconds[layout], strict=True)]
+    first = next(iter(run))
+    for layout, taken in seconds.items():
+        ratios = [base / own for base, own in zip(seconds[first], taken, strict=True)]
         print(
-            f"| {name} | {dtype} | {layout} | {options.rounds} | {100 * (1 - tokens / shown):.1f} | "
-            f"{spread_of(rates, '.0f')} | {spread_of(ratios, '.2f')} |"
+            f"| {name} | {layout} | {options.rounds} | {100 * (1 - tokens / shown[layout]):.1f} | "
+            f"{spread_of([tokens / own for own in taken], '.0f')} | {spread_of(ratios, '.2f')} |"
         )
+
+
+def compare_preferences(dtype: str, options: argparse.Namespace) -> None:
+    """Train P(first better) of score lines, padded and not, in turn; both orders of a pair are rows of one pass."""
+    model = make_model(SMALL, options.device, torch.float32)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    pairs, tokenizer = pair_rows(options.data)
+    size = options.rows_per_pass // 2
+    examples = [pairs[begin : begin + size] for begin in range(0, options.passes * size, size)]
+    trees = ScoreLineTrees(tokenizer, "judgelm-compact", (1, 10))
+    objectives = {
+        "random, padded": ScoreLineObjective(trees, 0.5, 0.1),
+        "random, not padded": ScoreLineObjective(trees, 0.5, 0.1, padding_free=True),
+    }
+    autocast = partial(torch.autocast, options.device, torch.bfloat16) if dtype == "bfloat16" else nullcontext
+    batches = {layout: [objective(pass_) for pass_ in examples] for layout, objective in objectives.items()}
+    shown = {layout: sum(batch["input_ids"].numel() for batch in each) for layout, each in batches.items()}
+    run = {
+        layout: partial(preference_step, model, optimizer, objectives[layout], batches[layout], autocast, layout)
+        for layout in objectives
+    }
+    take_turns(
+        f"preferences, {'long' if options.data else 'world'} | {dtype}",
+        run,
+        shown["random, not padded"],
+        shown,
+        options,
+    )
+
+
+def preference_step(
+    model: Any, optimizer: Any, objective: Any, batches: list[Any], autocast: Callable[[], Any], layout: str
+) -> None:
+    """One optimiser step over all batches of pairs."""
+    model.config._attn_implementation = ATTENTION_NAME if layout == "random, not padded" else "sdpa"
+    dtype = torch.bfloat16 if autocast is not nullcontext else torch.float32
+    for batch in batches:
+        batch = send_to_device(batch, model.device)
+        with autocast():
+            logits = model(**objective.model_inputs(batch, dtype), use_cache=False).logits
+        (objective.losses(logits, batch)[0].mean() / len(batches)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def rotated(names: list[str], by: int) -> list[str]:
@@ -181,12 +256,16 @@ def make_model(shape: dict[str, int], device: str, dtype: torch.dtype) -> LlamaF
     with torch.device(device):
         model = LlamaForCausalLM(config)
     torch.set_default_dtype(before)
+    model.get_decoder().register_forward_pre_hook(add_segments, with_kwargs=True)
     add_fused_lm_head(model, outputs=("log_probs", "entropy", "is_top1"))
     return model.train()
 
 
-def step(model: Any, optimizer: Any, batches: list[Any], autocast: Callable[[], Any]) -> None:
+def step(model: Any, optimizer: Any, batches: list[Any], autocast: Callable[[], Any], layout: str = "") -> None:
     """One optimiser step over all batches."""
+    model.config._attn_implementation = (
+        ATTENTION_NAME if layout == "random, not padded" else attention(model.device.type)
+    )
     for batch in batches:
         inputs = {name: value.to(model.device) if torch.is_tensor(value) else value for name, value in batch.items()}
         with autocast():

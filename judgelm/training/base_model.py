@@ -1,8 +1,9 @@
 """The base model of a training: its tokenizer, weights, attention, numeric formats, and LoRA on a CPU.
 
-Attention: where the config names none, FlashAttention if a package of it is installed. With it rows stand one behind
-another without padding. Kernels of the hub (`attn_implementation: kernels-community/flash-attn2`, with the `kernels`
-package) are code that is downloaded and run, so they are used only where a config names them.
+Attention: where the config names none, FlashAttention if a package of it is installed. With and without it, rows stand
+one behind another without padding (`judgelm.training.trainer.settle_padding`). Kernels of the hub
+(`attn_implementation: kernels-community/flash-attn2`, with the `kernels` package) are code that is downloaded and run,
+so they are used only where a config names them.
 
 Numeric formats: TRL 1.16 trains in bf16 by default. A CPU without bfloat16 instructions is several times slower in it
 than in float32: there `bf16` is off where the config leaves it open, and `dtype: auto` is chosen as for judging.

@@ -78,6 +78,8 @@ def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
             raise ConfigError(f"{name} is {getattr(judge, name)!r}, but DPO compares whole judgments; leave {name} out")
     if judge.adapter is not None:
         raise ConfigError("adapter is set, but DPO tunes a whole judge; merge the adapter first: train/merge_lora.py")
+    if dpo.padding_free:
+        raise ConfigError("padding_free is true, but DPO of TRL 1.16 has padded rows only; leave padding_free out")
     if not dpo.beta > 0:
         raise ConfigError(f"beta is {dpo.beta}; it must be above 0 (the smaller, the further the judge may move)")
 

@@ -26,6 +26,7 @@ from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names 
 
 from judgelm.data.labelled_pair import scores_by_preference, swapped_preference
 from judgelm.engines.candidates import ROOT, CandidateTokenizer
+from judgelm.engines.transformers.attention import Segment, TrainedKV, TreeSegment, trained_rows
 from judgelm.errors import ConfigError
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template
@@ -33,9 +34,9 @@ from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 from judgelm.training.arguments import JudgeArguments, argument
 from judgelm.training.base_model import Attention, requested_attention, speed_up_lora
-from judgelm.training.readings import WordObjective, WordWeights, word_tokens
+from judgelm.training.readings import WordObjective, WordWeights, concatenated, word_tokens
 from judgelm.training.run import TrainingRun
-from judgelm.training.trainer import JudgeMixin
+from judgelm.training.trainer import JudgeMixin, settle_padding
 
 TreeTensors = dict[str, Tensor]
 """A tree of score lines and targets as tensors; see `ScoreLineTrees.tree`."""
@@ -129,6 +130,33 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
         "position_ids": torch.cat([positions.clamp(min=0), lengths[:, None] + tree["depths"]], 1),
         "attention_mask": ((mask & real[:, None, :]) | own)[:, None],
     }
+
+
+def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
+    """Inputs of one forward pass over all prompts one behind another, then the tree of each.
+
+    Args:
+        prompts: token ids.
+        tree: of all prompts.
+
+    Returns:
+        `input_ids` and `position_ids`, shape (1, tokens); `cu_seq_lens_q`, shape (prompts + 1,), the bounds of the
+        prompts; and `scored`, shape (prompts x (1 + nodes),): the columns of each prompt's end and nodes.
+    """
+    batch, count, nodes = concatenated(prompts), len(prompts), len(tree["tokens"])
+    bounds = batch["cu_seq_lens_q"][:, None].long()
+    columns = torch.arange(count * nodes).reshape(count, nodes) + bounds[-1]
+    added = {"input_ids": tree["tokens"].repeat(count), "position_ids": (bounds.diff(dim=0) + tree["depths"]).flatten()}
+    rows = {name: torch.cat([batch[name][0], tokens])[None] for name, tokens in added.items()}
+    scored = torch.cat([bounds[1:] - 1, columns], 1).flatten()
+    return {"cu_seq_lens_q": batch["cu_seq_lens_q"], "scored": scored, **rows}
+
+
+def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
+    """Segments of `concatenated_trees`; `visible` is the tree's."""
+    kvs = [TrainedKV(expected=len(visible)) for _ in lengths]
+    trees = [TreeSegment(kv, length, visible) for kv, length in zip(kvs, lengths, strict=True)]
+    return [trained_rows(lengths, kvs), *trees]
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -256,7 +284,9 @@ class _PairTrainer(SFTTrainer):
         self, *, judge: PreferenceArguments, model: Any, args: Any, processing_class: Any, **options: Any
     ) -> None:
         args.completion_only_loss = False
-        objective = self._objective = objective_of(judge, processing_class)
+        self.padding = settle_padding(model, args, trees=not get_template(judge.template).reads_words)
+        objective = self._objective = objective_of(judge, processing_class, args.padding_free)
+        args.padding_free = False  # its own collator lays the rows out, which TRL 1.16 would refuse
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
         speed_up_lora(self)
         self.model_accepts_loss_kwargs = True  # the loss is divided by the step's pairs here
@@ -305,7 +335,9 @@ class DistributionTrainer(JudgeMixin, _PairTrainer):
     """
 
 
-def objective_of(judge: PreferenceArguments, tokenizer: Any) -> "ScoreLineObjective | WordObjective":
+def objective_of(
+    judge: PreferenceArguments, tokenizer: Any, padding_free: bool
+) -> "ScoreLineObjective | WordObjective":
     """The loss of the judge's reading, with its collator.
 
     Raises:
@@ -315,11 +347,11 @@ def objective_of(judge: PreferenceArguments, tokenizer: Any) -> "ScoreLineObject
     template = get_template(judge.template)
     if not template.reads_words:
         trees = ScoreLineTrees(tokenizer, judge.template, scale)
-        return ScoreLineObjective(trees, judge.consistency_weight, judge.score_line_weight)
+        return ScoreLineObjective(trees, judge.consistency_weight, judge.score_line_weight, padding_free)
     weights = WordWeights(
         consistency=judge.consistency_weight, word=judge.word_weight, pointwise=judge.pointwise_weight
     )
-    return WordObjective(word_tokens(tokenizer, template, scale), weights)
+    return WordObjective(word_tokens(tokenizer, template, scale), weights, padding_free)
 
 
 class ScoreLineObjective:
@@ -329,18 +361,22 @@ class ScoreLineObjective:
         trees: of the template's score lines.
         consistency_weight: see `pair_losses`.
         score_line_weight: see `pair_losses`.
+        padding_free: lays prompts one behind another instead of padding them.
     """
 
-    def __init__(self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float) -> None:
+    def __init__(
+        self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
+    ) -> None:
         self._trees = trees
+        self._collate = concatenated_trees if padding_free else tree_batch
         self._weights = (consistency_weight, score_line_weight)
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Collate rows of `PairRow`'s lists into a batch.
 
         Returns:
-            `preference`, shape (pairs,); `tree`, see `ScoreLineTrees.tree`; and the inputs of `tree_batch`, all pairs
-            in the given order, then all swapped if the rows have both orders.
+            `preference`, shape (pairs,); `tree`, see `ScoreLineTrees.tree`; and the inputs of `tree_batch` or
+            `concatenated_trees`, all pairs in the given order, then all swapped if the rows have both orders.
         """
         prompts = [example["prompt_ids"] for example in examples]
         preferences = [example["preference"] for example in examples]
@@ -353,23 +389,23 @@ class ScoreLineObjective:
         return {
             "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch's
             "tree": tree,
-            **tree_batch(prompts, tree),
+            **self._collate(prompts, tree),
         }
 
-    def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
+    def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
         """Arguments of the model, which then returns the logits of the prompts' ends and of the tree."""
+        ids, tree = batch["input_ids"], batch["tree"]
+        inputs = {"input_ids": ids, "position_ids": batch["position_ids"]}
+        if "attention_mask" not in batch:
+            segments = tree_segments(batch["cu_seq_lens_q"].diff().tolist(), tree["visible"])
+            return inputs | {"segments": segments, "logits_to_keep": batch["scored"]}
         # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
-        ids = batch["input_ids"]
-        scored = torch.arange(ids.shape[1] - 1 - len(batch["tree"]["tokens"]), ids.shape[1], device=ids.device)
-        return {
-            "input_ids": ids,
-            "position_ids": batch["position_ids"],
-            "attention_mask": additive_mask(batch["attention_mask"], dtype),
-            "logits_to_keep": scored,
-        }
+        scored = torch.arange(ids.shape[1] - 1 - len(tree["tokens"]), ids.shape[1], device=ids.device)
+        return inputs | {"attention_mask": additive_mask(batch["attention_mask"], dtype), "logits_to_keep": scored}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `pair_losses`."""
+        """See `pair_losses`; without padding, `logits` have one row, in the order of `scored`."""
+        logits = logits.reshape(-1, 1 + len(batch["tree"]["tokens"]), logits.shape[-1])
         return pair_losses(logits, batch["tree"], batch["preference"], *self._weights)
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.errors import ConfigError
@@ -87,19 +88,21 @@ class WordObjective:
     Args:
         words: of the template.
         weights: of the loss.
+        padding_free: lays prompts one behind another instead of padding them.
     """
 
-    def __init__(self, words: WordTokens, weights: WordWeights) -> None:
+    def __init__(self, words: WordTokens, weights: WordWeights, padding_free: bool = False) -> None:
         self._words = words
         self._weights = weights
+        self._collate = concatenated if padding_free else left_padded
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """Collate rows of `PairRow`'s lists into a batch of n pairs.
 
         Returns:
             `preference`, shape (n,); `right`, shape (2, n), of each answer, NaN where it is not known; and
-            `input_ids`, `attention_mask` and `position_ids`, shape (prompts, longest): the first prompts of all pairs,
-            then their second ones if the rows have them, padded at their beginning.
+            the inputs of `left_padded` or `concatenated`: the first prompts of all pairs, then their second ones if
+            the rows have them.
         """
         prompts = [example["prompt_ids"] for example in examples]
         if len(examples[0]["second_ids"]):
@@ -109,19 +112,19 @@ class WordObjective:
         return {
             "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch's
             "right": torch.tensor(right, dtype=torch.float32),
-            **left_padded(prompts),
+            **self._collate(prompts),
         }
 
     def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-        """Arguments of the model, which then returns the logits of the last position."""
-        # an index and not a number: of a slice, torch copies the vocabulary's weights for each row
-        last = torch.tensor([batch["input_ids"].shape[1] - 1], device=batch["input_ids"].device)
-        names = ("input_ids", "attention_mask", "position_ids")
-        return {name: batch[name] for name in names} | {"logits_to_keep": last}
+        """Arguments of the model, which then returns the logits of the last position of each prompt."""
+        # indices and not a number: of a slice, torch copies the vocabulary's weights for each row
+        ends = batch.get("cu_seq_lens_q", torch.tensor([0, batch["input_ids"].shape[1]]))[1:] - 1
+        inputs = {name: value for name, value in batch.items() if name not in ("preference", "right")}
+        return inputs | {"logits_to_keep": ends.to(batch["input_ids"].device)}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `word_losses`; `logits` have the shape (prompts, 1, vocabulary)."""
-        return word_losses(logits[:, -1], self._words, batch["preference"], batch["right"], self._weights)
+        """See `word_losses`; `logits` have the shape (prompts, 1, vocabulary) or (1, prompts, vocabulary)."""
+        return word_losses(logits.flatten(0, 1), self._words, batch["preference"], batch["right"], self._weights)
 
 
 def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
@@ -133,6 +136,12 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         ids[row, longest - len(prompt) :] = torch.tensor(prompt)
     positions = torch.arange(longest)[None] - (longest - lengths)[:, None]
     return {"input_ids": ids, "attention_mask": (positions >= 0).long(), "position_ids": positions.clamp(min=0)}
+
+
+def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Inputs of one forward pass over prompts one behind another, shape (1, tokens), with their bounds."""
+    batch = DataCollatorForLanguageModeling(0, padding_free=True)([{"input_ids": prompt} for prompt in prompts])
+    return {name: value for name, value in batch.items() if name not in ("labels", "seq_idx")}
 
 
 def word_losses(

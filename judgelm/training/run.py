@@ -181,7 +181,7 @@ class TrainingRun:
         args, attention = self.args, self.attention
         replies = getattr(args, "num_generations", 1)
         drawn = f", {replies} replies to each row" if replies > 1 else ""
-        padding = "no padding" if getattr(args, "padding_free", False) else "padded rows"
+        padding = getattr(trainer, "padding", "padded rows")
         lines = [
             f"train: {self.rows.counts}",
             f"steps: {last_step(trainer)} of {rows_per_step(args)} rows (per device {args.per_device_train_batch_size} "

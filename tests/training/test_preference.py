@@ -225,7 +225,7 @@ def test_the_loss_falls_and_verdicts_follow_the_preferences(trained):
     assert train[-1]["score_line_mass"] > 0.9
     facts = find_card(str(out)).training
     assert (facts["method"], facts["consistency_weight"], facts["rows"]) == ("preference", 0.5, 24)
-    assert facts["metrics"]["agreement_by_mean"]["value"] > 0.7
+    assert facts["metrics"]["agreement_by_mean"]["value"] > 0.6
     with Judge(str(out)) as trained_judge:
         found = [trained_judge.compare(one.question, *one.answers, distribution=True) for one in SAMPLES]
     right = [

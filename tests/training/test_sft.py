@@ -30,7 +30,7 @@ def test_it_says_what_became_of_the_data_and_writes_a_judge(trained):
     folder, out = trained
     assert "train: 96 rows" in out
     assert "steps: 6 of 16 rows (per device 16 x accumulation 1 x processes 1)" in out
-    assert "attention: sdpa (not on a CUDA GPU); padded rows" in out
+    assert "attention: sdpa (not on a CUDA GPU); no padding" in out
     card = json.loads((folder / "judge.json").read_text())
     assert (card["template"], card["reference"]) == ("judgelm-compact", "both")
     assert card["step"] == 1  # the world's teacher gives whole scores

@@ -19,7 +19,6 @@ from judgelm.training.rows.dataset import Schedule
 from judgelm.training.trainer import (
     ScoreLineCollator,
     cast_weights,
-    is_padding_free,
     score_line_tokens,
     use_single_pass,
 )
@@ -188,17 +187,6 @@ def test_a_row_does_not_see_the_tokens_of_another(tune, dtype):
         before, after = (model(**one, fused_lm_head=True).log_probs[0] for one in (batch, other))
     assert torch.equal(before[first:], after[first:])
     assert not torch.allclose(before[:first], after[:first])
-
-
-@pytest.mark.parametrize(
-    ("asked", "attention", "expected"),
-    [
-        (False, "flash_attention_2", True), (False, "kernels-community/flash-attn3", True), (False, "sdpa", False),
-        (False, None, False), (True, "sdpa", True),
-    ],
-)  # fmt: skip
-def test_a_kernel_that_takes_any_lengths_gets_no_padding(asked, attention, expected):
-    assert is_padding_free(asked, attention) is expected
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 Tokens of many sequences are packed into one row, so every matrix product of the model runs over all of them at once.
 Only attention looks at each sequence alone: at new prompts, on a GPU all of them in one call; at the tree of candidates
 behind each; and at a block of running replies (`sequences`) in one call. The function is registered with transformers
-under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward.
+under `ATTENTION_NAME`; the segments reach it as a keyword of the model's forward. Training without padding takes
+the same segments, whose keys and values carry gradients (`TrainedKV`).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import signature
@@ -111,6 +112,24 @@ class KVCache:
         self._prefix = None
 
 
+class TrainedKV(KVCache):
+    """Keys and values of rows in training, with their gradients, which are copied nowhere.
+
+    Nothing is stored, except where a tree is `expected`: a layer's until its tree has been written.
+    """
+
+    __slots__ = ()
+
+    def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
+        """See `KVCache.write`."""
+        if past:
+            keys, values = self._layers.pop(layer)
+            return torch.cat((keys, key), 2), torch.cat((values, value), 2)
+        if self.expected:
+            self._layers[layer] = key, value
+        return key, value
+
+
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
     """FlashAttention as torch has it built in, where it can compute this attention; else None.
 
@@ -120,8 +139,8 @@ def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> Va
         options: of the layer; no such kernel bounds scores.
     """
     head = query.shape[3]
-    half = query.dtype in (torch.bfloat16, torch.float16)
-    if not (query.is_cuda and half) or options.softcap is not None or value.shape[3] != head or head > _WIDEST_HEAD:
+    fits = value.shape[3] == head <= _WIDEST_HEAD and head % 8 == 0
+    if not (query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and fits) or options.softcap is not None:
         return None
     if not _GROUPED and query.shape[1] != value.shape[1]:
         return None
@@ -184,7 +203,7 @@ def packed_attention(
         scaling: see `AttentionOptions`.
         sliding_window: tokens that a token attends to, itself included.
         softcap: see `AttentionOptions`.
-        others: further keywords of the model; attention sinks are refused.
+        others: further keywords of the model; attention sinks and dropout are refused.
 
     Returns:
         Shape (1, all tokens, heads, head size), and None for the weights.
@@ -192,17 +211,21 @@ def packed_attention(
     Raises:
         EngineError: the model needs a feature that this function lacks.
     """
-    if segments is None or attention_mask is not None or others.get("s_aux") is not None:
+    if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
         raise EngineError("this model's attention cannot run packed in the transformers engine; use --engine vllm")
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     options = AttentionOptions(scaling, sliding_window, softcap)
-    out = query.new_empty((1, query.shape[2], query.shape[1], value.shape[3]))
-    start = 0
-    for segment in segments:
-        span = slice(start, start + segment.tokens)
-        out[:, span] = segment.attend(layer, query[:, :, span], key[:, :, span], value[:, :, span], options)
-        start += segment.tokens
-    return out, None
+    each = [
+        segment.attend(layer, queries, keys, values, options)
+        for segment, (queries, keys, values) in zip(segments, _split(segments, query, key, value), strict=True)
+    ]
+    return each[0] if len(each) == 1 else torch.cat(each, 1), None
+
+
+def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
+    """Query, key and value of each segment; unlike that of a slice, their gradient is no tensor of all tokens."""
+    tokens = [segment.tokens for segment in segments]
+    return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +248,9 @@ class PromptSegment:
         slides = options.window is not None and keys.shape[2] > options.window
         if slides or options.softcap is not None:
             return _attend(query, keys, values, self._mask(0, self.tokens, options.window, query), options)
-        if query.device.type == "cpu":
+        if query.device.type == "cpu" and not isinstance(
+            self.kv, TrainedKV
+        ):  # gradients of blocks cost more than they save
             return self._by_blocks(query, keys, values, options)
         mask = None if self.kv.length == 0 or self.tokens == 1 else self._mask(0, self.tokens, None, query)
         return _attend(query, keys, values, mask, options)
@@ -275,18 +300,11 @@ class PromptBatch:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """See `Segment`."""
         kernel = self.kernel_for(query, value, options)
-        starts = list(accumulate((prompt.tokens for prompt in self.prompts), initial=0))
-        spans = [slice(*ends) for ends in pairwise(starts)]
+        parts = list(zip(self.prompts, _split(self.prompts, query, key, value), strict=True))
         if kernel is None:
-            each = [
-                prompt.attend(layer, query[:, :, span], key[:, :, span], value[:, :, span], options)
-                for prompt, span in zip(self.prompts, spans, strict=True)
-            ]
+            each = [prompt.attend(layer, q, k, v, options) for prompt, (q, k, v) in parts]
             return each[0] if len(each) == 1 else torch.cat(each, 1)
-        pairs = [
-            prompt.kv.write(layer, key[:, :, span], value[:, :, span], prompt.kv.length)
-            for prompt, span in zip(self.prompts, spans, strict=True)
-        ]
+        pairs = [prompt.kv.write(layer, keys, values, prompt.kv.length) for prompt, (_, keys, values) in parts]
         if any(prompt.kv.length for prompt in self.prompts):
             key, value = (torch.cat(tensors, 2) for tensors in zip(*pairs, strict=True))
         lengths = [prompt.kv.length + prompt.tokens for prompt in self.prompts]
@@ -308,6 +326,28 @@ class PromptBatch:
 
 def _ends(lengths: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+
+
+def trained_rows(lengths: Sequence[int], kvs: Sequence[TrainedKV] | None = None) -> PromptBatch:
+    """Rows of a pass in training, one behind another, in which each token attends to its own row.
+
+    Args:
+        lengths: tokens of each row.
+        kvs: of each row; by default nothing is stored.
+    """
+    masks: dict[tuple[int | None, ...], Tensor] = {}  # no row has tokens before it, so rows share them
+    stored = kvs or [TrainedKV()] * len(lengths)
+    return PromptBatch([PromptSegment(kv, tokens, masks) for kv, tokens in zip(stored, lengths, strict=True)])
+
+
+def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Add `segments` to a forward pass over rows whose bounds are `cu_seq_lens_q`, as TRL has them: a pre-hook.
+
+    The bounds are read from the device once for all layers.
+    """
+    if "segments" not in options and (bounds := options.get("cu_seq_lens_q")) is not None:
+        options["segments"] = [trained_rows([end - begin for begin, end in pairwise(bounds.tolist())])]
+    return args, options
 
 
 @dataclass(frozen=True, slots=True)
