@@ -23,10 +23,11 @@ _SAMPLED = ("--temperature", 0.7, "--seed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Rows of a run by id, and its summary (`--json`)."""
+    """Rows of a run by id, its summary (`--json`), and its file; None for replies of a server."""
 
     rows: Mapping[str, Mapping[str, Any]]
     summary: Mapping[str, Any]
+    file: Path | None = None
 
     def replies(self) -> dict[tuple[str, int], str]:
         """Texts by id and order."""
@@ -67,7 +68,7 @@ def batch(
     elif setting.device == "cpu":
         command += ["--engine-arg", f"kv_cache_memory_bytes={1 << 27}"]
     setting.run(*command, *flags, environment=environment)
-    result = Batch(rows=by_id(out), summary=json.loads(summary.read_text(encoding="utf-8")))
+    result = Batch(rows=by_id(out), summary=json.loads(summary.read_text(encoding="utf-8")), file=out)
     count = len(pairs.read_text(encoding="utf-8").splitlines())
     failures = result.summary["failures"]
     check(len(result.rows) == count, f"{len(result.rows)} judgments of {count} pairs")

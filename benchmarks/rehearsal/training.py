@@ -131,9 +131,7 @@ def judged(setting: Setting, judge: Path) -> dict[str, Any]:
 def dpo(setting: Setting) -> None:
     """Judgments of the base, then DPO on what it got wrong, then a judgment."""
     base, pairs = setting.base("train"), setting.pairs(64)
-    replies = setting.folder / "replies.jsonl"
-    batch(setting, pairs, base, "transformers")
-    next(iter(sorted(setting.folder.glob("judgments-*.jsonl")))).rename(replies)
+    replies = batch(setting, pairs, base, "transformers").file
     tuned = train(setting, "judgelm_7b_dpo", "tuned", script="dpo", judgments=[str(replies)], train_data=[str(pairs)])
     setting.save({"figures": {"first loss": tuned.losses[1], "seconds": round(tuned.seconds, 1)}
                   | judged(setting, tuned.folder)})  # fmt: skip
