@@ -186,8 +186,9 @@ bench-gpu-packages: | $(VENV)/.installed
 
 # STEPS='judge-vllm sft-zero3': those alone;  SKIP='eight-vllm': all but those;  OUT=FOLDER: where the results go;
 # FLAGS='--device cpu --tiny': what a CPU can run;  --list: the steps
+REHEARSE_PYTHON ?= $(or $(wildcard $(BIN)/python),$(GPU_PYTHON))
 rehearse:
-	$(GPU_PYTHON) -m benchmarks.rehearsal $(or $(STEPS),all) $(if $(SKIP),--skip $(SKIP)) $(if $(OUT),--out "$(OUT)") $(FLAGS)
+	$(REHEARSE_PYTHON) -m benchmarks.rehearsal $(or $(STEPS),all) $(if $(SKIP),--skip $(SKIP)) $(if $(OUT),--out "$(OUT)") $(FLAGS)
 
 lab: setup
 	$(BIN)/python -m benchmarks.replication --plan full

@@ -31,7 +31,7 @@ def main() -> int:
         print(pack(options.packages, ROOT / "constraints.txt"))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "gpu.json"
+    file = options.out.resolve() / "gpu.json"
     steps = STEPS if options.steps == ["all"] else options.steps
     facts = {"device": options.device, "tiny": options.tiny}
     with tempfile.TemporaryDirectory() as scratch:

@@ -43,7 +43,7 @@ def main() -> int:
         print(table(("step", "what", "GPUs"), [(name, step.does, step.gpus) for name, step in STEPS.items()]))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "rehearsal.json"
+    file = options.out.resolve() / "rehearsal.json"
     facts = {"device": options.device, "tiny": options.tiny}
     with tempfile.TemporaryDirectory() as packages:
         variables = environment(options.device, options.packages / "packages.tar.xz", Path(packages))
