@@ -10,6 +10,7 @@
 # make mutants          which changes of the code no test sees
 # make bench            the benchmarks of this machine
 # make bench-gpu        every figure of a GPU, in steps of 8 minutes;  make bench-gpu-packages: before, where there is a network
+# make rehearse         what runs on GPUs, by its public commands with random weights, in steps of 8 minutes at most
 # make lab              the replication: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -23,7 +24,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup dist image image-torch demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs screenshots bench bench-gpu bench-gpu-packages lab lab-quick clean
+.PHONY: setup dist image image-torch demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs screenshots bench bench-gpu bench-gpu-packages rehearse lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -182,6 +183,12 @@ bench-gpu:
 # What judgelm needs besides and that machine may lack, for Python 3.12: .gpu-packages/packages.tar.xz, to be copied along
 bench-gpu-packages: | $(VENV)/.installed
 	$(BIN)/python -m benchmarks.gpu packages
+
+# STEPS='judge-vllm sft-zero3': those alone;  SKIP='eight-vllm': all but those;  OUT=FOLDER: where the results go;
+# FLAGS='--device cpu --tiny': what a CPU can run;  --list: the steps
+REHEARSE_PYTHON ?= $(or $(wildcard $(BIN)/python),$(GPU_PYTHON))
+rehearse:
+	$(REHEARSE_PYTHON) -m benchmarks.rehearsal $(or $(STEPS),all) $(if $(SKIP),--skip $(SKIP)) $(if $(OUT),--out "$(OUT)") $(FLAGS)
 
 lab: setup
 	$(BIN)/python -m benchmarks.replication --plan full

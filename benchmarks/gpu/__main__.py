@@ -13,18 +13,13 @@ unless `--again` says so. `gpu.json` has all results, `gpu.md` the tables.
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from benchmarks.gpu.results import record, results
+from benchmarks.step_runner import LIMIT_S, ROOT, environment, results, run_step, step_command
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = ("facts", "tier", "precision", *(f"judging-{shape}" for shape in ("1B", "7B", "13B")), "sft-1B", "sft-7B")
-LIMIT_S = 480.0
-_TAIL = 4000
 
 
 def main() -> int:
@@ -36,15 +31,18 @@ def main() -> int:
         print(pack(options.packages, ROOT / "constraints.txt"))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out.resolve() / "gpu.json"
     steps = STEPS if options.steps == ["all"] else options.steps
+    facts = {"device": options.device, "tiny": options.tiny}
     with tempfile.TemporaryDirectory() as scratch:
-        environment = prepared(options, Path(scratch) / "packages")
+        variables = environment(options.device, options.packages / "packages.tar.xz", Path(scratch) / "packages")
         for step in steps:
-            if options.again or results(options.out).get(step, {}).get("state") != "done":
-                run(step, options, environment)
+            if options.again or results(file).get(step, {}).get("state") != "done":
+                command = step_command("benchmarks.gpu.step", step, file, options.device, int(options.tiny))
+                run_step(step, file, command, variables, limit_s=options.limit, facts=facts)
     from benchmarks.gpu.report import page
 
-    step_results = results(options.out)
+    step_results = results(file)
     (options.out / "gpu.md").write_text(page(step_results), encoding="utf-8")
     print((options.out / "gpu.md").read_text(encoding="utf-8"))
     return int(any(step_results.get(step, {}).get("state") != "done" for step in steps))
@@ -70,57 +68,6 @@ def parsed() -> argparse.Namespace:
     if unknown and options.steps not in (["all"], ["packages"]):
         parser.error(f"no such step: {', '.join(unknown)}; there are: all, packages, {', '.join(STEPS)}")
     return options
-
-
-def prepared(options: argparse.Namespace, packages: Path) -> dict[str, str]:
-    """The environment of the steps, with the missing packages on Python's path."""
-    path = [str(ROOT), str(packages)]
-    archive = options.packages / "packages.tar.xz"
-    if archive.is_file():
-        from benchmarks.gpu.packages import unpack
-
-        print(f"unpacked: {', '.join(unpack(archive, packages)) or 'nothing is missing here'}", flush=True)
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(path + [entry for entry in [os.environ.get("PYTHONPATH")] if entry]),
-        "PYTHONUNBUFFERED": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-    }
-    if options.device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
-    return environment
-
-
-def run(step: str, options: argparse.Namespace, environment: dict[str, str]) -> None:
-    """Run a step within its time, and note how it ended."""
-    print(f"== {step}", flush=True)
-    began = time.monotonic()
-    record(options.out, step, {"state": "begun", "device": options.device, "tiny": options.tiny})
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.gpu.step",
-        step,
-        str(options.out),
-        options.device,
-        str(int(options.tiny)),
-    ]
-    process = subprocess.Popen(
-        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        encoding="utf-8", errors="replace",
-    )  # fmt: skip
-    try:
-        output, _ = process.communicate(timeout=options.limit)
-        state = "done" if process.returncode == 0 else f"failed with exit code {process.returncode}"
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)  # of a session that this function started
-        output, _ = process.communicate()
-        state = f"stopped at its limit of {options.limit:g} s"
-    print(output[-_TAIL:], f"\n-- {step}: {state}, {time.monotonic() - began:.0f} s", flush=True)
-    ended = {"state": state, "wall_s": round(time.monotonic() - began, 1)}
-    record(options.out, step, ended if state == "done" else ended | {"output": output[-_TAIL:]})
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ PACKAGES = (
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection"),  # the engine, the runner
     *("gguf", "datasketch", "confusable-homoglyphs"),  # GGUF files, duplicates, look-alike letters of prompts
     *("trl", "peft", "datasets", "pyarrow", "pandas", "python-dateutil", "six", "xxhash", "dill", "multiprocess"),
+    *("typer", "rich", "shellingham", "annotated-doc", "markdown-it-py", "mdurl"),  # the command line
     *("pytest", "pytest-timeout", "pluggy", "iniconfig", "Pygments", "hypothesis", "sortedcontainers"),
 )
 """Distributions that `unpack` looks for; transformers and accelerate bring what else is imported."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.step_runner import table
+
 Results = Mapping[str, Any]
 
 
@@ -17,12 +19,6 @@ def page(results: Mapping[str, Results]) -> str:
             parts.append(f"**{step.get('state')}**; what it had measured by then:\n")
         parts.append(_SECTIONS[name.partition("-")[0]](step))
     return "\n".join(parts)
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
 
 
 def _facts(step: Results) -> str:

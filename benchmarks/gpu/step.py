@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.results import record
+from benchmarks.step_runner import record
 
 Save = Callable[[Mapping[str, object]], None]
 """Adds entries to the step's results at once, so that a step that is stopped leaves what it has."""
@@ -32,14 +32,14 @@ class Setting:
 
 def main() -> None:
     """Run the step that the arguments name."""
-    step, out, device, tiny = sys.argv[1:]
+    step, file, device, tiny = sys.argv[1:]
     module, _, shape = step.partition("-")
     if device == "cuda" and not torch.cuda.is_available():
         sys.exit("torch sees no CUDA device; --device cpu --tiny runs the steps on the CPU")
     with tempfile.TemporaryDirectory() as scratch:
         setting = Setting(device=device, tiny=bool(int(tiny)), shape=shape, scratch=Path(scratch))
         importlib.import_module(f"benchmarks.gpu.{module}").measure(
-            setting, lambda entries: record(Path(out), step, dict(entries))
+            setting, lambda entries: record(Path(file), step, entries)
         )
 
 

@@ -1,0 +1,141 @@
+"""Steps of a long measurement: each a process with a time limit, whose results are in one JSON file at once.
+
+A step adds to its entry in the file as it goes, so what it measured before it failed or was stopped is kept, and a
+later run does again only what is not done. The output of each step is in `logs/` beside the file.
+Standard library only.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT_S = 480.0
+BEGUN, DONE, FAILED, TIMED_OUT = "begun", "done", "failed", "timed out"
+_TAIL = 4000
+_GRACE_S = 3.0
+"""Seconds between SIGTERM and SIGKILL, for launchers and Ray to clean up."""
+
+
+def results(file: Path) -> dict[str, dict[str, Any]]:
+    """Entries of the file, by step; none where there is no file."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def record(file: Path, step: str, entries: Mapping[str, Any]) -> None:
+    """Add entries to a step's; a step that begins loses those of an earlier run."""
+    steps = results(file)
+    steps[step] = dict(entries) if entries.get("state") == BEGUN else steps.get(step, {}) | entries
+    new = file.with_name(file.name + ".new")
+    new.write_text(json.dumps(steps, indent=1), encoding="utf-8")
+    new.replace(file)
+
+
+def environment(device: str, archive: Path, packages: Path) -> dict[str, str]:
+    """The environment of the steps: offline, with the packages of an archive that this Python lacks on its path.
+
+    Args:
+        device: `cuda` or `cpu`; the latter hides all GPUs.
+        archive: from `benchmarks.gpu.packages`; where there is none, nothing is unpacked.
+        packages: folder into which it is unpacked.
+    """
+    if archive.is_file():
+        from benchmarks.gpu.packages import unpack
+
+        print(f"unpacked: {', '.join(unpack(archive, packages)) or 'nothing is missing here'}", flush=True)
+    path = [str(ROOT), str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+    offline = dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
+    return {
+        **os.environ, **offline, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", **hidden,
+    }  # fmt: skip
+
+
+def run_step(
+    step: str, file: Path, command: Sequence[str], environment: Mapping[str, str], *, limit_s: float = LIMIT_S,
+    facts: Mapping[str, Any],
+) -> str:  # fmt: skip
+    """Run a step's command within its time and record how it ended; the state.
+
+    A command that ends well may have recorded a state of its own, such as `not installed`: that stays.
+
+    Args:
+        step: its name in the file.
+        file: the file of results.
+        command: program and arguments.
+        environment: of the command.
+        limit_s: seconds, after which the command and the processes it started are ended.
+        facts: entries that its record begins with.
+    """
+    print(f"== {step}", flush=True)
+    began = time.monotonic()
+    record(file, step, {"state": BEGUN, **facts})
+    log = file.parent / "logs" / f"{step}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(limit_s)
+            state = DONE if code == 0 else FAILED
+        except subprocess.TimeoutExpired:
+            code, state = None, TIMED_OUT
+        finally:
+            end_group(process)
+    if state == DONE and (own := results(file)[step]["state"]) != BEGUN:
+        state = own
+    tail = log.read_bytes()[-_TAIL:].decode("utf-8", "replace")
+    wall_s = round(time.monotonic() - began, 1)
+    print(tail, f"\n-- {step}: {state}, {wall_s:.0f} s", flush=True)
+    why = {FAILED: f"exit code {code}", TIMED_OUT: f"stopped at its limit of {limit_s:g} s"}.get(state)
+    record(file, step, {"state": state, "wall_s": wall_s} | ({"why": why, "output": tail} if why else {}))
+    return state
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the session that a process leads, and all that descends from it now."""
+    pids = descendants(process.pid)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for send, pid in ((os.killpg, process.pid), *((os.kill, pid) for pid in pids)):
+            with suppress(ProcessLookupError):
+                send(pid, number)
+        if pids and number == signal.SIGTERM:
+            time.sleep(_GRACE_S)
+    process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """Children of a process, theirs, and so on; launchers start workers in sessions of their own."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+        except OSError:  # it ended meanwhile
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found = list(children.get(pid, ()))
+    for each in found:
+        found += children.get(each, ())
+    return found
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def step_command(module: str, *arguments: object) -> list[str]:
+    """This Python with a module."""
+    return [sys.executable, "-m", module, *map(str, arguments)]
