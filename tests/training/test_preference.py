@@ -210,9 +210,14 @@ def settings(tiny_judge, path, **options):
 
 @pytest.fixture(scope="module")
 def trained(tiny_judge, tmp_path_factory):
-    """The judge of more words learns that fewer are better: its settings and its output."""
+    """The judge of more words learns that fewer are better: its settings and its output.
+
+    Rows are padded: the dropout of another layout draws other numbers, on which nine steps depend. `test_padding_free`
+    compares the layouts.
+    """
     folder = tmp_path_factory.mktemp("preference")
-    options = settings(tiny_judge, write_rows(folder / "rows.jsonl", soft), eval_data=[str(folder / "rows.jsonl")])
+    rows = write_rows(folder / "rows.jsonl", soft)
+    options = settings(tiny_judge, rows, eval_data=[rows], padding_free=False)
     assert recipe_runs.run_here(recipe_runs.configure(folder, **options), recipe="preference") is None
     return options, folder / "out"
 
@@ -225,7 +230,7 @@ def test_the_loss_falls_and_verdicts_follow_the_preferences(trained):
     assert train[-1]["score_line_mass"] > 0.9
     facts = find_card(str(out)).training
     assert (facts["method"], facts["consistency_weight"], facts["rows"]) == ("preference", 0.5, 24)
-    assert facts["metrics"]["agreement_by_mean"]["value"] > 0.6
+    assert facts["metrics"]["agreement_by_mean"]["value"] > 0.7
     with Judge(str(out)) as trained_judge:
         found = [trained_judge.compare(one.question, *one.answers, distribution=True) for one in SAMPLES]
     right = [
