@@ -124,7 +124,7 @@ def merged(setting: Setting, adapter: Path) -> Path:
 
 def judged(setting: Setting, judge: Path) -> dict[str, Any]:
     """Pairs that the trained judge judges, and those whose reply cannot be read."""
-    run = batch(setting, setting.pairs(8), judge, "transformers", unread=True)
+    run = batch(setting, setting.pairs(8), judge, "transformers", trained=True, unread=1.0)
     return {"judged": len(run.rows), "unreadable": sum(run.summary["failures"].values())}
 
 
