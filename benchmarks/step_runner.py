@@ -38,6 +38,11 @@ def record(file: Path, step: str, entries: Mapping[str, Any]) -> None:
     new.replace(file)
 
 
+def is_done(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """True for a step that was done on this kind of device and at this size."""
+    return entry.get("state") == DONE and all(entry.get(name) == value for name, value in facts.items())
+
+
 def environment(device: str, archive: Path, packages: Path) -> dict[str, str]:
     """The environment of the steps: offline, with the packages of an archive that this Python lacks on its path.
 

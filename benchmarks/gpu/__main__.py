@@ -7,8 +7,8 @@
 
 The GPU machine needs Python 3.12 and torch, transformers and accelerate; of what else judgelm imports the archive has
 what is missing there. No vLLM, no network. Each step is a process of its own with a time limit of 8 minutes and writes
-as it goes, so that what was measured before the limit is kept. A step that is in the folder already is not run again
-unless `--again` says so. `gpu.json` has all results, `gpu.md` the tables.
+as it goes, so that what was measured before the limit is kept. A step that was done on this device and at this size is
+not run again unless `--again` says so. `gpu.json` has all results, `gpu.md` the tables.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.step_runner import LIMIT_S, ROOT, environment, results, run_step, step_command
+from benchmarks.step_runner import LIMIT_S, ROOT, environment, is_done, results, run_step, step_command
 
 STEPS = ("facts", "tier", "precision", *(f"judging-{shape}" for shape in ("1B", "7B", "13B")), "sft-1B", "sft-7B")
 
@@ -37,7 +37,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         variables = environment(options.device, options.packages / "packages.tar.xz", Path(scratch) / "packages")
         for step in steps:
-            if options.again or results(file).get(step, {}).get("state") != "done":
+            if options.again or not is_done(results(file).get(step, {}), facts):
                 command = step_command("benchmarks.gpu.step", step, file, options.device, int(options.tiny))
                 run_step(step, file, command, variables, limit_s=options.limit, facts=facts)
     from benchmarks.gpu.report import page

@@ -20,12 +20,12 @@ from typing import Any
 
 from benchmarks.rehearsal.plan import STEPS
 from benchmarks.step_runner import (
-    DONE,
     FAILED,
     LIMIT_S,
     ROOT,
     TIMED_OUT,
     environment,
+    is_done,
     record,
     results,
     run_step,
@@ -80,11 +80,6 @@ def parsed() -> argparse.Namespace:
     if unknown := [step for step in [*options.steps, *options.skip] if step not in STEPS]:
         parser.error(f"no such step: {', '.join(unknown)}; available: all, {', '.join(STEPS)}")
     return options
-
-
-def is_done(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """True for a step that was done on this kind of device and at this size."""
-    return entry.get("state") == DONE and all(entry.get(name) == value for name, value in facts.items())
 
 
 def exit_code(steps: Mapping[str, Mapping[str, Any]]) -> int:

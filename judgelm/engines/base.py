@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
 """Names of the engines that load a model on this machine or on workers."""
-"""Quantization with products of 8-bit integers on the CPU; other names are bitsandbytes'."""
 Result = TypeVar("Result")
 T = TypeVar("T")
 

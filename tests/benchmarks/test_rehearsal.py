@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rehearsal.__main__ import exit_code, is_done, page
+from benchmarks.rehearsal.__main__ import exit_code, page
 from benchmarks.rehearsal.plan import STEPS, Step
-from benchmarks.step_runner import end_group, environment, record, results, run_step
+from benchmarks.step_runner import end_group, environment, is_done, record, results, run_step
 
 ROOT = Path(__file__).parents[2]
 TINY = {"device": "cpu", "tiny": True}

@@ -223,7 +223,7 @@ def packed_attention(
 
 
 def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
-    """Query, key and value of each segment; unlike that of a slice, their gradient is no tensor of all tokens."""
+    """Query, key and value of each segment. The gradient of a slice would be a tensor of all tokens."""
     tokens = [segment.tokens for segment in segments]
     return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
@@ -248,9 +248,8 @@ class PromptSegment:
         slides = options.window is not None and keys.shape[2] > options.window
         if slides or options.softcap is not None:
             return _attend(query, keys, values, self._mask(0, self.tokens, options.window, query), options)
-        if query.device.type == "cpu" and not isinstance(
-            self.kv, TrainedKV
-        ):  # gradients of blocks cost more than they save
+        in_training = isinstance(self.kv, TrainedKV)  # the gradients of blocks cost more than blocks save
+        if query.device.type == "cpu" and not in_training:
             return self._by_blocks(query, keys, values, options)
         mask = None if self.kv.length == 0 or self.tokens == 1 else self._mask(0, self.tokens, None, query)
         return _attend(query, keys, values, mask, options)

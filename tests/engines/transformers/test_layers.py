@@ -62,7 +62,10 @@ def test_chunks_of_a_long_row_give_its_output(monkeypatch):
     expected = model.model.layers[0].mlp(rows)
     pack(model)
     monkeypatch.setattr("judgelm.engines.transformers.layers._KEPT_BYTES", 7 * SIZES["intermediate_size"] * 4)
-    assert torch.allclose(model.model.layers[0].mlp(rows), expected, atol=EXACT)  # 15 chunks of 6 or 7 tokens
+    mlp, tokens = model.model.layers[0].mlp, []
+    mlp.down_proj.register_forward_pre_hook(lambda _, inputs: tokens.append(inputs[0].shape[1]))
+    assert torch.allclose(mlp(rows), expected, atol=EXACT)
+    assert tokens == [7] * 10 + [6] * 5
 
 
 @torch.inference_mode()
