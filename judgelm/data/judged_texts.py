@@ -39,7 +39,7 @@ def text_hashes(sample: Sample) -> TextHashes:
             dialogue = dialogue_of(sample)
             questions = [turn.question for turn in dialogue]
             answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]
-    shown = {name: sample.metadata[name] for name in _CONTEXT if sample.metadata.get(name) is not None}
+    shown = {name: value for name in _CONTEXT if (value := sample.metadata.get(name)) is not None}
     if sample.reference is not None:
         shown["reference"] = sample.reference
     return TextHashes(

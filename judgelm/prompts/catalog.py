@@ -30,7 +30,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from string import ascii_uppercase
@@ -62,6 +62,7 @@ def fill(
     *,
     chat: bool,
     prefill: str = "",
+    compares: int = 1,
 ) -> Prompt:
     """A prompt with its slots filled.
 
@@ -71,6 +72,7 @@ def fill(
         sanitizer: for the untrusted text in slots.
         chat: whether the messages are for the tokenizer's chat template.
         prefill: the forced beginning of the reply.
+        compares: see `Prompt`.
     """
     spans: list[Span] = []
     sanitized = 0
@@ -83,8 +85,8 @@ def fill(
             for span in slots[piece]:
                 text, count = (span.text, 0) if span.kind in ("template", "image") else sanitizer(span.text)
                 sanitized += count
-                spans.append(replace(span, text=text, role=role))
-    return Prompt(spans=tuple(spans), chat=chat, prefill=prefill, sanitized=sanitized)
+                spans.append(Span(text, span.kind, role, span.step))
+    return Prompt(spans=tuple(spans), chat=chat, prefill=prefill, sanitized=sanitized, compares=compares)
 
 
 @lru_cache(maxsize=1024)
@@ -279,14 +281,14 @@ class Template:
         if self.reads_words:
             slots["criterion"] = [Span(criterion or "", "reference")]
             slots |= {name: [Span(f"{score:g}")] for name, score in zip(("low", "high"), scale, strict=True)}
-        prompt = fill(
+        return fill(
             layout.messages(referenced=reference is not None),
             slots,
             layout.sanitizer,
             chat=self.chat,
             prefill=f"{scale[1]:g}" if completes else "",
+            compares=len(order),
         )
-        return replace(prompt, compares=len(order))
 
 
 _CORRECT = "Reference answer, which is correct:\n{reference}\n\n"

@@ -215,8 +215,8 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "own_reference": judgment.own_reference,
         "votes": dict(judgment.votes) or None,
         "spread": judgment.spread,
-        "matches": [asdict(match) for match in judgment.matches] or None,
-        "hashes": None if judgment.hashes is None else _without_none(asdict(judgment.hashes)),
+        "matches": [_fields(match) for match in judgment.matches] or None,
+        "hashes": None if judgment.hashes is None else _without_none(_fields(judgment.hashes)),
     }
     return {
         "id": judgment.sample_id,
@@ -287,7 +287,7 @@ def _verdict_row(verdict: Verdict | None) -> dict[str, Any] | None:
     if verdict is None:
         return None
     [kind] = (kind for kind, made in _VERDICTS.items() if isinstance(verdict, made))
-    return {"kind": kind} | asdict(verdict)
+    return {"kind": kind} | _fields(verdict)
 
 
 def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
@@ -297,6 +297,11 @@ def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
     if row["kind"] == "ranking":
         fields["order"] = tuple(tuple(tied) for tied in fields["order"])
     return _VERDICTS[row["kind"]](**fields)
+
+
+def _fields(record: Verdict | TextHashes | Truncation | TrajectoryMatch) -> dict[str, Any]:
+    """The fields of a record of plain values; `asdict` would copy each of them."""
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _without_none(extras: dict[str, Any]) -> dict[str, Any]:
@@ -324,7 +329,7 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "text": shown.text,
         "scores": shown.scores,
         "failure": _failure_row(shown.failure),
-        "cut": [_without_none(asdict(cut) | {"steps": cut.steps or None}) for cut in shown.truncations],
+        "cut": [_without_none(_fields(cut) | {"steps": cut.steps or None}) for cut in shown.truncations],
     } | _without_none(extras)
 
 
