@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Literal, ParamSpec
 
-from judgelm.modes.flow import BatchMode, Flow, RequestFlow, Round, pair_orders, relayed, requests_of, sampling_for
+from judgelm.modes.flow import BatchMode, Flow, RequestFlow, pair_orders, received_by, requests_of, sampling_for
 from judgelm.parsing.scores import LEAST_ASSIGNED, grade_distribution
 from judgelm.parsing.verdicts import StatedVerdict
 from judgelm.records import (
@@ -222,9 +222,8 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
         sanitized = prompt_tokens = completion_tokens = 0
         counted_spans: list[tuple[Span, ...]] = []
 
-        def ask(requests: list[Request]) -> Round:
+        def count(requests: list[Request], completions: list[Completion]) -> list[Completion]:
             nonlocal sanitized, prompt_tokens, completion_tokens
-            completions = yield requests
             for request, completion in zip(requests, completions, strict=True):
                 prompt_tokens += completion.prompt_tokens
                 completion_tokens += completion.completion_tokens
@@ -234,7 +233,7 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
                     sanitized += request.prompt.sanitized + completion.sanitized
             return completions
 
-        judgment = yield from relayed(call(*args, **kwargs), ask)
+        judgment = yield from received_by(call(*args, **kwargs), count)
         return replace(judgment, sanitized=sanitized, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
     return counted

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -100,6 +101,27 @@ def relayed(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round]) ->
         flow.close()
 
 
+def received_by(
+    flow: RequestFlow[Result], receive: Callable[[list[Request], list[Completion]], list[Completion]]
+) -> RequestFlow[Result]:
+    """The flow with something that receives each round's completions before it.
+
+    Args:
+        flow: closed with this one.
+        receive: called with a round's requests and completions; returns the completions for the flow.
+    """
+    completions: list[Completion] | None = None
+    try:
+        while True:
+            requests = next(flow) if completions is None else flow.send(completions)
+            completions = receive(requests, (yield requests))
+    except StopIteration as finished:
+        result: Result = finished.value
+        return result
+    finally:
+        flow.close()
+
+
 def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:
     """Run several flows as one: each round sends the next requests of all, so that none waits for another to end.
 
@@ -159,10 +181,15 @@ def sampling_for(
         reserve: see `Sampling.reserve`.
     """
     if options.temperature == 0:
-        return Sampling(max_tokens=max_tokens, stop=stop, reserve=reserve)
+        return _greedy(max_tokens, stop, reserve)
     digest = hashlib.blake2b(f"{options.seed}:{sample_id}".encode(errors="surrogatepass"), digest_size=4).digest()
     seed = int.from_bytes(digest, "big")
     return Sampling(max_tokens=max_tokens, stop=stop, reserve=reserve, temperature=options.temperature, seed=seed)
+
+
+@lru_cache
+def _greedy(max_tokens: int, stop: tuple[str, ...], reserve: int | None) -> Sampling:
+    return Sampling(max_tokens=max_tokens, stop=stop, reserve=reserve)
 
 
 def check_finite(mode: object, names: Iterable[str]) -> None:

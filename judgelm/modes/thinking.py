@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from judgelm.modes.flow import RequestFlow, Result, Round, interleave, relayed
+from judgelm.modes.flow import RequestFlow, Result, Round, interleave, received_by, relayed
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
@@ -35,15 +35,10 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
         flow: of any mode.
         thinking: of the engine that answers.
     """
-    blocks: _Blocks = {}
-
-    def ask(requests: list[Request]) -> Round:
-        if thinking.mode == "on":
-            return (yield from _thought(requests, thinking, blocks))
-        received = yield requests
-        return [separated(completion, thinking) for completion in received]
-
-    return relayed(flow, ask)
+    if thinking.mode == "on":
+        blocks: _Blocks = {}
+        return relayed(flow, lambda requests: _thought(requests, thinking, blocks))
+    return received_by(flow, lambda _, received: [separated(completion, thinking) for completion in received])
 
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:

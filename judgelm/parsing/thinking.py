@@ -18,6 +18,8 @@ from judgelm.records import ThinkingMode
 OPEN, CLOSE = "<think>", "</think>"
 _TAGS = ((OPEN, CLOSE), ("[THINK]", "[/THINK]"))
 _BLANK = re.compile(r"\s*")
+_MARK = re.compile(r"[<\[]|\A\s*(?:analysis|final)")
+"""What every reply with thinking has."""
 
 _CONTEXT = 200
 _SENTENCE_ENDS = ".!?…。！？)]}*_>|"
@@ -67,6 +69,8 @@ def separate(text: str, *, bare: bool = True) -> Separated:
         bare: whether a reply that does not begin with an opening tag may be thinking up to a closing one: a server's
             chat template may have opened the block.
     """
+    if not _MARK.search(text):
+        return Separated("", None, text)  # nearly always
     begin = _after_blanks(text, 0)
     opened = [tags for tags in _TAGS if text.startswith(tags[0], begin)]
     if not opened and (channels := _separate_channels(text, bare=bare)) is not None:

@@ -205,6 +205,7 @@ _VERDICTS: Mapping[str, type[Verdict]] = {
     "grade": GradeVerdict,
     "label": LabelVerdict,
 }
+_KINDS = {made: kind for kind, made in _VERDICTS.items()}
 
 
 def judgment_row(judgment: Judgment) -> dict[str, Any]:
@@ -286,8 +287,7 @@ def is_judgment_row(row: Mapping[str, Any]) -> bool:
 def _verdict_row(verdict: Verdict | None) -> dict[str, Any] | None:
     if verdict is None:
         return None
-    [kind] = (kind for kind, made in _VERDICTS.items() if isinstance(verdict, made))
-    return {"kind": kind} | _fields(verdict)
+    return {"kind": _KINDS[type(verdict)], **_fields(verdict)}
 
 
 def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
