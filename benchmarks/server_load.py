@@ -47,13 +47,17 @@ REVIEW = (
 
 @dataclass(slots=True)
 class Load:
-    """Results as seen by the clients; `wrong` are replies of another request, `lost` requests without a whole reply."""
+    """Results as seen by the clients.
+
+    `wrong` are replies of another request, `lost` requests without a whole reply, `failed` pairs without a verdict.
+    """
 
     requests: int = 0
     answered: int = 0
     errors: int = 0
     wrong: int = 0
     lost: int = 0
+    failed: int = 0
     seconds: float = 0.0
     waited_s: list[float] = field(default_factory=list)
     first_error: str = ""
@@ -133,7 +137,7 @@ def soak(url: str, pid: int, questions: Sequence[Question], options: argparse.Na
     until = time.monotonic() + options.soak
     while time.monotonic() < until:
         part = asyncio.run(load(url, questions, options.clients))
-        for name in ("requests", "answered", "errors", "wrong", "lost", "seconds"):
+        for name in ("requests", "answered", "errors", "wrong", "lost", "failed", "seconds"):
             setattr(total, name, getattr(total, name) + getattr(part, name))
         memory.append(resident_mb(pid))
     sampled = [memory[len(memory) * tenth // 10] for tenth in range(10)] + memory[-1:]
@@ -164,6 +168,7 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             rounds.append({
                 "batch_per_s": round(batch_per_s, 2), "server_per_s": round(server_per_s, 2),
                 "ratio": round(server_per_s / batch_per_s, 3), "errors": served.errors + served.lost + served.wrong,
+                "failed_in_batch": sum(tally.failures.values()), "failed_in_server": served.failed,
             })  # fmt: skip
     return {"pairs": len(rows), "rounds": rounds, "median_ratio": statistics.median(entry["ratio"] for entry in rounds)}
 
@@ -182,7 +187,7 @@ def start(model: str, reading: str | None) -> dict[str, float]:
         answered = asyncio.run(load(url, [question], 1))
         total_s = time.monotonic() - began
         imported = list(imports)  # what ends the server may import more
-    if answered.errors + answered.lost + answered.wrong:
+    if answered.errors + answered.lost + answered.wrong + answered.failed:
         raise SystemExit(f"the first request failed: {answered.first_error}")
     own_us = (re.match(r"import time:\s+(\d+) \|", line) for line in imported)  # without what a module imports itself
     imports_s = sum(int(match[1]) for match in own_us if match) / 1e6
@@ -259,6 +264,9 @@ async def _client(host: str, port: int, questions: Iterator[Question], result: L
             result.first_error = result.first_error or body.decode()
         elif question.holds not in body:
             result.wrong += 1
+        elif b'"failure": {' in body and (failure := json.loads(body).get("failure")):
+            result.failed += 1
+            result.first_error = result.first_error or json.dumps(failure)
     if writer is not None:
         writer.close()
 
