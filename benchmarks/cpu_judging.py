@@ -38,6 +38,7 @@ from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.vllm import quiet_imports
 from judgelm.machine import look_at_devices
 from judgelm.modes import Pairwise
+from judgelm.modes.flow import Mode
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Completion, Sample
 from judgelm.runs.runner import judge
@@ -87,10 +88,10 @@ def main() -> None:
     show(facts, turns)
 
 
-def prompts_of(model: Path, samples: Sequence[Sample]) -> Prompts:
-    """The token ids of all prompts, pair by pair."""
+def prompts_of(model: Path, samples: Sequence[Sample], mode: Mode = _MODE) -> Prompts:
+    """The token ids of all prompts of a mode's first round, sample by sample."""
     truncator = Truncator(load_tokenizer(str(model), None, EngineOptions(model=str(model))), _WINDOW)
-    prepared = [prepare_request(truncator, request) for sample in samples for request in next(_MODE(sample))]
+    prepared = [prepare_request(truncator, request) for sample in samples for request in next(mode(sample))]
     return [list(item[1].ids) for item in prepared if not isinstance(item, Completion)]
 
 

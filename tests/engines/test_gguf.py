@@ -270,7 +270,8 @@ def converted(tiny_model, tmp_path):
 def test_text_begins_with_the_begin_token_where_the_file_states_it(converted, stated, begins):
     tokenizer, repairs = converted(**{BEGIN: 1, ADD: stated})
     assert tokenizer.convert_ids_to_tokens(tokenizer("ab").input_ids) == [*["<s>"] * begins, "\u2581ab"]
-    assert repairs == ["begin token <s> added to texts"] * begins
+    # transformers adds it itself from 5.24 at the latest
+    assert repairs in ([], ["begin token <s> added to texts"] * begins)
 
 
 def test_a_begin_token_that_is_not_named_is_refused(converted):
