@@ -176,24 +176,29 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def start(model: str, reading: str | None) -> dict[str, float]:
     """One start of a server up to its first answer, in seconds since the process began.
 
-    `load_and_bind_s` is all that is no import before clients can connect; `first_answer_s` the first pair's own time.
+    `load_and_bind_s` is all that is no import before clients can connect; `first_answer_s` the time of a pair of one
+    sentence, `next_answer_s` that of one of about 380 tokens, which is the judge's own speed.
     """
-    body = json.dumps({"id": "0", **pair_of(0)}).encode()
-    question = Question("/v1/judge", body, b'"id": "0"')
+    pair = {"question": "What is the capital of France?", "answer_1": "Paris.", "answer_2": "It is Lyon."}
+    first, following = (
+        Question("/v1/judge", json.dumps({"id": "0", **fields}).encode(), b'"id": "0"') for fields in (pair, pair_of(0))
+    )
     imports: list[str] = []
     began = time.monotonic()
     with server(model, *reading_flags(reading), python=("-X", "importtime"), imports=imports) as (url, _):
         listening_s = time.monotonic() - began
-        answered = asyncio.run(load(url, [question], 1))
+        answered = asyncio.run(load(url, [first], 1))
         total_s = time.monotonic() - began
-        imported = list(imports)  # what ends the server may import more
-    if answered.errors + answered.lost + answered.wrong + answered.failed:
-        raise SystemExit(f"the first request failed: {answered.first_error}")
+        imported = list(imports)  # later requests, and what ends the server, may import more
+        later = asyncio.run(load(url, [following], 1))
+    for result in (answered, later):
+        if result.errors + result.lost + result.wrong + result.failed:
+            raise SystemExit(f"a request failed: {result.first_error}")
     own_us = (re.match(r"import time:\s+(\d+) \|", line) for line in imported)  # without what a module imports itself
     imports_s = sum(int(match[1]) for match in own_us if match) / 1e6
     split = {
-        "imports_s": imports_s, "load_and_bind_s": listening_s - imports_s,
-        "first_answer_s": answered.seconds, "total_s": total_s, "total_without_imports_s": total_s - imports_s,
+        "imports_s": imports_s, "load_and_bind_s": listening_s - imports_s, "first_answer_s": answered.seconds,
+        "total_s": total_s, "total_without_imports_s": total_s - imports_s, "next_answer_s": later.seconds,
     }  # fmt: skip
     return {name: round(seconds, 2) for name, seconds in split.items()}
 

@@ -77,10 +77,9 @@ def fill(
     spans: list[Span] = []
     sanitized = 0
     for role, message in messages:
-        for index, piece in enumerate(pieces := _split(message, tuple(slots))):
-            if index % 2 == 0:
-                # an empty message stays, since a chat template would fill in its own
-                spans += [Span(piece, "template", role)] if piece or len(pieces) == 1 else []
+        for piece in _pieces(role, message, tuple(slots)):
+            if isinstance(piece, Span):
+                spans.append(piece)
                 continue
             for span in slots[piece]:
                 text, count = (span.text, 0) if span.kind in ("template", "image") else sanitizer(span.text)
@@ -90,9 +89,12 @@ def fill(
 
 
 @lru_cache(maxsize=1024)
-def _split(message: str, slots: tuple[str, ...]) -> list[str]:
-    """Text and slot names in turns."""
-    return re.split(rf"\{{({'|'.join(slots)})\}}", message)
+def _pieces(role: Role | None, message: str, slots: tuple[str, ...]) -> list[Span | str]:
+    """Spans of the message's own text, and the names of slots between them."""
+    texts = re.split(rf"\{{({'|'.join(slots)})\}}", message)
+    pieces = [text if index % 2 else Span(text, "template", role) for index, text in enumerate(texts)]
+    # an empty message stays, since a chat template would fill in its own
+    return [piece for piece in pieces if isinstance(piece, str) or piece.text or len(texts) == 1]
 
 
 ONE_ANSWER: Mapping[str, SpanKind] = {"question": "question", "answer_1": "answer"}

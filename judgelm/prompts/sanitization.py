@@ -156,16 +156,25 @@ class Sanitizer:
         known = sorted(set(markers), key=len)[::-1]
         patterns = [re.escape(marker) if exact else _loose(marker) for marker in known]
         self._find = re.compile("|".join(patterns), 0 if exact else re.IGNORECASE) if patterns else None
-        self._begins = None if exact or not known else _beginnings(known)
+        begins = None if exact or not known else _beginnings(known)
+        self._begins = None if begins is None else re.compile(f"[{re.escape(begins)}]")
+        self._ascii_begins = tuple(filter(str.isascii, begins or ""))
         self._exact = exact
 
     def __call__(self, text: str) -> tuple[str, int]:
         """The sanitized text and how many markers were found in it."""
-        if self._find is None or (self._begins is not None and self._begins.search(text) is None):
+        if self._find is None or (self._begins is not None and not self._may_begin(text)):
             return text, 0
         if self._exact or _PLAIN.fullmatch(text):
             return self._find.subn(lambda match: _sanitize(match[0]), text)
         return self._sanitize_folded(text)
+
+    def _may_begin(self, text: str) -> bool:
+        """True if a text has the first character of a marker or what looks like it; most have not."""
+        assert self._begins is not None
+        if text.isascii():  # to look for a few characters one by one is faster than for a set of them
+            return any([begin in text for begin in self._ascii_begins])
+        return self._begins.search(text) is not None
 
     def _sanitize_folded(self, text: str) -> tuple[str, int]:
         """Search in a folded copy of the text and sanitize the same places in the text itself."""
@@ -188,12 +197,12 @@ def sanitizer_for(markers: tuple[str, ...]) -> Sanitizer:
     return Sanitizer(markers)
 
 
-def _beginnings(markers: list[str]) -> re.Pattern[str] | None:
-    """A pattern for the first characters of all markers, which most texts lack; None where one could be a letter."""
+def _beginnings(markers: list[str]) -> str | None:
+    """The first characters of all markers, and what looks like them; None where one could be a letter."""
     firsts = {marker[0] for marker in markers}
     if not firsts <= {"[", "#", "<"}:
         return None
-    return re.compile("[" + re.escape("".join(first + beginnings(first) for first in sorted(firsts))) + "]")
+    return "".join(first + beginnings(first) for first in sorted(firsts))
 
 
 def _loose(marker: str) -> str:
