@@ -88,17 +88,24 @@ def show_notes(notes: Iterable[str]) -> None:
         console.message(note)
 
 
+_NEW_OBJECTS = 50_000
+"""Between two collections: those of 100 pairs or more, where Python's own 700 would be those of a few."""
+
+
 @contextmanager
 def heap_frozen() -> Iterator[None]:
-    """Exclude the objects that exist at start-up from garbage collection.
+    """Exclude the objects that exist at start-up from garbage collection, and collect the others less often.
 
     With torch they are a million objects; each collection of them would stop all work.
     """
     gc.collect()
     gc.freeze()
+    often = gc.get_threshold()
+    gc.set_threshold(_NEW_OBJECTS, *often[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*often)
         gc.unfreeze()  # else some libraries complain of leaks when Python ends
 
 
