@@ -84,7 +84,7 @@ def fill(
             for span in slots[piece]:
                 text, count = (span.text, 0) if span.kind in ("template", "image") else sanitizer(span.text)
                 sanitized += count
-                spans.append(Span(text, span.kind, role, span.step))
+                spans.append(span if role is None and text is span.text else Span(text, span.kind, role, span.step))
     return Prompt(spans=tuple(spans), chat=chat, prefill=prefill, sanitized=sanitized, compares=compares)
 
 

@@ -113,25 +113,28 @@ class RunStats(SessionStats):
     def add(self, judgment: Judgment) -> None:
         """Count a judgment."""
         self.judged += 1
-        self.votes += len(judgment.votes)
-        self.unanimous += len(set(judgment.votes.values())) == 1 and judgment.verdict is not None
+        if judgment.votes:
+            self.votes += len(judgment.votes)
+            self.unanimous += len(set(judgment.votes.values())) == 1 and judgment.verdict is not None
         if judgment.failure is not None:
             self.failures[judgment.failure.code] += 1
+        else:
+            self.parts_failed += len([shown for shown in judgment.shown if shown.failure is not None])
         self._add_verdict(judgment.verdict)
         if judgment.consistent is not None:
             self.both_orders += 1
             self.consistent += judgment.consistent
-        self.cut += any(shown.truncations for shown in judgment.shown)
+        self.cut += any([shown.truncations for shown in judgment.shown])
         self.neutralised += judgment.sanitized > 0
         self.prompt_tokens += judgment.prompt_tokens
         self.completion_tokens += judgment.completion_tokens
-        self.probabilities += judgment.probability is not None
         for shown in judgment.shown:
             self._add_shown(shown)
-        if judgment.failure is None:
-            self.parts_failed += sum(shown.failure is not None for shown in judgment.shown)
+        if judgment.probability is not None:
+            self.probabilities += 1
+            return
         distributions = [shown.distribution for shown in judgment.shown if shown.distribution is not None]
-        self.mostly_unassigned += judgment.probability is None and not all(map(is_assigned, distributions))
+        self.mostly_unassigned += not all(map(is_assigned, distributions))
 
     def _add_verdict(self, verdict: Verdict | None) -> None:
         match verdict:
