@@ -32,15 +32,15 @@ EXCHANGED = "the order of the answers"
 
 def text_hashes(sample: Sample) -> TextHashes:
     """The hashes of a sample as it was read; an image that cannot be read has none."""
-    has = sample.metadata
-    turns = has.get("turns")
+    metadata = sample.metadata
+    turns = metadata.get("turns")
     questions, answers = [sample.question], [[answer] for answer in sample.answers]
     if isinstance(turns, list) and len(turns) > 1:
         with suppress(InputError):  # else the turns are no dialogue
             dialogue = dialogue_of(sample)
             questions = [turn.question for turn in dialogue]
             answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]
-    shown = {name: has[name] for name in _CONTEXT if has.get(name) is not None} if has else {}
+    shown = {name: metadata[name] for name in _CONTEXT if metadata.get(name) is not None} if metadata else {}
     if sample.reference is not None:
         shown["reference"] = sample.reference
     return TextHashes(

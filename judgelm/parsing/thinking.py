@@ -19,7 +19,7 @@ OPEN, CLOSE = "<think>", "</think>"
 _TAGS = ((OPEN, CLOSE), ("[THINK]", "[/THINK]"))
 _BLANK = re.compile(r"\s*")
 _MARK = re.compile(r"[<\[]|\A\s*(?:analysis|final)")
-"""What every reply with thinking has."""
+"""A reply in which this is not found holds no thinking."""
 
 _CONTEXT = 200
 _SENTENCE_ENDS = ".!?…。！？)]}*_>|"
