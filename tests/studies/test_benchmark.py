@@ -282,20 +282,6 @@ def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):
     )
 
 
-def test_wmts_pairs_beside_the_translators(tmp_path):
-    lines = ["system\tdoc\tdocSegId\trater\tsource\ttarget\tcategory\tseverity"]
-    for segment, severities in enumerate((("Major", "Major", "Major"), ("Major", "Major", "No-error")), 1):
-        for rater, severity in enumerate(severities):
-            lines.append(f"ONLINE-A\td\t{segment}\tr{rater}\tsource {segment}\tone {segment}\tNo-error\tNo-error")
-            lines.append(f"ONLINE-Y\td\t{segment}\tr{rater}\tsource {segment}\tother {segment}\tOther\t{severity}")
-    labelled = import_rows("wmt-side-by-side", tmp_path, {"ende.tsv": "\n".join(lines) + "\n"})
-    result = study("wmt-side-by-side", labelled, {key: 1 if "-1-ONLINE" in key else "tie" for key in labelled.labels})
-    assert cells(result, "scores")["English to German"] == 0.5
-    # the judge agrees with 3 of 3 and with 1 of 3 translators; they with each other on 3 of 3 and 1 of 3 pairs
-    for column in (2, 3):
-        assert cells(result, "translators", column)["English to German"] == pytest.approx(2 / 3)
-
-
 def test_what_it_does_not_measure_it_says_who_does():
     with pytest.raises(ConfigError, match=r"pandalm: measured by `judgelm eval` .* knows: rewardbench"):
         benchmark_study("pandalm", {}, None)

@@ -211,7 +211,7 @@ def benchmark_command(
 ) -> None:
     """A run by its benchmark's own metric, beside published scores: RewardBench, RMB, RM-Bench, JudgeBench and more.
 
-    Also RewardBench 2, LLMBar, Auto-J, FairEval, Prometheus, JUDGE-BENCH, EVOUNA and WMT side by side.
+    Also RewardBench 2, LLMBar, Auto-J, FairEval, Prometheus and EVOUNA.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
 

@@ -1,118 +1,26 @@
-"""Criteria of graded answers: JUDGE-BENCH's rated properties, Prometheus' grading prompts, MM-Vet, and checklists.
-
-JUDGE-BENCH is not JudgeBench, whose pairs have one right answer (`judgelm.data.sources.pairs`). MM-Vet is read in three
-shapes:
+"""Graded answers: Prometheus' grading prompts, and MM-Vet in three shapes.
 
 - `mm-vet.json` (and `mm-vet-v2.json`): one JSON object, id -> `imagename`, `question`, `answer`, `capability`; the
-  images are in `images/` beside it, and of version 2 their names are in the question between `<IMG>`s;
+  images are in `images/` next to it, and in version 2 their names are in the question between `<IMG>`s;
 - a model's answers: one JSON object, id -> text;
-- the original JudgeLM code's judge samples: JSON lines of the first with `answer1_body` and a `question_id` (the row's
-  index in the file).
-
-Checklists are questions with criteria for their answers (`CHECKLISTS`), which mode `checklist` judges by once there are
-answers: HealthBench, Rubrics as Rewards, WildBench, InFoBench.
+- the original JudgeLM code's judge samples: JSON lines with the fields of the first shape, `answer1_body` and a
+  `question_id` (the row's index in the file).
 
 Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
 """
 
-import json
-import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
 
 from judgelm.data.readers.files import read_json, read_rows
 from judgelm.data.readers.formats import WRAPPERS
-from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject, reject_row
-from judgelm.data.readers.values import describe, list_value
-from judgelm.data.sources.dialogues import read_turns, render_turns
+from judgelm.data.readers.rows import OnReject, Reject, Row, convert_rows, raise_reject
+from judgelm.data.readers.values import describe
 from judgelm.data.sources.source import Entry, Shape, model_from_filename, plain_row
-from judgelm.errors import ConfigError, InputError
-from judgelm.modes.checklist import CRITERIA_FIELD, parse_criteria
+from judgelm.errors import InputError
 from judgelm.modes.single import read_gold
 from judgelm.records import Label, Sample
-
-DATA_SET_FIELD, PROPERTY_FIELD = "data_set", "property"
-_INSTANCE = "{{ instance }}"
-_RATED = ("graded", "continuous")
-_JUDGE_BENCH_NAMES = {
-    "meta_evaluation_recipes": "recipe-crowd-sourcing-data",
-    "dailydialog-acceptability": "dailydialog",
-    "switchboard-acceptability": "switchboard",
-    **{f"roscoe-{part}-overall": f"roscoe-{part}" for part in ("cosmos", "drop", "esnli", "gsm8k")},
-}
-"""Names of data sets in the authors' tables, where their files have others."""
-
-
-def load_judge_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The graded and continuous properties of JUDGE-BENCH's data sets."""
-    for path in files:
-        content = _content(path)
-        stem = Path(path).stem
-        data_set = _JUDGE_BENCH_NAMES.get(stem, stem.replace("_", "-"))
-        used = False
-        for annotation in content["annotations"]:
-            for line, instance in enumerate(content["instances"], 1):
-                row = Row(path, line, instance if isinstance(instance, dict) else {"instance": instance})
-                try:
-                    entry = _judge_bench_entry(row, annotation, data_set)
-                except InputError as error:
-                    on_reject(reject_row(row, error))
-                    continue
-                used = True
-                yield entry
-        if not used:
-            raise InputError(f"{path}: no graded or continuous property of a text; give another data set")
-
-
-def _content(path: str) -> Mapping[str, Any]:
-    try:
-        content = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error}); give a published file of JUDGE-BENCH") from error
-    parts = [content.get(name) if isinstance(content, dict) else None for name in ("annotations", "instances")]
-    lists = [part for part in parts if isinstance(part, list) and part]
-    if len(lists) < len(parts) or not all(isinstance(annotation, dict) for annotation in lists[0]):
-        first = content[0] if isinstance(content, list) and content else content
-        fields = ", ".join(map(str, first)) if isinstance(first, dict) and first else "none"
-        finding = f"no file of JUDGE-BENCH: it needs annotations and instances, and has the fields {fields}"
-        raise InputError(f"{path}: {finding}; give the published file")
-    return dict(content)
-
-
-def _judge_bench_entry(row: Row, annotation: Mapping[str, Any], data_set: str) -> Entry:
-    name, kind = str(annotation.get("metric")), annotation.get("category")
-    if kind not in _RATED:
-        raise row.error(f"property {name} is {kind or 'of no category'}, and no rating; it is left out")
-    prompt, text = annotation.get("prompt"), row.data.get("instance")
-    if not isinstance(prompt, str) or prompt.count(_INSTANCE) != 1 or not isinstance(text, str):
-        raise row.error(f"property {name}: its prompt does not show one text as {_INSTANCE}; it is left out")
-    sample = Sample(
-        id=f"{data_set}-{row.data.get('id', row.line)}-{name}",
-        question=prompt.replace(_INSTANCE, "").strip(),
-        answers=(text,),
-        category=f"{data_set}: {name}",
-        metadata={DATA_SET_FIELD: data_set, PROPERTY_FIELD: name},
-    )
-    return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=(_rating(row, annotation, name),))))
-
-
-def _rating(row: Row, annotation: Mapping[str, Any], name: str) -> float:
-    """People's mean, negated where the best value is the smaller one."""
-    annotations = row.data.get("annotations")
-    entry = annotations.get(name) if isinstance(annotations, dict) else None
-    rating = entry.get("mean_human") if isinstance(entry, dict) else None
-    if isinstance(rating, bool) or not isinstance(rating, int | float) or not math.isfinite(rating):
-        raise row.error(f"property {name}: no mean_human; leave the row out")
-    try:
-        rising = float(annotation["best"]) > float(annotation["worst"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise row.error(f"property {name}: worst and best are no numbers; correct the file") from error
-    return float(rating) if rising else -float(rating)
-
 
 SCORES_FIELD = "gpt4_score"
 
@@ -307,68 +215,3 @@ def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         raise InputError(f"mm-vet: {finding}; give the published files")
     for row in mm_vet_rows(questions[0], answers, on_reject):
         yield Entry(row)
-
-
-class ChecklistForm(NamedTuple):
-    """The fields of a published set of questions with criteria for their answers.
-
-    Attributes:
-        question: fields whose texts, or messages, make the question together; those that hold nothing are left out.
-        criteria: field with the list of criteria.
-        text: key of a criterion's text; None where the criteria are texts.
-        weight: key of its weight; None where all weigh the same.
-        id: field with the id; None names rows by their number.
-        category: field with the category.
-        reference: field with a reference answer.
-    """
-
-    question: tuple[str, ...]
-    criteria: str
-    text: str | None = None
-    weight: str | None = None
-    id: str | None = None
-    category: str | None = None
-    reference: str | None = None
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The fields that each row has."""
-        named = (self.id, *self.question, self.criteria, self.category, self.reference)
-        return tuple(name for name in named if name is not None)
-
-
-CHECKLISTS: Mapping[str, ChecklistForm] = {
-    "healthbench": ChecklistForm(("prompt",), "rubrics", "criterion", "points", id="prompt_id"),
-    "rubrics-as-rewards": ChecklistForm(
-        ("question",), "rubric", "description", "weight", category="question_source", reference="reference_answer"
-    ),
-    "wildbench": ChecklistForm(("conversation_input",), "checklist", id="session_id", category="primary_tag"),
-    "infobench": ChecklistForm(("instruction", "input"), "decomposed_questions", id="id", category="category"),
-}
-"""Sets whose rows are a question with criteria and have no answer yet."""
-
-
-def checklist_entry(form: ChecklistForm, row: Row, row_number: int) -> Entry:
-    """A question with its criteria, for an answering run."""
-    needs = ", ".join(form.needs)
-    turns = [read_turns(row, name, alone="user", needs=needs) for name in form.question if row.data[name] != ""]
-    items = list_value(row.data[form.criteria])
-    try:
-        criteria = parse_criteria([_criterion(form, item) for item in items] if isinstance(items, list) else items)
-    except ConfigError as error:
-        raise row.field_error(form.criteria, str(error)) from error
-    sample = Sample(
-        id=f"{model_from_filename(row.file)}-{row_number}" if form.id is None else row.required_id(form.id, needs),
-        question="\n\n".join(map(render_turns, turns)),
-        answers=(),
-        reference=None if form.reference is None else row.reference(form.reference),
-        category=None if form.category is None else row.optional_text(form.category),
-        metadata={CRITERIA_FIELD: [asdict(criterion) for criterion in criteria]},
-    )
-    return Entry(plain_row(sample))
-
-
-def _criterion(form: ChecklistForm, item: object) -> object:
-    if form.text is None or not isinstance(item, dict):
-        return item
-    return {"text": item.get(form.text), "weight": item.get(str(form.weight))}

@@ -1,21 +1,11 @@
-"""Pairs with labels of people or of the makers: PandaLM, LLMBar, JudgeBench, Auto-J, FairEval, WMT side by side.
+"""Pairs labelled by people or by their authors: PandaLM, LLMBar, JudgeBench, Auto-J, FairEval."""
 
-WMT 2023 side by side: two translations of a text, whose errors three professional translators marked together. A
-translator's verdict on a pair is the translation with the smaller sum of error weights (MQM), and a tie where both sums
-are equal. The pairs of systems are not in the files: they are those whose marks of one translator and document have
-time stamps in the same period.
-"""
-
-import math
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
-from judgelm.data.readers.files import first_row
-from judgelm.data.readers.rows import OnReject, Row, convert_rows, reject_row
+from judgelm.data.readers.rows import OnReject, Row, reject_row
 from judgelm.data.sources.layouts import llmbar_label, llmbar_sample, pandalm_label, pandalm_sample
 from judgelm.data.sources.source import Entry, Shape, choice_field, convert_file, layout_facts, plain_row
 from judgelm.errors import InputError
@@ -173,116 +163,3 @@ def _letters(name: str) -> str:
 
 def _question_id(row: Row) -> str:
     return row.required_id("question_id", "questions and answers are joined by it")
-
-
-LANGUAGES = {"ende": "English to German", "zhen": "Chinese to English"}
-SYSTEM_PAIRS: Mapping[str, Sequence[Sequence[str]]] = layout_facts()["wmt-side-by-side"]["details"]["pairs"]
-_SEVERITIES: Mapping[object, float] = {"Major": 5.0, "Minor": 1.0, "Neutral": 0.0, "No-error": 0.0}
-_UNWEIGHTED = ("Source", "Accuracy/Creative Reinterpretation")
-_CHECK = "HOTW-test"
-"""Severity of an attention check, whose translation was spoilt on purpose."""
-
-_NEEDS = ("system", "doc", "docSegId", "rater", "source", "target", "category", "severity")
-
-
-class _Mark(NamedTuple):
-    """A marked error, or the mark that there is none; `weight` is None for an attention check."""
-
-    segment: tuple[str, str]
-    system: str
-    rater: str
-    source: str
-    target: str
-    weight: float | None
-
-
-def load_side_by_side(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """The pairs of systems with translators' verdicts."""
-    for path in files:
-        _check_shape(path)
-        languages = next((pair for pair in LANGUAGES if pair in Path(path).name), None)
-        if languages is None:
-            raise InputError(f"{path}: the name has neither ende nor zhen in it; keep the published name")
-        marks = convert_rows(_rows(path), _mark, path=path, expected=", ".join(_NEEDS), on_reject=on_reject)
-        yield from _entries(languages, [mark for mark in marks if mark.weight is not None])
-
-
-def _check_shape(path: str) -> None:
-    """Refuse a file whose first line does not name the columns."""
-    try:
-        with open(path, encoding="utf-8", newline="\n") as file:
-            header = file.readline().rstrip("\n").split("\t")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a table ({error}); unpack the published archive") from error
-    if missing := [name for name in _NEEDS if name not in header]:
-        other = None if len(header) > 1 else first_row(path)
-        fields = ", ".join(header if other is None else other.data)
-        finding = f"no table of side-by-side MQM: it lacks {', '.join(missing)} and has the fields {fields}"
-        raise InputError(f"{path}: {finding}; give the published file")
-
-
-def _rows(path: str) -> Iterator[Row]:
-    """The lines of a table whose cells are not quoted, and whose header has a remark as its last column."""
-    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-        header = file.readline().rstrip("\n").split("\t")
-        for line_number, line in enumerate(file, 2):
-            yield Row(path, line_number, dict(zip(header, line.rstrip("\n").split("\t"), strict=False)))
-
-
-def _mark(row: Row) -> _Mark:
-    system, doc, segment, rater, source, target, category, severity = row.texts(*_NEEDS)
-    source, target = (text.replace("<v>", "").replace("</v>", "") for text in (source, target))
-    weight = None if severity == _CHECK else _weight(row, category)
-    return _Mark((doc, segment), system, rater, source, target, weight)
-
-
-def _weight(row: Row, category: str) -> float:
-    """The weight of an error; errors of the source and creative reinterpretations have none.
-
-    So weighted, the means over raters are the segment scores that the files hold in their metadata: all 3,615 of
-    Chinese to English, and all 766 of English to German outside of GPT-4, whose two annotations share one score there.
-    """
-    weight = choice_field(row, "severity", _SEVERITIES)
-    if category.startswith(_UNWEIGHTED):
-        return 0.0
-    if category.startswith("Non-translation"):
-        return 25.0
-    return 0.1 if (category, weight) == ("Fluency/Punctuation", 1.0) else weight
-
-
-def _entries(languages: str, marks: Sequence[_Mark]) -> Iterator[Entry]:
-    sums: dict[tuple[tuple[str, str], str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    first: dict[tuple[tuple[str, str], str], _Mark] = {}
-    for mark in marks:
-        sums[mark.segment, mark.system][mark.rater] += mark.weight or 0.0
-        first.setdefault((mark.segment, mark.system), mark)
-    for segment in dict.fromkeys(mark.segment for mark in marks):
-        for systems in SYSTEM_PAIRS[languages]:
-            sides = [first[segment, system] for system in systems if (segment, system) in first]
-            votes = _votes(*(sums[segment, system] for system in systems))
-            if len(sides) == 2 and votes:
-                yield _entry(languages, segment, sides, votes)
-
-
-def _votes(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[Winner, ...]:
-    """The verdict of each translator who marked both."""
-    votes: list[Winner] = []
-    for rater in sorted(first.keys() & second.keys()):
-        equal = math.isclose(first[rater], second[rater], abs_tol=1e-9)
-        votes.append("tie" if equal else 1 if first[rater] < second[rater] else 2)
-    return tuple(votes)
-
-
-def _entry(languages: str, segment: tuple[str, str], sides: Sequence[_Mark], votes: tuple[Winner, ...]) -> Entry:
-    counts = Counter(votes).most_common()
-    winner: Winner = "tie" if len(counts) > 1 and counts[0][1] == counts[1][1] else counts[0][0]
-    systems = tuple(side.system for side in sides)
-    sample = Sample(
-        id="-".join(("sxs", languages, *segment, *systems)),
-        question=f"Translate this text from {LANGUAGES[languages]}:\n\n{sides[0].source}",
-        answers=tuple(side.target for side in sides),
-        answer_models=systems,
-        category=LANGUAGES[languages],
-        metadata={"document": segment[0]},
-    )
-    return Entry(plain_row(sample, Label(sample_id="", winner=winner, votes=votes)))

@@ -230,9 +230,7 @@ _ROWS: tuple[Source, ...] = (
         entry=preference_sets.rm_bench_entries,
     ),
     Source(name="preferences"),
-    Source(name="judge-bench-nlp", load=graded.load_judge_bench),
     Source(name="evouna", shape=qa.EVOUNA, entry=qa.evouna_entries),
-    Source(name="wmt-side-by-side", load=pairs.load_side_by_side),
     Source(name="gsm8k", load=correctness.load_gsm8k),
     Source(name="gsm8k-pairs", shape=correctness.GSM8K_SOLUTIONS, entry=correctness.gsm8k_pairs),
     Source(name="gsm-symbolic", load=correctness.load_gsm_symbolic),
@@ -249,10 +247,6 @@ _ROWS: tuple[Source, ...] = (
     *(Source(name=name, load=partial(qa.load_qa, name)) for name in qa.QA_NAMES),
     Source(name="mm-vet", load=graded.load_mm_vet),
     Source(name="prometheus", shape=graded.PROMETHEUS, entry=graded.prometheus_entry),
-    *(
-        Source(name=name, shape=Shape(name=name, needs=form.needs), entry=partial(graded.checklist_entry, form))
-        for name, form in graded.CHECKLISTS.items()
-    ),
     Source(name="fastchat-pair", runs=PublishedRuns(needs=judgments.PAIR_NEEDS, read_row=judgments.read_fastchat_pair)),
     Source(
         name="fastchat-single",

@@ -4,22 +4,19 @@ Published protocols differ in what they do not state (prompts, orders, samples d
 a published score means little.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from judgelm.studies.result import Kind, Table, columns, table
+from judgelm.studies.result import Table, columns, table
 from judgelm.yaml_files import read_yaml
-
-CORRELATIONS = "judge-bench-nlp"
-"""The benchmark whose published numbers are correlations by data set, not shares in percent."""
 
 _SHOWN = 5
 
 
 class PublishedScore(NamedTuple):
-    """A judge's published scores by section: shares in [0, 1], of JUDGE-BENCH Spearman's correlations."""
+    """A judge's published scores by section: shares in [0, 1]."""
 
     judge: str
     scores: Mapping[str, float]
@@ -34,7 +31,7 @@ def published_scores() -> dict[str, list[PublishedScore]]:
         name: [
             PublishedScore(
                 row["judge"],
-                {key: value if name == CORRELATIONS else round(value / 100, 6) for key, value in row["scores"].items()},
+                {key: round(value / 100, 6) for key, value in row["scores"].items()},
                 file["sources"][row["source"]],
             )
             for row in rows
@@ -43,15 +40,9 @@ def published_scores() -> dict[str, list[PublishedScore]]:
     }
 
 
-def published_findings(benchmark: str, subsets: Collection[str]) -> list[str]:
-    """Sentences with the highest published overall scores, or of JUDGE-BENCH all of each data set of the run."""
+def published_findings(benchmark: str) -> list[str]:
+    """Sentence with the highest published overall scores."""
     judges = published_scores().get(benchmark, [])
-    if benchmark == CORRELATIONS:
-        return [
-            f"{name}, published: {', '.join(f'{judge.judge} {judge.scores[name]:.2f}' for judge in judges)}."
-            for name in judges[0].scores
-            if name in subsets
-        ]
     overall = {judge.judge: judge.scores["overall"] for judge in judges if "overall" in judge.scores}
     if not overall:
         return []
@@ -60,25 +51,16 @@ def published_findings(benchmark: str, subsets: Collection[str]) -> list[str]:
     return [f"Published overall, the highest of {len(overall)} that were read: {best}."]
 
 
-def published_table(benchmark: str, subsets: Collection[str]) -> Table | None:
-    """Published scores of judges on a benchmark; None where there are none.
-
-    Args:
-        benchmark: its name.
-        subsets: those of the run; of JUDGE-BENCH only its data sets among them are shown.
-    """
+def published_table(benchmark: str) -> Table | None:
+    """Published scores of judges on a benchmark; None where there are none."""
     judges = published_scores().get(benchmark, [])
-    correlations = benchmark == CORRELATIONS
     sections = list(dict.fromkeys(section for judge in judges for section in judge.scores))
-    if correlations:
-        sections = [section for section in sections if section in subsets]
     if not sections:
         return None
-    kind: Kind = "number" if correlations else "share"
     return table(
         [(judge.judge, *(judge.scores.get(section) for section in sections), judge.source) for judge in judges],
         columns("text", judge="Judge"),
-        columns(kind, [(section, section) for section in sections]),
+        columns("share", [(section, section) for section in sections]),
         columns("text", published_in="Published in"),
         name="published",
         title="Published scores of other judges",

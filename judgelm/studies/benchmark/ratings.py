@@ -1,12 +1,12 @@
-"""Benchmarks of single answers against people or GPT-4: grades of Prometheus' test sets, JUDGE-BENCH and EVOUNA.
+"""Benchmarks of single answers: Prometheus' grades against GPT-4's, and EVOUNA's verdicts against people's.
 
-Prometheus' rows have three scores of GPT-4 each; JUDGE-BENCH has people's mean ratings, property by property; EVOUNA
-has people's verdicts on answers to open questions, beside which lexical match stands.
+Prometheus' rows have three scores of GPT-4 each; EVOUNA has people's verdicts on answers to open questions, which are
+also compared with lexical match.
 """
 
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from judgelm.data.sources.graded import SCORES_FIELD
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import InputError
 from judgelm.metrics.correctness import CorrectnessScores, quality
-from judgelm.metrics.correlation import GradeCorrelation, grade_correlation
+from judgelm.metrics.correlation import grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, LabelVerdict
 from judgelm.studies.benchmark.scoring_rules import LAYOUTS, JoinedJudgment, Report, by_subset
@@ -34,54 +34,12 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def ratings_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """JUDGE-BENCH: correlations for each property, and the mean of Spearman's over the properties of each data set.
-
-    Raises:
-        InputError: a judgment is no grade, or a row has no rating.
-    """
-    correlations = {name: _rating_correlation(members, resampling) for name, members in by_subset(joined).items()}
-    spearmans: dict[str, list[float]] = {}
-    for name, numbers in correlations.items():
-        values = spearmans.setdefault(name.partition(":")[0], [])
-        values += [] if numbers.spearman is None else [numbers.spearman.value]
-    means = [(name, float(np.mean(values)), len(values)) for name, values in spearmans.items() if values]
-    data_sets = LAYOUTS.table("data-sets", means)
-    properties = LAYOUTS.table(
-        "properties", [(name, each.n, each.spearman, each.pearson, each.kendall) for name, each in correlations.items()]
-    )
-    figure = bars(
-        {"Spearman": [numbers.spearman for numbers in correlations.values()]},
-        correlations,
-        **LAYOUTS.figure("by-property"),
-    )
-    findings = [f"{name}: Spearman's correlation {mean:.2f} over {count} properties." for name, mean, count in means]
-    return Report(findings, [data_sets, properties], [figure], _undefined(correlations))
-
-
-def _rating_correlation(members: Sequence[JoinedJudgment], resampling: Resampling) -> GradeCorrelation:
-    graded = []
-    for member in members:
-        scores = member.label.scores
-        if scores is None or len(scores) != 1:
-            raise InputError(f"row {member.label.sample_id}: no rating by people; give the rows as imported")
-        grade = _grade(member, "text; judge with judgelm-batch --mode single")
-        if grade is not None:
-            graded.append((grade, scores[0], member.cluster if member.sample is None else member.sample.answers))
-    grades, ratings, clusters = zip(*graded, strict=True) if graded else ((), (), ())
-    return grade_correlation(grades, ratings, None, clusters, resampling)
-
-
 def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
     """The judge's grade; None where the judgment failed."""
     verdict = joined.judgment.verdict
     if verdict is None or isinstance(verdict, GradeVerdict):
         return None if verdict is None else verdict.score
     raise InputError(f"judgment {joined.judgment.sample_id} is no grade of one {wanted}")
-
-
-def _undefined(correlations: Mapping[str, GradeCorrelation]) -> list[str]:
-    return [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
 
 
 def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
@@ -120,7 +78,8 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
         findings.append(f"Pearson's correlation of the judge with GPT-4 is {format_number(judge)}.")
     if itself := [pearson.value for pearson in others if pearson is not None]:
         findings.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")
-    return Report(findings, [grade_table], [figure], _undefined(correlations))
+    undefined = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
+    return Report(findings, [grade_table], [figure], undefined)
 
 
 def _gpt4_scores(joined: JoinedJudgment) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """Scoring rule of each benchmark of pairs: credit of a judgment, sections, and the tables that its authors report.
 
-These are LLMBar's sets, Auto-J's groups and FairEval's means over both orders, RM-Bench's difficulties (how far the
-style of an answer leads the judge away from its content), and WMT's agreement with single translators.
+These are LLMBar's sets, Auto-J's groups, FairEval's means over both orders, and RM-Bench's difficulties (how far the
+style of an answer leads the judge away from its content).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from judgelm.data.labelled_set import LabelledSet
-from judgelm.data.sources.pairs import AUTO_J_GROUPS, LANGUAGES
+from judgelm.data.sources.pairs import AUTO_J_GROUPS
 from judgelm.data.sources.preference_sets import (
     DIFFICULTIES,
     RM_BENCH_SECTIONS,
@@ -22,7 +22,7 @@ from judgelm.data.sources.preference_sets import (
     best_of_n_key,
 )
 from judgelm.errors import InputError
-from judgelm.metrics.agreement import cohens_kappa, human_agreement, two_orders
+from judgelm.metrics.agreement import cohens_kappa, two_orders
 from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
@@ -199,30 +199,6 @@ def style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Re
     return Report([f"By difficulty: {by_difficulty}."], [difficulties])
 
 
-def translators_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report | None:
-    """Agreements for each language pair; None where no pair was judged that two translators had a verdict on."""
-    judged = [member for member in joined if member.judgment.winner is not None and len(member.label.votes) > 1]
-    rows: list[Row] = []
-    findings: list[str] = []
-    for languages, members in by_subset(judged).items():
-        agreement = human_agreement(
-            [label_of(member.judgment.winner) for member in members if member.judgment.winner is not None],
-            [[label_of(vote) for vote in member.label.votes] for member in members],
-            [member.cluster for member in members],
-            resampling,
-        )
-        shares = (agreement.judge_human, agreement.human_human, agreement.difference)
-        rows.append((languages, len(members), *shares, agreement.fleiss_kappa))
-        findings.append(
-            f"{languages}: the judge agrees with a translator on {format_share(agreement.judge_human)} of the pairs, "
-            f"two translators with each other on {format_share(agreement.human_human)}."
-        )
-    if not rows:
-        return None
-    people = LAYOUTS.table("translators", rows)
-    return Report(findings, [people])
-
-
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
 """Folders of the published repository; copies of it name them Adversarial_Neighbor and so on."""
@@ -332,11 +308,5 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
         credit=_wins, sections={section: {section: 1.0} for section in RMB_SECTIONS}, prompt_key=best_of_n_key
     ),
     "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=style_report),
-    "wmt-side-by-side": ScoringRule(
-        credit=_wins,
-        sections={languages: {languages: 1.0} for languages in LANGUAGES.values()},
-        averaged=False,
-        counts=translators_report,
-    ),
 }
 """The benchmarks of pairs and of best-of-n that this study measures."""

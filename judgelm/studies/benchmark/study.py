@@ -2,9 +2,8 @@
 
 `judgelm.data.sources.registry` states each protocol in words; here are those that `judgelm eval` does not take:
 RewardBench's sections, RewardBench 2's best of four and ties, RMB's best of n, RM-Bench's styles, JudgeBench's vote,
-LLMBar's and Auto-J's two orders, FairEval's means, WMT's translators, EVOUNA's verdicts on answers, and the
-correlations of grades of Prometheus and JUDGE-BENCH. Each result ends with published scores of other judges, where any
-were read.
+LLMBar's and Auto-J's two orders, FairEval's means, EVOUNA's verdicts on answers, and the correlations of Prometheus'
+grades. Each result ends with published scores of other judges, where any were read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scor
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.benchmark.published import published_findings, published_table
-from judgelm.studies.benchmark.ratings import grades_report, open_qa_report, ratings_report
+from judgelm.studies.benchmark.ratings import grades_report, open_qa_report
 from judgelm.studies.benchmark.scoring_rules import (
     LAYOUTS,
     SCORING_RULES,
@@ -37,7 +36,6 @@ from judgelm.studies.sentences import format_share
 
 _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], Report]] = {
     "prometheus": grades_report,
-    "judge-bench-nlp": ratings_report,
     "evouna": open_qa_report,
 }
 """Benchmarks that give no credit per prompt."""
@@ -67,15 +65,14 @@ def benchmark_study(
     labelled, texts = match_labels(judgments, labelled, name="the rows")
     joined, labels = join_judgments(by_id(judgments), labelled), len(labelled.labels)
     report = _REPORTS.get(name, _scored_report)(benchmark, joined, resampling)
-    subsets = {member.subset.partition(":")[0] for member in joined}
-    published = published_table(name, subsets)
+    published = published_table(name)
     failed = sum(member.judgment.failure is not None for member in joined)
     intervals = f"Intervals: 95 %, {resampling.resamples} resamples of questions (seed {resampling.seed})."
     return StudyResult(
         study="benchmark",
         title=f"{benchmark.name} by its own protocol",
         protocol=f"{protocol.metric} {intervals}",
-        findings=(*report.findings, *published_findings(name, subsets)),
+        findings=(*report.findings, *published_findings(name)),
         counts={"judged": len(joined), "failed": failed, "rows_without_judgment": labels - len(joined)},
         tables=(*report.tables, *([] if published is None else [published])),
         figures=tuple(report.figures),
@@ -166,8 +163,7 @@ def _findings(name: str, overall: Estimate | float | None, sections: Mapping[str
 def _warnings(name: str, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
     lines = []
     if len(joined) < labels:
-        whole = "of these data sets" if name == "judge-bench-nlp" else "benchmark"
-        lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment: this is not the whole {whole}.")
+        lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment: this is not the whole benchmark.")
     once = sum(len(member.judgment.shown) < 2 for member in joined)
     if name in SCORING_RULES and SCORING_RULES[name].both_orders and once:
         lines.append(f"{once:,} pairs were judged in one order; the protocol asks for both (--both-orders).")
