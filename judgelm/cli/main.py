@@ -49,7 +49,6 @@ _DATA: Mapping[str, str | Commands] = {
     "build": "data.sets:build_command",
     "import": "data.sources:import_command",
     "import-judgments": "data.sources:import_judgments_command",
-    "derive": "data.sets:derive_command",
     "overlap": "data.sets:overlap_command",
     "sample": "data.sets:sample_command",
     "answers": _ANSWERS,

@@ -3,14 +3,13 @@
 import math
 
 import pytest
-from typer.testing import CliRunner
 
-from judgelm.cli.main import app
-from judgelm.data.derived_pairs import Derivation, derived_pairs
+from benchmarks.derived_pairs import Derivation, derived_pairs, main
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.labelled_set import read_labelled
 from judgelm.jsonl import read_jsonl
 from judgelm.records import Label, Sample
+from tests.support.jsonl_files import write_rows
 
 
 def judged(number, question, first, second, preference, judge="teacher"):
@@ -118,12 +117,8 @@ def test_answers_to_other_questions_are_cut_to_one_length():
         assert all(140 < len(answer) <= 145 and answer.endswith("word") for answer in pair.sample.answers)
 
 
-def derive(*arguments):
-    result = CliRunner().invoke(app, ["data", "derive", *arguments])
-    return result.exit_code, str(result.output) + str(result.exception)
-
-
-def test_the_command_writes_rows_for_training_and_passes_test_questions_over(write):
+def test_the_command_writes_rows_for_training_and_skips_test_questions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     pair = {"answer_2": "base"}
     rows = [
         pair
@@ -131,21 +126,15 @@ def test_the_command_writes_rows_for_training_and_passes_test_questions_over(wri
         for q in range(6)
         for n in range(4)
     ]
-    test = write({"id": "t", "question": "Question 3?", "answer_1": "a", "answer_2": "b"}, name="test.jsonl")
-    command = (write(*rows), "-o", "out.jsonl", "--exclude", test)
-    assert derive(*command)[0] == 0
+    excluded = {"id": "t", "question": "Question 3?", "answer_1": "a", "answer_2": "b"}
+    test = write_rows(tmp_path / "test.jsonl", [excluded])
+    monkeypatch.setattr(
+        "sys.argv",
+        ["derived_pairs", str(write_rows(tmp_path / "pairs.jsonl", rows)), "-o", "out.jsonl", "--exclude", str(test)],
+    )
+    main()
     pairs = list(read_labelled("out.jsonl", source="x"))
     assert {pair.sample.question for pair in pairs} == {f"Question {q}?" for q in (0, 1, 2, 4, 5)}
     assert all(not any(text.startswith("3 ") for text in pair.sample.answers) for pair in pairs)
     rules = {row["source"].split(": ")[1].split(",")[0] for _, row in read_jsonl("out.jsonl")}
     assert rules == {"same baseline", "other question"}
-    code, error = derive(*command)
-    assert (code, "exists already" in error) == (1, True)
-
-
-def test_a_file_that_gives_no_pair_is_an_error_that_counts_pairs_with_a_reference(write, tmp_path):
-    row = {"answer_1": "a", "answer_2": "b", "winner": "1", "reference": "a"}
-    path = write(*(row | {"id": name, "question": f"Question {name}?"} for name in "123"))
-    code, error = derive(path, "-o", "out.jsonl")
-    assert (code, "3 judged pairs with a reference are not used" in error) == (1, True)
-    assert not (tmp_path / "out.jsonl").exists()

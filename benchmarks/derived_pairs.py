@@ -1,5 +1,7 @@
 """Training pairs derived from judged pairs of the same questions, without asking a judge again.
 
+    python -m benchmarks.derived_pairs judged.jsonl -o derived.jsonl --exclude test.jsonl    # the small judge's rows
+
 - **same baseline**: two answers that one judge compared with the same third answer. Under the model of Bradley and
   Terry the log odds subtract: logit P(a beats b) = logit P(a beats c) - logit P(b beats c). No judgment counts as surer
   than 0.9, so a clear win and a clear loss give 0.988. Pairs below 0.8 are left out: they say little.
@@ -14,18 +16,28 @@ Source: Bradley and Terry, Rank Analysis of Incomplete Block Designs (1952); ans
 ones: Zeng et al., Evaluating Large Language Models at Evaluating Instruction Following (2024), section 3.1.
 """
 
+import argparse
 import hashlib
 import math
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 from judgelm.data.builder.splits import LENGTH_STRATA, over_balance, pair_facts
-from judgelm.data.duplicates import normalised
-from judgelm.data.labelled_pair import LabelledPair, preference_of, rounded_preference, winner_by_preference
+from judgelm.data.duplicates import ExcludedQuestions, normalised
+from judgelm.data.labelled_pair import (
+    LabelledPair,
+    judgelm_row,
+    preference_of,
+    rounded_preference,
+    winner_by_preference,
+)
+from judgelm.data.labelled_set import read_labelled
+from judgelm.jsonl import whole_file
 from judgelm.records import Label, Sample
 
 _SUREST = 0.9
@@ -207,3 +219,38 @@ def _alike(question: _Question, other: _Question) -> float:
     if other is question:
         return -1.0
     return len(question.words & other.words) / max(1, len(question.words | other.words))
+
+
+def main() -> None:
+    """Write the derived pairs as rows for training."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("judged", type=Path, help="labelled pairs, in any format of samples")
+    parser.add_argument("-o", "--out", required=True, type=Path, help="derived pairs, as rows for training")
+    parser.add_argument("--exclude", action="append", default=[], help="file of test questions, which are not used")
+    parser.add_argument("--same-baseline", type=int, default=4, help="pairs by question, judge and third answer")
+    parser.add_argument("--other-question", type=int, default=4, help="pairs by question")
+    parser.add_argument("--longer-share", type=float, default=0.5, help="share in which the longer answer is better")
+    parser.add_argument("--max-characters", type=int, help="of question and both answers")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    options = Derivation(
+        same_baseline=arguments.same_baseline,
+        other_question=arguments.other_question,
+        longer_share=arguments.longer_share,
+        max_characters=arguments.max_characters,
+        seed=arguments.seed,
+    )
+    excluded = ExcludedQuestions(arguments.exclude)
+    judged = read_labelled(str(arguments.judged), source=arguments.judged.stem)
+    usable = (pair for pair in judged if not excluded.find(pair.sample.question) and unused_because(pair) is None)
+    counts: Counter[str] = Counter()
+    with whole_file(arguments.out) as file:
+        for pair in derived_pairs(usable, options):
+            rule = str(pair.sample.metadata["rule"])
+            counts[rule] += 1
+            file.write(judgelm_row(pair) | {"source": f"{arguments.judged.stem}: {rule}"})
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main()
