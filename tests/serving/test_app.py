@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.serving.middleware import ApiKeys
+from judgelm.serving.access import EVERYONE, ApiKeys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
@@ -57,8 +57,8 @@ def test_nothing_is_told_without_a_key(server, path, headers, caplog):
     ],
 )
 def test_each_key_opens_in_either_header(header, value, accepted):
-    assert ApiKeys(("sk-one", "sk-two")).accept([(header, value)]) is accepted
-    assert ApiKeys(()).accept([(header, value)])  # without keys all are admitted
+    assert (ApiKeys(("sk-one", "sk-two")).owner([(header, value)]) is not None) is accepted
+    assert ApiKeys(()).owner([(header, value)]) == EVERYONE  # without keys all are admitted
 
 
 def test_keys_stand_in_no_representation():
@@ -198,7 +198,7 @@ def test_what_is_not_finished_in_time_is_told_so():
             until(lambda: server.handler.worker.in_flight == 2)
             server.server.handle_exit(15, None)
             for one in replies:
-                assert (one.result().status_code, error_of(one.result())["code"]) == (503, "engine_unavailable")
+                assert (one.result().status_code, error_of(one.result())["code"]) == (503, "shutting_down")
         assert server.server.unanswered == 2
 
 

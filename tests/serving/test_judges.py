@@ -51,7 +51,7 @@ def serving(base, adapters, names, **settings):
         try:
             handler = JudgeHandler(judge, worker)
             app = create_app(handler, ServerSettings(model="base", **settings), adapter_handlers(handler, chosen))
-            with TestClient(app) as client:
+            with TestClient(app, base_url="http://localhost") as client:
                 client.app_judges = app.state.judges
                 yield client
         finally:
