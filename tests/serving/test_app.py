@@ -16,7 +16,8 @@ from judgelm.serving.settings import ServerSettings, check_exposure, public_name
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
 from tests.support.known_judge import quality
-from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
+from tests.support.served import CHAT, HeldEngine, connected, error_of, review, served, until
+from tests.support.writing_engine import WritingEngine
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +201,39 @@ def test_what_is_not_finished_in_time_is_told_so():
             for one in replies:
                 assert (one.result().status_code, error_of(one.result())["code"]) == (503, "shutting_down")
         assert server.server.unanswered == 2
+
+
+@pytest.mark.parametrize("signal_number", [2, 15])
+def test_a_second_signal_answers_all_that_it_cuts_off(signal_number, caplog):
+    head = (
+        " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n--"
+    )
+    with served(HeldEngine(), finish_s=60) as server, ThreadPoolExecutor(2) as pool:
+        judging = pool.submit(server.post, CHAT, review())
+        uploads = [connected(server, f"POST {path}{head}".encode()) for path in ("/v1/judge", "/v1/files")]
+        until(lambda: server.server._traffic.in_flight == 3 and server.handler.worker.in_flight == 1)
+        for _ in range(2):
+            server.server.handle_exit(signal_number, None)
+        reply = judging.result()
+        assert (reply.status_code, error_of(reply)["code"]) == (503, "shutting_down")
+        assert reply.headers["retry-after"] == "5"
+        for upload in uploads:
+            assert upload.recv(65536).startswith(b"HTTP/1.1 503")
+    assert server.server.unanswered == 3
+    assert "Traceback" not in caplog.text
+
+
+def test_a_second_signal_ends_a_stream_with_an_error_event(caplog):
+    body = {"messages": [{"role": "user", "content": "Count."}], "stream": True}
+    engine = WritingEngine({"*": "one two three " * 1000})
+    with served(engine, finish_s=60, chat=True) as server, server.http.stream("POST", CHAT, json=body) as reply:
+        lines = reply.iter_lines()
+        assert any("two" in line for line in lines)
+        for _ in range(2):
+            server.server.handle_exit(2, None)
+        rest = [line for line in lines if line]
+    assert '"code": "shutting_down"' in rest[-1]
+    assert "Traceback" not in caplog.text
 
 
 class HeldBackend(ScriptedBackend):
